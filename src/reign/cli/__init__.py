@@ -1,0 +1,37 @@
+"""The command line: parse, call the library, print."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import reign
+from reign.cli.tables import bag_table, policy_table
+
+app = typer.Typer(
+    help="Subgraph graph neural networks.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"reign {reign.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Subgraph graph neural networks."""
+
+
+@app.command()
+def policies(
+    example: Annotated[bool, typer.Option("--example", help="Also show the bag of a small graph under each.")] = False,
+) -> None:
+    """List the selection policies: how a graph becomes a bag of subgraphs."""
+    console = Console()
+    console.print(policy_table())
+    if example:
+        console.print(bag_table())

@@ -1,0 +1,36 @@
+"""Will it fit? Asked before the pairs of a bag are allocated."""
+
+import os
+from pathlib import Path
+
+import torch
+
+INDEX_BYTES = 20  # a pair's subgraph and node (8 + 8), membership (1), hop distance (2), about one of marks
+STATE_BYTES = 256  # one hidden state of 64 float32 channels: the least that any layer adds
+SMALL = 2**22  # below this many pairs nobody asks
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can still be allocated on a device, as far as it can tell."""
+    if device.type == "cuda":
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + cached
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def check_fits(num_pairs: int, device: torch.device, what: str, way_out: str) -> None:
+    """Raise a ``ValueError`` that names pairs, bytes and the way out, if ``num_pairs`` rows cannot fit."""
+    if num_pairs < SMALL:
+        return
+    free = free_memory(device)
+    bag, state = num_pairs * INDEX_BYTES, num_pairs * STATE_BYTES
+    if bag + state > free:
+        raise ValueError(
+            f"{what} makes {num_pairs:,} pairs (subgraph, node): {bag / 1e9:,.1f} GB for the bag and {state / 1e9:,.1f} GB "
+            f"for one hidden state of 64 float32 channels, where {free / 1e9:,.1f} GB are free on {device}. {way_out}"
+        )

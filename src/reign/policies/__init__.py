@@ -1,0 +1,22 @@
+"""Selection policies pi: graph -> bag of subgraphs."""
+
+from reign.policies.base import Pairs, Policy
+from reign.policies.edge import EdgeDeletion
+from reign.policies.names import list_policies, policy
+from reign.policies.node import EgoNets, NodeDeletion, NodeMarking, Null
+from reign.policies.sampled import Sampled
+from reign.policies.tuples import Tuples
+
+__all__ = [
+    "EdgeDeletion",
+    "EgoNets",
+    "NodeDeletion",
+    "NodeMarking",
+    "Null",
+    "Pairs",
+    "Policy",
+    "Sampled",
+    "Tuples",
+    "list_policies",
+    "policy",
+]

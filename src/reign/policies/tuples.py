@@ -1,0 +1,43 @@
+"""2-tuple policies: one subgraph per ordered pair of nodes (the paper's appendix on higher-order node policies)."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from reign import ragged
+from reign.graph import SharedGraph
+from reign.policies.base import Policy, Wrapper
+
+
+@dataclass(frozen=True)
+class Tuples(Wrapper):
+    """A node-based policy carried over to all n^2 ordered pairs of nodes (u, v), in lexicographic order: n^3 pairs.
+
+    Node deletion deletes u and v; ego nets keep the union of the two balls; marks come one a position, in channels [is u,
+    is v, is neither]. On the tuple (v, v) both anchors are one node: it is deleted once, its ball is one ball, and it is the
+    one node with a mark, [1, 1, 0].
+
+    Args:
+        policy: the node-based policy: ``Null()``, ``NodeDeletion()``, ``NodeMarking()`` or ``EgoNets(...)``.
+    """
+
+    policy: Policy
+
+    def __post_init__(self) -> None:
+        if not self.policy.node_based:
+            raise ValueError(f"Tuples needs a node-based policy, got '{self.policy}'; use 'nd', 'nm', 'ego:h' or 'ego+:h'.")
+
+    @property
+    def node_based(self) -> bool:
+        """No: there are more tuples than nodes."""
+        return False
+
+    def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs 2"], Int[Tensor, "subgraphs"]]:
+        """Every ordered pair of nodes."""
+        first, second = ragged.ranges(graph.ptr[graph.batch], graph.sizes[graph.batch])
+        return torch.stack([first, second], dim=1), graph.batch[first]
+
+    def __str__(self) -> str:
+        return f"2-{self.policy}"

@@ -1,0 +1,132 @@
+"""Checks of a user's input: what came, what was expected, what to do.
+
+Shapes and dtypes are always checked, they cost nothing. Values are looked at on the CPU only, since on a GPU a look would
+stop the device; ``reign.validate`` looks at everything, wherever it lies.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def check_shapes(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
+    """Raise ``ValueError`` if the tensors cannot belong to one PyG batch, judged by type and shape alone."""
+    if not isinstance(x, Tensor):
+        raise ValueError(
+            f"x is {_kind(x)}, expected a tensor of node features of shape (nodes, channels); "
+            "for a graph without features use torch.ones(num_nodes, 1)."
+        )
+    if x.dim() != 2:
+        raise ValueError(f"x has shape {tuple(x.shape)}, expected (nodes, channels); use x.view(num_nodes, -1).")
+    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(
+            f"edge_index is {_kind(edge_index)}, expected an integer tensor of shape (2, edges) with a source and a "
+            "target per edge; for a graph without edges use torch.empty(2, 0, dtype=torch.long)."
+        )
+    _check_integer("edge_index", edge_index)
+    num_nodes, num_edges = x.size(0), edge_index.size(1)
+    if batch is not None:
+        if not isinstance(batch, Tensor) or batch.shape != (num_nodes,):
+            raise ValueError(
+                f"batch is {_kind(batch)}, expected a tensor of shape ({num_nodes},): the graph of each of the "
+                f"{num_nodes} nodes, as torch_geometric.data.Batch makes it."
+            )
+        _check_integer("batch", batch)
+    if edge_attr is not None:
+        if not isinstance(edge_attr, Tensor):
+            raise ValueError(f"edge_attr is {_kind(edge_attr)}, expected a tensor of shape ({num_edges}, channels).")
+        if edge_attr.dim() == 0 or edge_attr.size(0) != num_edges:
+            hint = "one row per edge of edge_index"
+            if edge_attr.shape == (num_nodes,) and not edge_attr.is_floating_point():
+                hint = "this looks like batch: pass it as batch=..., the third argument is edge_attr"
+            raise ValueError(
+                f"edge_attr is {_kind(edge_attr)} for {num_edges} edges and {num_nodes} nodes, expected "
+                f"({num_edges}, channels); {hint}."
+            )
+    devices = {name: t.device for name, t in _named(x, edge_index, edge_attr, batch).items()}
+    if len(set(devices.values())) > 1:
+        where = ", ".join(f"{name} on {device}" for name, device in devices.items())
+        raise ValueError(f"The input is spread over several devices ({where}); move it to one with .to(device).")
+
+
+def check_values(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
+    """Raise ``ValueError`` if indices or batch ids are impossible. Reads the values: free on a CPU, a stop on a GPU."""
+    num_nodes = x.size(0)
+    if edge_index.numel():
+        low, high = (int(v) for v in edge_index.aminmax())
+        if low < 0 or high >= num_nodes:
+            raise ValueError(
+                f"edge_index holds node ids from {low} to {high}, expected 0 to {num_nodes - 1} for the {num_nodes} rows "
+                "of x; check that x has a row for every node, isolated ones included."
+            )
+    if batch is None:
+        if edge_attr is not None and edge_attr.shape == (num_nodes,) and _like_batch(edge_attr, edge_index):
+            raise ValueError(
+                f"edge_attr is {_kind(edge_attr)} and counts graphs as batch does (both ends of every edge have the same "
+                "id): this looks like batch; pass it as batch=..., or give edge_attr the shape (edges, 1)."
+            )
+        return
+    if batch.numel() and (int(batch[0]) < 0 or bool((batch.diff() < 0).any())):
+        raise ValueError(
+            f"batch starts at {int(batch[0])} and is {'not ' if bool((batch.diff() < 0).any()) else ''}sorted, expected "
+            "ids from 0 upwards with the nodes of a graph together; sort the nodes by graph, or use "
+            "torch_geometric.data.Batch.from_data_list."
+        )
+    source, target = edge_index
+    astray = (batch[source] != batch[target]).nonzero()
+    if astray.numel():
+        edge = int(astray[0])
+        raise ValueError(
+            f"edge {edge} joins node {int(source[edge])} of graph {int(batch[source[edge]])} to node {int(target[edge])} of "
+            f"graph {int(batch[target[edge]])}, expected both ends in one graph; check batch, and that edge_index counts "
+            "nodes over the whole batch."
+        )
+
+
+def validate(data: Any) -> None:
+    """Check a PyG ``Data`` or ``Batch`` in full, once: shapes, indices, batch, and no NaN or infinity in the features.
+
+    Raises ``ValueError`` at the first thing that is wrong.
+
+    >>> from torch_geometric.data import Data
+    >>> validate(Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 2], [1, 0]])))
+    Traceback (most recent call last):
+        ...
+    ValueError: edge_index holds node ids from 0 to 2, expected 0 to 1 for the 2 rows of x; check that x has a row for
+    every node, isolated ones included.
+    """
+    x, edge_index, edge_attr, batch = (getattr(data, name, None) for name in ("x", "edge_index", "edge_attr", "batch"))
+    check_shapes(x, edge_index, edge_attr, batch)
+    check_values(x, edge_index, edge_attr, batch)
+    for name, value in (("x", x), ("edge_attr", edge_attr)):
+        if value is not None and value.is_floating_point() and not bool(value.isfinite().all()):
+            row = int((~value.isfinite()).flatten(1 if value.dim() > 1 else 0).nonzero()[0, 0])
+            raise ValueError(
+                f"{name} holds NaN or infinity, first in row {row}: {value[row].tolist()}, expected finite numbers; "
+                "fill in or drop what is missing."
+            )
+
+
+def _named(x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, batch: Tensor | None) -> dict[str, Tensor]:
+    given = {"x": x, "edge_index": edge_index, "edge_attr": edge_attr, "batch": batch}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _like_batch(ids: Tensor, edge_index: Tensor) -> bool:
+    """Does a vector with one integer per node number graphs: 0, ..., 0, 1, ..., with no edge between two of them?"""
+    if ids.is_floating_point() or ids.numel() == 0 or int(ids[0]) != 0 or int(ids[-1]) == 0:
+        return False
+    step = ids.diff()
+    return bool(((step == 0) | (step == 1)).all()) and bool((ids[edge_index[0]] == ids[edge_index[1]]).all())
+
+
+def _check_integer(name: str, value: Tensor) -> None:
+    if value.dtype != torch.long:
+        raise ValueError(f"{name} has dtype {value.dtype}, expected torch.int64; use {name}.long().")
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)} and dtype {value.dtype}"
+    return "None" if value is None else f"of type {type(value).__name__}"

@@ -1,0 +1,21 @@
+"""Shapes and types in the signatures of reign are checked while its tests run."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from jaxtyping import install_import_hook
+
+install_import_hook("reign", "beartype.beartype")
+settings.register_profile("reign", deadline=None, print_blob=True)
+settings.load_profile("reign")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real data, or a skip."""
+    folder = os.environ.get("REIGN_DATA")
+    if not folder:
+        pytest.skip("REIGN_DATA is not set: no real data on this machine")
+    return Path(folder)

@@ -1,0 +1,72 @@
+"""The package as a whole: public names, dependencies of the core, the command."""
+
+import importlib
+import os
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import reign
+
+SOURCE = Path(__file__).parents[2] / "src"
+EXTRAS = [
+    "beartype", "hypothesis", "lightning", "matplotlib", "ogb", "optuna", "pandas", "pydantic", "rdkit", "rich", "sklearn",
+    "torchmetrics", "typer", "yaml",
+]  # fmt: skip
+BLOCKED = "import sys; sys.modules.update(dict.fromkeys({blocked!r})); "
+
+
+def python(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    path = {"PYTHONPATH": str(SOURCE)} if cwd is None else {}
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, env=os.environ | path, cwd=cwd)
+
+
+def modules() -> list[str]:
+    found = [name for _, name, _ in pkgutil.walk_packages(reign.__path__, "reign.")]
+    return ["reign", *(name for name in found if name != "reign.__main__")]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_all_names_exist_and_are_documented(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__ or name == "reign._version"
+    public = getattr(module, "__all__", [])
+    assert list(public) == sorted(public)
+    for entry in public:
+        assert getattr(module, entry).__doc__
+
+
+def test_public_names_of_the_package() -> None:
+    exported = {name for name in vars(reign) if not name.startswith("_")}
+    internal = {"bag", "graph", "hops", "memory", "ragged", "relabel", "views", "cli"}
+    internal.add("jaxtyping")  # put there by the import hook of the tests
+    assert exported - internal == set(reign.__all__) - {"__version__"}
+
+
+def test_core_needs_the_core_alone() -> None:
+    done = python("-c", BLOCKED.format(blocked=EXTRAS) + "import reign; print(reign.policy('ego+:3'))")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "ego+:3\n"
+
+
+def test_command_from_source() -> None:
+    done = python("-m", "reign", "--version", cwd=SOURCE)
+    assert done.stdout == f"reign {reign.__version__}\n"
+    done = python("-m", "reign", "policies", "--example", cwd=SOURCE)
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in reign.list_policies())
+
+
+def test_command_without_its_parts_says_what_to_install() -> None:
+    done = python("-c", BLOCKED.format(blocked=["typer"]) + "import reign.__main__ as m; m.main()")
+    assert (done.returncode, done.stderr) == (2, "The command line needs typer: pip install 'reign[train]'.\n")
+
+
+def test_wrong_command_exits_with_2_and_no_traceback() -> None:
+    done = python("-m", "reign", "polices")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "No such command 'polices'" in done.stderr

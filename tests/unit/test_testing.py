@@ -1,0 +1,107 @@
+"""The property checks find what they look for, and only that."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from reign.policies import EgoNets, NodeMarking
+from reign.testing import (
+    assert_bags_equal,
+    assert_batch_invariant,
+    assert_equivariant,
+    permute_graph,
+    random_graphs,
+    random_permutation,
+)
+
+GRAPHS = random_graphs(4, min_nodes=3, edge_prob=0.5)
+
+
+def degree(x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+    return torch.bincount(edge_index[1], minlength=x.size(0)).to(x.dtype)[:, None] * x
+
+
+def total(x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+    batch = torch.zeros(x.size(0), dtype=torch.long) if batch is None else batch
+    return x.new_zeros(int(batch.max()) + 1, x.size(1)).index_add(0, batch, degree(x, edge_index))
+
+
+def by_position(x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+    return x * torch.arange(x.size(0))[:, None]
+
+
+def centred(x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+    return x - x.mean(0)
+
+
+def test_what_is_equivariant_passes() -> None:
+    batch = Batch.from_data_list(GRAPHS)
+    assert_equivariant(degree, batch, level="node")
+    assert_equivariant(degree, GRAPHS[0], level="node")
+    assert_equivariant(total, batch, level="graph")
+    assert_equivariant(lambda x, e, batch: x[e[0]] - x[e[1]], batch, level="edge")
+    assert_equivariant(EgoNets(2, mark=True), batch)
+
+
+def test_what_is_not_equivariant_fails() -> None:
+    batch = Batch.from_data_list(GRAPHS)
+    with pytest.raises(AssertionError, match="not equivariant under the permutation"):
+        assert_equivariant(by_position, batch, level="node")
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(degree, batch, level="graph")
+    with pytest.raises(AssertionError, match="bags differ in x"):
+        assert_equivariant(lambda x, e, batch: NodeMarking()(by_position(x, e), e, batch=batch), batch)
+
+
+def test_what_depends_on_the_batch_fails() -> None:
+    assert_batch_invariant(degree, GRAPHS)
+    assert_batch_invariant(total, GRAPHS)
+    assert_batch_invariant(EgoNets(1), GRAPHS)
+    with pytest.raises(AssertionError, match="alone and in a batch differ"):
+        assert_batch_invariant(centred, GRAPHS)
+    with pytest.raises(AssertionError, match="bags differ in x"):
+        assert_batch_invariant(lambda x, e, batch=None: NodeMarking()(centred(x, e), e, batch=batch), GRAPHS)
+
+
+def test_different_bags_differ() -> None:
+    ring = random_graphs(1, min_nodes=5, max_nodes=5)[0]
+    ring.edge_index = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+    bag = NodeMarking().from_data(ring)
+    with pytest.raises(AssertionError, match="bags differ in member"):
+        assert_bags_equal(bag, EgoNets(1, mark=True).from_data(ring))
+    other = ring.clone()
+    other.edge_index = ring.edge_index.flip(0)
+    with pytest.raises(AssertionError, match="edges"):
+        assert_bags_equal(bag, NodeMarking().from_data(other))
+
+
+def test_permutations_are_never_the_identity() -> None:
+    for seed in range(50):
+        assert random_permutation(2, seed).tolist() == [1, 0]
+        perm = random_permutation([3, 1, 2], seed)
+        assert perm.sort().values.tolist() == [0, 1, 2, 3, 4, 5]
+        assert set(perm[:3].tolist()) == {0, 1, 2}
+        assert perm[3] == 3
+        assert perm.tolist() != [0, 1, 2, 3, 4, 5]
+    with pytest.raises(ValueError, match="at least 2 nodes"):
+        random_permutation([1, 1])
+
+
+def test_random_graphs_are_seeded_and_undirected() -> None:
+    graphs = random_graphs(30, edge_dim=2, num_features=4, dtype=torch.float64)
+    again = random_graphs(30, edge_dim=2, num_features=4, dtype=torch.float64)
+    assert {g.num_nodes for g in graphs} >= {1, 9}
+    for data, twin in zip(graphs, again, strict=True):
+        assert torch.equal(data.x, twin.x)
+        assert data.x.dtype == torch.float64
+        assert data.is_undirected()
+        assert data.edge_attr.shape == (data.num_edges, 2)
+
+
+def test_permute_graph_moves_nodes_to_their_places() -> None:
+    data = GRAPHS[0]
+    perm = random_permutation(data.num_nodes)
+    moved = permute_graph(data, perm)
+    assert torch.equal(moved.x[perm], data.x)
+    assert torch.equal(moved.x[moved.edge_index[0]], data.x[data.edge_index[0]])
