@@ -11,6 +11,8 @@ from torch_geometric.data import Data
 
 from reign import ragged, relabel, views
 from reign.graph import SharedGraph
+from reign.hops import FAR, near_table
+from reign.wiring import Wiring
 
 if TYPE_CHECKING:
     from reign.policies import Policy
@@ -161,6 +163,33 @@ class SubgraphBag:
             gone = (self.cut[:, 0] * n + self.cut[:, 1:].amin(1)) * n + self.cut[:, 1:].amax(1)
             keep &= ~ragged.find(gone.sort().values, key)[1]
         return PairEdges(source[keep], target[keep], edge[keep])
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        """Which rows are summed into which, for the terms of layers."""
+        return Wiring(self)
+
+    @cached_property
+    def whole(self) -> "SubgraphBag":
+        """The same graphs as a bag of one subgraph each, the graph itself: where plain message passing happens."""
+        from reign.policies import Whole
+
+        graph = self.graph
+        return Whole()(graph.x, graph.edge_index, graph.edge_attr, graph.batch, batch_size=graph.num_graphs)
+
+    def hops(self, max_distance: int) -> Int[Tensor, "pairs"]:
+        """Hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for nodes out of reach; kept for later."""
+        kept = self.wiring.distances
+        if max_distance not in kept:
+            from reign.policies import Pairs
+
+            if self.domain == "all":
+                hops = Pairs(self.graph, self.root[:, None], self.sub, self.node).hops()[:, 0]
+            else:
+                hops = near_table(self.graph, self.root, max_distance).at(self.root[self.sub], self.node)
+            out = (hops == FAR) | ~self.member
+            kept[max_distance] = hops.long().clamp(max=max_distance).masked_fill(out, max_distance + 1)
+        return kept[max_distance]
 
     # -- values ----------------------------------------------------------------------------------------------------
 

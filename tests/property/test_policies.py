@@ -1,7 +1,5 @@
 """Every policy against networkx, subgraph by subgraph, on random graphs of all kinds."""
 
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +11,6 @@ import reign
 from reign.testing import assert_batch_invariant, assert_equivariant
 from reign.transforms import AddHopDistance
 
-sys.path.insert(0, str(Path(__file__).parent))
 import oracle
 
 NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego:2", "ego+:3", "ego+distance:2"]

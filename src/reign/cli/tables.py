@@ -20,6 +20,7 @@ MEANING = {
     "2-nd": "two nodes lose their edges, once per ordered pair of nodes",
     "2-nm": "a mark on each of two nodes",
     "2-ego:2": "the nodes within 2 hops of either of two nodes",
+    "whole": "the graph itself, once: for plain message passing",
 }
 
 

@@ -6,6 +6,7 @@ from reign.policies.names import list_policies, policy
 from reign.policies.node import EgoNets, NodeDeletion, NodeMarking, Null
 from reign.policies.sampled import Sampled
 from reign.policies.tuples import Tuples
+from reign.policies.whole import Whole
 
 __all__ = [
     "EdgeDeletion",
@@ -17,6 +18,7 @@ __all__ = [
     "Policy",
     "Sampled",
     "Tuples",
+    "Whole",
     "list_policies",
     "policy",
 ]

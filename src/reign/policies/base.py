@@ -79,6 +79,18 @@ class Policy(ABC):
         return True
 
     @property
+    def num_anchors(self) -> int:
+        """How many nodes a subgraph is tied to."""
+        return 1
+
+    @property
+    def num_marks(self) -> int:
+        """How many channels of marks come in front of the features."""
+        if self.mark is False:
+            return 0
+        return self.num_anchors + 1 if self.mark is True else self.num_anchors * (self.max_distance + 2)
+
+    @property
     def unordered(self) -> bool:
         """Are the two anchors of a subgraph without order, as the ends of an edge are?"""
         return False
@@ -203,6 +215,11 @@ class Wrapper(Policy):
     def max_distance(self) -> int:  # type: ignore[override]
         """As in ``policy``."""
         return self.policy.max_distance
+
+    @property
+    def num_anchors(self) -> int:
+        """As in ``policy``."""
+        return self.policy.num_anchors
 
     @property
     def unordered(self) -> bool:

@@ -23,6 +23,11 @@ class EdgeDeletion(Policy):
         return False
 
     @property
+    def num_anchors(self) -> int:
+        """The two ends of the edge."""
+        return 2
+
+    @property
     def unordered(self) -> bool:
         """The ends of an edge have no order."""
         return True

@@ -10,6 +10,7 @@ from reign.policies.edge import EdgeDeletion
 from reign.policies.node import EgoNets, NodeDeletion, NodeMarking, Null
 from reign.policies.sampled import Sampled
 from reign.policies.tuples import Tuples
+from reign.policies.whole import Whole
 
 POLICIES: dict[str, type[Policy]] = {
     "null": Null,
@@ -17,8 +18,9 @@ POLICIES: dict[str, type[Policy]] = {
     "nm": NodeMarking,
     "ego": EgoNets,
     "ed": EdgeDeletion,
+    "whole": Whole,
 }
-_EXAMPLES = ["null", "nd", "nm", "nm+distance", "ego:3", "ego+:3", "ego+distance:3", "ed", "2-nd", "2-nm", "2-ego:2"]
+_EXAMPLES = ["null", "nd", "nm", "nm+distance", "ego:3", "ego+:3", "ego+distance:3", "ed", "2-nd", "2-nm", "2-ego:2", "whole"]
 _GRAMMAR = re.compile(
     r"(?P<tuple>2-)?(?P<name>[a-z_]+)(?P<mark>\+(?P<distance>distance(?P<cap>\d+)?)?)?(:(?P<depth>\d+))?(@(?P<sample>[\d.]+))?"
 )
@@ -26,7 +28,7 @@ _GRAMMAR = re.compile(
 
 def list_policies() -> list[str]:
     """A name for each kind of policy there is; depths can be any number from 1."""
-    return [*_EXAMPLES, *(name for name in POLICIES if name not in ("null", "nd", "nm", "ego", "ed"))]
+    return [*_EXAMPLES, *(name for name in POLICIES if name not in ("ego", *_EXAMPLES))]
 
 
 def policy(name: str | Policy) -> Policy:
@@ -40,7 +42,7 @@ def policy(name: str | Policy) -> Policy:
     Traceback (most recent call last):
         ...
     ValueError: unknown policy 'ego3'; did you mean 'ego:3' or 'ego+:3'? Known: 'null', 'nd', 'nm', 'nm+distance', 'ego:3',
-    'ego+:3', 'ego+distance:3', 'ed', '2-nd', '2-nm', '2-ego:2'; add '@0.5' or '@8' for a random share or number of subgraphs.
+    'ego+:3', 'ego+distance:3', 'ed', '2-nd', '2-nm', '2-ego:2', 'whole'; add '@0.5' or '@8' for a random share or number of subgraphs.
     """
     if isinstance(name, Policy):
         return name

@@ -34,6 +34,11 @@ class Tuples(Wrapper):
         """No: there are more tuples than nodes."""
         return False
 
+    @property
+    def num_anchors(self) -> int:
+        """Two."""
+        return 2
+
     def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs 2"], Int[Tensor, "subgraphs"]]:
         """Every ordered pair of nodes."""
         first, second = ragged.ranges(graph.ptr[graph.batch], graph.sizes[graph.batch])

@@ -1,0 +1,87 @@
+"""The MLP of the paper's experiments, and norms over ragged rows."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.resolver import activation_resolver
+
+Activation = str | Callable[[Tensor], Tensor] | None
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm whose statistics range over some rows only; the others come out as zeros.
+
+    A single row has no variance: it is normalised with the running statistics, in training too.
+    """
+
+    def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Normalise ``x[rows]``, or all of x."""
+        if rows is not None:
+            return torch.zeros_like(x).index_copy(0, rows, self(x.index_select(0, rows)))
+        if self.training and x.size(0) < 2:
+            return nn.functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(x)
+
+
+class LayerNorm(nn.LayerNorm):
+    """Layer norm: every row by itself."""
+
+    def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Normalise each row."""
+        return super().forward(x)
+
+
+class NoNorm(nn.Module):
+    """No norm."""
+
+    def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+        """x itself."""
+        return x
+
+
+def make_norm(norm: str | None, channels: int) -> nn.Module:
+    """A norm by name: "batch_norm", "layer_norm" or None."""
+    if norm is None:
+        return NoNorm()
+    name = norm.lower().replace("_", "").removesuffix("norm")
+    if name == "batch":
+        return BatchNorm(channels)
+    if name == "layer":
+        return LayerNorm(channels)
+    raise ValueError(f"norm is '{norm}', expected 'batch_norm', 'layer_norm' or None.")
+
+
+def make_act(act: Activation) -> nn.Module:
+    """An activation by name, as in PyG; None is the identity."""
+    if act is None:
+        return nn.Identity()
+    module: nn.Module = activation_resolver(act)
+    return module
+
+
+class MLP(nn.Module):
+    """Linear, norm, activation, Linear."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, *, hidden: int | None = None, norm: str | None = "batch_norm", act: Activation = "relu"
+    ) -> None:
+        super().__init__()
+        hidden = hidden or out_channels
+        self.lin1 = nn.Linear(in_channels, hidden)
+        self.norm = make_norm(norm, hidden)
+        self.act = make_act(act)
+        self.lin2 = nn.Linear(hidden, out_channels)
+
+    def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Transform every row; the norm looks at ``rows`` only."""
+        out: Tensor = self.lin2(self.act(self.norm(self.lin1(x), rows)))
+        return out
+
+
+class Linear(nn.Linear):
+    """A linear map that, like the others here, can be told on which rows norms look."""
+
+    def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Transform every row."""
+        return super().forward(x)

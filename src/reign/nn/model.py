@@ -1,0 +1,245 @@
+"""The composition mu . rho . S . pi as a PyG-style model, and how it is saved."""
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+import reign.policies as policies
+from reign.bag import Domain, SubgraphBag
+from reign.nn.encoders import EncoderSpec, make_encoder
+from reign.nn.mlp import Activation, make_act
+from reign.nn.pooling import MeanPooling, Pooling
+from reign.nn.state import State
+from reign.policies import Policy
+
+TaskLevel = Literal["graph", "node", "edge"]
+JumpingKnowledge = Literal["last", "cat", "max", "sum"] | None
+
+
+class Model(nn.Module):
+    r"""A subgraph GNN: :math:`(A, X) \mapsto (\mu \circ \rho \circ S \circ \pi)(A, X)`.
+
+    Args:
+        in_channels: of node features, after ``node_encoder`` if there is one.
+        hidden_channels: of the layers.
+        num_layers: of S.
+        out_channels: of the prediction; None gives the pooled vectors themselves.
+        layer: makes a layer (h, bag, edge_attr) -> h of given channels in and out.
+        policy: pi, by name or as a ``Policy``.
+        pooling: makes rho for a number of channels; means over nodes and subgraphs if not given.
+        node_encoder: of node features that are types: their number, a list of numbers (one per column), "atom", or a module.
+        dropout: after the encoder, after each layer, and in the head.
+        act: activation of the head (layers have their own).
+        jk: jumping knowledge: "cat", "max" or "sum" of all layers; None or "last" takes the last.
+        residual: add what came into a layer to what it gives.
+        task_level: predictions for graphs, nodes or edges.
+        domain: what sums, means and norms range over: "all" pairs, or "members" of subgraphs.
+    """
+
+    needs_node_based = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "Model":
+        """Remember the arguments, so that the model can be saved."""
+        self = super().__new__(cls)
+        if args or kwargs:
+            given = inspect.signature(cls.__init__).bind(self, *args, **kwargs).arguments
+            given.pop("self")
+            object.__setattr__(self, "_config", {**given, **given.pop("options", {})})
+        return self
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        *,
+        layer: Callable[[int, int], nn.Module],
+        policy: str | Policy = "ego+:3",
+        pooling: Callable[[int], Pooling] | None = None,
+        node_encoder: EncoderSpec = None,
+        dropout: float = 0.0,
+        act: Activation = "relu",
+        jk: JumpingKnowledge = None,
+        residual: bool = False,
+        task_level: TaskLevel = "graph",
+        domain: Domain = "all",
+    ) -> None:
+        super().__init__()
+        _check("num_layers", num_layers, num_layers >= 1, "at least 1")
+        _check("dropout", dropout, 0 <= dropout < 1, "at least 0 and below 1")
+        _check("jk", jk, jk in (None, "last", "cat", "max", "sum"), "None, 'last', 'cat', 'max' or 'sum'")
+        _check("task_level", task_level, task_level in ("graph", "node", "edge"), "'graph', 'node' or 'edge'")
+        _check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
+        self.policy = policies.policy(policy)
+        self._check_policy()
+        self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels
+        self.num_layers, self.jk, self.task_level, self.domain = num_layers, jk, task_level, domain
+        self.node_encoder = make_encoder(node_encoder, None, in_channels)
+        first = self.lifted_channels()
+        widths = [first] + [hidden_channels] * num_layers
+        self.layers = nn.ModuleList([layer(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True)])
+        self.residual = nn.Linear(first, hidden_channels) if residual else None
+        self.dropout = nn.Dropout(dropout)
+        self.pooling = (pooling or MeanPooling)(hidden_channels * (num_layers if jk == "cat" else 1))
+        ends = self.pooling.out_channels * (2 if task_level == "edge" else 1)
+        self.head = None if out_channels is None else Head(ends, out_channels, act, dropout)
+
+    # -- forward ---------------------------------------------------------------------------------------------------
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        *,
+        bag: SubgraphBag | None = None,
+    ) -> Tensor:
+        """Predict, for each graph, node or edge of a PyG batch.
+
+        Args:
+            x: node features, shape (nodes, channels).
+            edge_index: edges, shape (2, edges).
+            edge_attr: edge features, shape (edges, ...).
+            batch: the graph of each node; one graph if not given.
+            batch_size: number of graphs, if the last of them may be without nodes.
+            bag: the bag of just this batch, if it was made before.
+        """
+        if bag is not None:
+            return self.predict(x, bag)
+
+        def draw() -> Tensor:
+            made = self.policy(x, edge_index, edge_attr, batch, batch_size=batch_size, domain=self.domain)
+            return self.predict(x, made)
+
+        if self.policy.num_draws == 1:
+            return draw()
+        return torch.stack([draw() for _ in range(self.policy.num_draws)]).mean(0)
+
+    def predict(self, x: Tensor, bag: SubgraphBag) -> Tensor:
+        """rho, mu and S for a bag."""
+        h = self.dropout(self.lift(self.encode(x), bag))
+        last = self.residual(h) if self.residual is not None else None
+        seen = []
+        for layer in self.layers:
+            h = self.dropout(layer(h, bag))
+            if last is not None:
+                h = last = h + last
+            seen.append(h)
+        return self.readout(State(self._jump(seen), bag, self.domain))
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Node features as vectors of ``in_channels``."""
+        if self.node_encoder is not None:
+            x = self.node_encoder(x)
+        elif not x.is_floating_point():
+            raise ValueError(
+                f"x has dtype {x.dtype}, expected floating-point features; for types give node_encoder=<their number>, otherwise "
+                "use x.float()."
+            )
+        if x.size(1) != self.in_channels:
+            raise ValueError(f"x has {x.size(1)} channels, expected in_channels={self.in_channels}.")
+        return x
+
+    def lift(self, x: Tensor, bag: SubgraphBag) -> Tensor:
+        """Values on nodes as values on pairs."""
+        return bag.lift(x)
+
+    def lifted_channels(self) -> int:
+        """Channels of the values on pairs: marks, and features."""
+        return self.policy.num_marks + self.in_channels
+
+    def readout(self, state: State) -> Tensor:
+        """rho and mu."""
+        if self.task_level == "graph":
+            out = self.pooling(state)
+        else:
+            out = self.pooling.nodes(state)
+            if self.task_level == "edge":
+                out = torch.cat([end(out) for end in state.bag.wiring.edge_ends], dim=1)
+        return out if self.head is None else self.head(out)
+
+    def _jump(self, seen: list[Tensor]) -> Tensor:
+        if self.jk == "cat":
+            return torch.cat(seen, dim=1)
+        if self.jk == "max":
+            return torch.stack(seen).amax(0)
+        return torch.stack(seen).sum(0) if self.jk == "sum" else seen[-1]
+
+    # -- modes and checks ------------------------------------------------------------------------------------------
+
+    def train(self, mode: bool = True) -> "Model":
+        """Switch to training or evaluation, the policy too."""
+        self.policy.train(mode)
+        return super().train(mode)
+
+    def _check_policy(self) -> None:
+        kind = self.policy
+        while isinstance(kind, policies.Sampled):
+            kind = kind.policy
+        if self.needs_node_based and not kind.node_based:
+            raise ValueError(
+                f"{type(self).__name__} needs one subgraph per node: policy '{self.policy}' is not node-based; use 'nm', 'ego:h' or "
+                "'ego+:h'."
+            )
+
+    # -- on disk ---------------------------------------------------------------------------------------------------
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Save the weights (safetensors) and the arguments of the model (JSON)."""
+        folder = Path(folder)
+        config = {name: str(value) if isinstance(value, Policy) else value for name, value in self._config.items()}
+        try:
+            text = json.dumps({"model": type(self).__name__, "arguments": config}, indent=2)
+        except TypeError as error:
+            raise ValueError(
+                f"the arguments of this {type(self).__name__} cannot be written as JSON ({error}); save model.state_dict() instead."
+            ) from None
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(text + "\n")
+        save_file({name: value.contiguous() for name, value in self.state_dict().items()}, folder / "model.safetensors")
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> "Model":
+        """Load a model that ``save_pretrained`` saved, in evaluation mode."""
+        from reign.catalogue import MODELS
+
+        folder = Path(folder)
+        if not (folder / "config.json").is_file():
+            raise ValueError(f"{folder} holds no config.json, expected a folder that save_pretrained made.")
+        saved = json.loads((folder / "config.json").read_text())
+        kind = MODELS.get(saved["model"].lower(), cls)
+        if not issubclass(kind, cls):
+            raise ValueError(f"{folder} holds a {saved['model']}, expected a {cls.__name__}; use {saved['model']}.from_pretrained.")
+        model = kind(**saved["arguments"])
+        model.load_state_dict(load_file(folder / "model.safetensors"))
+        return model.eval()
+
+
+class Head(nn.Module):
+    """mu: Linear, activation, dropout, Linear."""
+
+    def __init__(self, in_channels: int, out_channels: int, act: Activation = "relu", dropout: float = 0.0) -> None:
+        super().__init__()
+        self.lin1 = nn.Linear(in_channels, 2 * in_channels)
+        self.act = make_act(act)
+        self.dropout = nn.Dropout(dropout)
+        self.lin2 = nn.Linear(2 * in_channels, out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Predict from pooled vectors."""
+        out: Tensor = self.lin2(self.dropout(self.act(self.lin1(x))))
+        return out
+
+
+def _check(name: str, value: object, good: bool, expected: str) -> None:
+    if not good:
+        raise ValueError(f"{name} is {value!r}, expected {expected}.")

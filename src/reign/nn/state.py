@@ -1,0 +1,104 @@
+"""The values x[k, i] of a bag at one layer, and the sums of them that were asked for so far."""
+
+from functools import cached_property
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reign.bag import Domain, SubgraphBag
+from reign.terms import Term
+from reign.wiring import Where
+
+Aggregation = Literal["sum", "mean"]
+
+
+class State:
+    """Values on the pairs of a bag. Sums that several terms need are computed once.
+
+    With domain members on a bag that stores all pairs, values outside subgraphs are set to zero, so every sum is one over
+    members; a mean divides by the number of values that really are summed (and is 0 where there are none).
+
+    Args:
+        h: the values.
+        bag: their bag.
+        domain: what sums and means range over.
+        aggregation: terms whose sum is to be a mean, as {"needle": "mean"}.
+    """
+
+    def __init__(
+        self, h: Tensor, bag: SubgraphBag, domain: Domain = "all", aggregation: dict[str, Aggregation] | None = None
+    ) -> None:
+        if domain == "all" and bag.domain == "members":
+            raise ValueError(
+                "the bag stores members only, but this layer sums over all pairs (domain='all'); make the bag with "
+                "domain='all', or the model with domain='members'."
+            )
+        if h.size(0) != bag.num_pairs:
+            raise ValueError(f"h has {h.size(0)} rows, expected one per pair of the bag: {bag.num_pairs}; see bag.lift.")
+        self.masked = domain == "members" and bag.domain == "all"
+        self.bag, self.domain = bag, domain
+        self.h = h * bag.member[:, None] if self.masked else h
+        self.aggregation = aggregation or {}
+        self._values: dict[tuple[str, Where], Tensor] = {}
+
+    def get(self, term: Term, where: Where = "off") -> Tensor:
+        """The value of a term, for all pairs or for the roots."""
+        key = (term.name, where)
+        if key not in self._values:
+            if term.node_based:
+                self.bag.require_node_based(f"term '{term.name}'")
+            value = term.value(self, where)
+            if self.aggregation.get(term.name, "sum") == "mean":
+                value = value / self._count(term, where).clamp(min=1).to(value.dtype)
+            self._values[key] = value
+        return self._values[key]
+
+    def _count(self, term: Term, where: Where) -> Tensor:
+        """How many values a term sums: the term itself, of ones."""
+        counts = self.bag.wiring.counts
+        key = (term.name, where, str(self.masked))
+        if key not in counts:
+            with torch.no_grad():
+                ones = torch.ones(self.bag.num_pairs, 1, dtype=torch.float64, device=self.bag.device)
+                counts[key] = State(ones, self.bag, "members" if self.masked else self.bag.domain).get(term, where)
+        return counts[key]
+
+    # -- rows that norms look at -----------------------------------------------------------------------------------
+
+    def norm_rows(self, roots_apart: bool) -> Tensor | None:
+        """The rows of pairs that count for a norm: members only, or without the roots if these have their own; None: all."""
+        wiring = self.bag.wiring
+        if roots_apart:
+            return wiring.off_member_rows if self.masked else wiring.off_rows
+        return wiring.member_rows if self.masked else None
+
+    # -- sums that several terms share -----------------------------------------------------------------------------
+
+    @cached_property
+    def root(self) -> Float[Tensor, "subgraphs channels"]:
+        """x[k, k]."""
+        if self.masked and not self.bag.wiring.roots_are_members:
+            raise ValueError(self.bag.wiring.rootless())
+        return self.h.index_select(0, self.bag.wiring.root_row)
+
+    @cached_property
+    def readout(self) -> Float[Tensor, "subgraphs channels"]:
+        """sum_j x[k, j]."""
+        return self.bag.wiring.to_sub(self.h)
+
+    @cached_property
+    def needle(self) -> Float[Tensor, "nodes channels"]:
+        """sum_h x[h, i]."""
+        return self.bag.wiring.to_node(self.h)
+
+    @cached_property
+    def roots(self) -> Float[Tensor, "graphs channels"]:
+        """sum_j x[j, j]."""
+        return self.bag.wiring.sub_to_graph(self.root)
+
+    @cached_property
+    def total(self) -> Float[Tensor, "graphs channels"]:
+        """sum_{h, j} x[h, j]."""
+        return self.bag.wiring.sub_to_graph(self.readout)

@@ -1,0 +1,54 @@
+"""Outputs of the authors' code, matched in float64."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Batch
+from zinc import zinc
+
+import reign
+from reign.interop import from_authors
+
+FILES = [
+    "ds__egoplus3", "ds__nd", "dss__ego3", "dss__nd", "sun__ego3", "sun__egoplus3", "sun__nd", "sun__nm", "sun__null",
+    "sun_linear_residual__egoplus3", "sun_transpose__nm",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_golden_outputs(name: str, real_data: Path) -> None:
+    file = real_data.parent / "reference" / "golden" / f"{name}.npz"
+    if not file.is_file():
+        pytest.skip(f"{file.name} is not beside the real data")
+    golden = np.load(file)
+    params = {key.removeprefix("param/"): golden[key] for key in golden.files if key.startswith("param/")}
+    model = from_authors(params, model=str(golden["model"]), policy=str(golden["policy"]))
+    batch = Batch.from_data_list(zinc(real_data, str(golden["split"]), golden["graph_ids"].tolist()))
+    with torch.no_grad():
+        out = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
+    expected = torch.from_numpy(golden["output"]).view(-1, 1)
+    assert out.dtype == torch.float64
+    assert (out - expected).abs().max() < 1e-10
+
+
+def test_weights_go_round(tmp_path: Path) -> None:
+    """The mapping on weights the project makes itself: our SUN under the authors' names, and back."""
+    torch.manual_seed(0)
+    ours = reign.nn.SUN(8, 8, 2, 1, policy="nm", node_encoder=5, edge_encoder=4).double().eval()
+    from reign.interop import _layer_names
+
+    names = _layer_names(ours, {"final_layers.3.weight": torch.zeros(1)})
+    theirs = {names[key]: value.numpy() for key, value in ours.state_dict().items() if not key.endswith("tracked")}
+    again = from_authors(theirs, "sun", "nm")
+    x, edge_index = torch.tensor([[0], [1], [4]]), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    bonds = torch.tensor([[1], [1], [3], [3]])
+    assert torch.equal(ours(x, edge_index, bonds), again(x, edge_index, bonds))
+
+
+def test_wrong_weights() -> None:
+    with pytest.raises(ValueError, match="model is 'gin', expected one of 'sun'"):
+        from_authors({}, "gin")
+    with pytest.raises(ValueError, match="params hold no 'feature_encoder.enc.weight'"):
+        from_authors({"a": np.zeros(3)})
