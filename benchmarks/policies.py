@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from memory import peak_mb, reset_peak
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import k_hop_subgraph
@@ -76,18 +77,6 @@ def measured(task: str) -> None:
     subprocess.run([sys.executable, __file__, task], check=True)
 
 
-def peak_mb() -> float:
-    """Peak memory of this process since it was last reset."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
-
-
-def reset_peak() -> float:
-    """Forget the peak so far (Linux), and say what is in use."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return peak_mb()
-
-
 def proteins(folder: Path) -> None:
     """Memory of the largest bag of PROTEINS."""
     data = max(load(folder / "tu_PROTEINS.npz"), key=lambda d: d.num_nodes)
@@ -95,9 +84,7 @@ def proteins(folder: Path) -> None:
     bag = reign.policy("ego:2").from_data(data)
     maps = bag.pair_batch.numel() + bag.root_row.numel() + bag.transpose.numel() + bag.pair_edges.edge.numel()
     assert maps
-    print(
-        f"PROTEINS, {data.num_nodes} nodes, ego:2: {bag.num_pairs:,} pairs; with all maps +{peak_mb() - before:.0f} MB (peak)"
-    )
+    print(f"PROTEINS, {data.num_nodes} nodes, ego:2: {bag.num_pairs:,} pairs; with all maps +{peak_mb() - before:.0f} MB (peak)")
 
 
 def large() -> None:

@@ -4,10 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
 install_import_hook("reign", "beartype.beartype")
+torch.set_num_threads(1)  # the tests run in several processes
 settings.register_profile("reign", deadline=None, print_blob=True)
 settings.load_profile("reign")
 

@@ -4,7 +4,7 @@ A subgraph GNN is (A, X) -> (mu . rho . S . pi)(A, X): a policy pi selects a bag
 rho pools it, and mu predicts.
 """
 
-from reign import nn, policies, testing, transforms
+from reign import interop, nn, policies, testing, transforms
 from reign._version import __version__
 from reign.bag import SubgraphBag
 from reign.catalogue import build_model, list_models
@@ -16,6 +16,7 @@ __all__ = [
     "SubgraphBag",
     "__version__",
     "build_model",
+    "interop",
     "list_models",
     "list_policies",
     "list_terms",

@@ -43,6 +43,10 @@ class Term:
     node_based: bool = False
     formula_on: str | None = None
 
+    def __reduce__(self) -> "tuple[Callable[[str], Term], tuple[str]]":
+        """Terms are pickled by name."""
+        return term, (self.name,)
+
 
 def _at_roots(scope: Scope) -> "Callable[[Callable[[State], Tensor]], Callable[[State, Where], Tensor]]":
     """A value that lives on subgraphs, nodes or graphs is, at the roots, just picked for each subgraph."""
@@ -77,7 +81,7 @@ def _local(name: str, formula: str, values: str, paper: str = "", neighbours: Li
         lambda s, where: s.bag.wiring.rows(neighbours, values, where)(s.h),
         paper,
         needs_nodes,
-        formula.replace("[k]", "[i]").replace("x[k,", "x[i,").replace(",k]", ",i]"),
+        formula.replace("~_k", "~_i").replace("~ k", "~ i").replace("x[k,", "x[i,").replace(",k]", ",i]"),
     )
 
 
@@ -103,7 +107,13 @@ def _non_roots_A(s: "State", where: Where) -> Tensor:
 _ALL = [
     Term("own", "x[k,i]", "pair", lambda s, where: s.root if where == "on" else s.h, formula_on="x[i,i]"),
     Term(
-        "transpose", "x[i,k]", "pair", lambda s, where: s.root if where == "on" else s.bag.wiring.transpose(s.h), "", True, "x[i,i]"
+        "transpose",
+        "x[i,k]",
+        "pair",
+        lambda s, where: s.root if where == "on" else s.bag.wiring.transpose(s.h),
+        "",
+        True,
+        "x[i,i]",
     ),
     _term("root", "x[k,k]", "subgraph", lambda s: s.root),
     _term("node_root", "x[i,i]", "node", lambda s: s.root, "", True),
@@ -159,7 +169,12 @@ _ALL = [
     ),
     # beyond the table
     _term("needle_msg", "sum_{j ~ i} sum_h x[h,j]", "node", lambda s: s.bag.wiring.nodes("nodes")(s.get(TERMS["needle"]))),
-    _term("needle_msg@agg", "sum_{h'} sum_{j ~_h' i} sum_h x[h,j]", "node", lambda s: s.bag.wiring.nodes("agg")(s.get(TERMS["needle"]))),
+    _term(
+        "needle_msg@agg",
+        "sum_g sum_{j ~_g i} sum_h x[h,j]",
+        "node",
+        lambda s: s.bag.wiring.nodes("agg")(s.get(TERMS["needle"])),
+    ),
     _local("swap_local", "sum_{h ~ k} x[h,i]", "ji", "", "swap"),
     Term(
         "root_msg",
@@ -188,7 +203,7 @@ def term(name: str) -> Term:
     >>> term("neddle")
     Traceback (most recent call last):
         ...
-    ValueError: unknown term 'neddle'; did you mean 'needle'? reign.list_terms() lists all.
+    ValueError: unknown term 'neddle'; did you mean 'needle' or 'needle@A'? reign.list_terms() lists all.
     """
     name = ALIASES.get(name, name)
     if name not in TERMS:

@@ -129,8 +129,10 @@ class Wiring:
     # -- along edges -----------------------------------------------------------------------------------------------
 
     def triples(self, neighbours: Neighbours, where: Where = "off") -> Triples:
-        """All (k, i, j): j a neighbour of i in subgraph k ("Ak") or in the graph ("A"), for pairs (k, i) or roots (i, i);
-        j a neighbour of i in the graph, for nodes i ("nodes"), or in as many subgraphs as it is one ("agg"); or j a neighbour of the subgraph k in the graph ("swap").
+        """All (k, i, j), with j a neighbour of i in subgraph k ("Ak") or in the graph ("A"), for pairs (k, i) or roots (i, i).
+
+        For nodes i: j a neighbour in the graph ("nodes"), or once for each subgraph in which it is one ("agg"). Along the other
+        axis: j a neighbour of k in the graph ("swap").
         """
         if (neighbours, where) not in self._triples:
             self._triples[neighbours, where] = self._find(neighbours, where)

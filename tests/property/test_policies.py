@@ -1,6 +1,6 @@
 """Every policy against networkx, subgraph by subgraph, on random graphs of all kinds."""
 
-
+import oracle
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,8 +10,6 @@ from torch_geometric.data import Batch, Data
 import reign
 from reign.testing import assert_batch_invariant, assert_equivariant
 from reign.transforms import AddHopDistance
-
-import oracle
 
 NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego:2", "ego+:3", "ego+distance:2"]
 OTHERS = ["ed", "2-null", "2-nd", "2-nm", "2-ego:1", "2-ego+:2"]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Batch
-from zinc import zinc
 
 import reign
 from reign.interop import from_authors
+from zinc import zinc
 
 FILES = [
     "ds__egoplus3", "ds__nd", "dss__ego3", "dss__nd", "sun__ego3", "sun__egoplus3", "sun__nd", "sun__nm", "sun__null",

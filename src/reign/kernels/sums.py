@@ -49,20 +49,17 @@ class Sum:
 
     def __call__(self, x: Shaped[Tensor, "sources channels"]) -> Shaped[Tensor, "targets channels"]:
         """Sum rows of x."""
-        out: Tensor = _Sum.apply(x, self.index, self.ptr, self.index_t, self.ptr_t)
-        return out
+        return _Sum.apply(x, self.index, self.ptr, self.index_t, self.ptr_t)  # type: ignore[no-untyped-call]
 
 
 class _Sum(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, index: Tensor, ptr: Tensor | None, index_t: Tensor, ptr_t: Tensor | None
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, index: Tensor, ptr: Tensor | None, index_t: Tensor, ptr_t: Tensor | None) -> Tensor:
         ctx.save_for_backward(index_t, ptr_t)
         return _sum(x, index, ptr)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         index_t, ptr_t = ctx.saved_tensors
         return _sum(grad.contiguous(), index_t, ptr_t), None, None, None, None

@@ -43,8 +43,9 @@ class MPNN(SubgraphGNN):
 
 
 class PPGNConv(nn.Module):
-    r"""A block of a provably powerful graph network (Maron et al. 2019): :math:`h \leftarrow \mu([h, m_1(h) \cdot m_2(h)])`, a matrix
-    product over nodes in every channel.
+    r"""A block of a provably powerful graph network (Maron et al. 2019), with a matrix product over nodes in every channel.
+
+    .. math:: h \leftarrow \sigma \big( W [h, m_1(h) \cdot m_2(h)] \big)
     """
 
     def __init__(
@@ -63,6 +64,15 @@ class PPGNConv(nn.Module):
         product = _matrix_product(self.left(h), self.right(h), bag)
         out: Tensor = self.act(self.norm(self.skip(torch.cat([h, product], dim=1))))
         return out
+
+    def describe(self) -> str:
+        """The update equation and the parameters."""
+        size = sum(p.numel() for p in self.parameters())
+        return (
+            f"PPGNConv({self.in_channels} -> {self.out_channels}), {size:,} parameters\n"
+            f"  x[k,i] <- {type(self.act).__name__}(Linear[x[k,i], mean_j MLP(x)[k,j] * MLP(x)[j,i]])\n"
+            "  cost: 4 passes over pairs, and a matrix product of n^3 a channel"
+        )
 
     def __repr__(self) -> str:
         return f"PPGNConv({self.in_channels} -> {self.out_channels}, terms=['own', 'matrix product'])"

@@ -207,7 +207,9 @@ class Expanded(BaseEncoder):
 CONVS: dict[str, type[BaseEncoder]] = {"gin": GIN, "gine": GIN, "gcn": GCN, "graphconv": GraphConv}
 
 
-def make_conv(conv: str | Callable[..., nn.Module], in_channels: int, out_channels: int, merged: str, **options: object) -> BaseEncoder:
+def make_conv(
+    conv: str | Callable[..., nn.Module], in_channels: int, out_channels: int, merged: str, **options: object
+) -> BaseEncoder:
     """A base encoder by name: one of ours, or any convolution of PyG by its class name or as a class."""
     has_edges = options.get("edge_dim") is not None or options.get("edge_encoder") is not None
     if isinstance(conv, str) and conv.lower() in CONVS:
@@ -216,7 +218,7 @@ def make_conv(conv: str | Callable[..., nn.Module], in_channels: int, out_channe
             raise ValueError(f"conv '{conv}' takes no edge features, got edge_dim or edge_encoder; use conv='gin'.")
         if conv.lower() == "gine" and not has_edges:
             raise ValueError("conv 'gine' needs edge features: give edge_dim or edge_encoder, or use conv='gin'.")
-        return kind(in_channels, out_channels, merged, **options)  # type: ignore[arg-type]
+        return kind(in_channels, out_channels, merged, **options)  # type: ignore[call-arg, arg-type]
     make = getattr(pyg, conv, None) if isinstance(conv, str) else conv
     if make is None or not callable(make):
         raise ValueError(f"conv is '{conv}', expected {', '.join(map(repr, CONVS))}, a class of torch_geometric.nn or its name.")

@@ -13,7 +13,6 @@ from reign.nn.mlp import Activation
 from reign.nn.model import Model
 from reign.nn.state import Aggregation
 from reign.policies import Policy
-from reign.terms import term
 
 
 class SubgraphGNN(Model):
@@ -58,7 +57,7 @@ class SubgraphGNN(Model):
         layer: Callable[..., nn.Module] | None = None,
         **options: Any,
     ) -> None:
-        shared = {
+        shared: dict[str, Any] = {
             "conv": conv,
             "edge_dim": edge_dim,
             "edge_encoder": edge_encoder,
@@ -69,13 +68,21 @@ class SubgraphGNN(Model):
             "train_eps": train_eps,
         }
         if layer is None:
-            names = [part for name in [*terms, *(root_terms or [])] for part in name.split("+")]
-            self.needs_node_based = any(term(name).node_based for name in names)
-            layer = partial(SubgraphConv, terms=terms, root_terms=root_terms, transform=transform, aggregation=aggregation, **shared)
+            layer = partial(
+                SubgraphConv, terms=terms, root_terms=root_terms, transform=transform, aggregation=aggregation, **shared
+            )
         else:
             layer = partial(layer, **shared)
         super().__init__(
-            in_channels, hidden_channels, num_layers, out_channels, layer=layer, policy=policy, act=act, domain=domain, **options
+            in_channels,
+            hidden_channels,
+            num_layers,
+            out_channels,
+            layer=layer,
+            policy=policy,
+            act=act,
+            domain=domain,
+            **options,
         )
 
     def __repr__(self) -> str:

@@ -47,7 +47,7 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
         return TypeEmbedding(OGB_ATOM, channels)
     if spec == "bond":
         return TypeEmbedding(OGB_BOND, channels)
-    if isinstance(spec, bool) or isinstance(spec, str):
+    if isinstance(spec, bool | str):
         raise ValueError(f"encoder is {spec!r}, expected a number of types, a list of them, 'atom', 'bond' or a module.")
     if isinstance(spec, int):
         return TypeEmbedding([spec], channels)

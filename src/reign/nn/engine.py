@@ -8,7 +8,7 @@ are computed on the n root rows alone, and overwrite what the other branch left 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, cast
 
 from torch import Tensor, nn
 
@@ -130,7 +130,7 @@ class SubgraphConv(nn.Module):
                 return TermSlot(name, Linear(in_channels, out_channels))
             return TermSlot(name, MLP(in_channels, out_channels, norm=norm, act=act))
 
-        if not terms or root_terms is not None and not root_terms:
+        if not terms or (root_terms is not None and not root_terms):
             raise ValueError(f"terms are {list(terms)} and root_terms {root_terms}, expected at least one name in each.")
         self.terms = nn.ModuleList([slot(name) for name in terms])
         self.root_terms = None if root_terms is None else nn.ModuleList([slot(name) for name in root_terms])
@@ -147,14 +147,14 @@ class SubgraphConv(nn.Module):
         out = self.norm(self._all_pairs(state, roots_apart, edge_attr), state.norm_rows(roots_apart))
         if self.root_terms is not None:
             assert self.root_norm is not None
-            values = [slot(state, "on", True, edge_attr) for slot in self.root_terms]
+            values = [slot(state, "on", True, edge_attr) for slot in self.slots(on=True)]
             out = out.index_copy(0, bag.wiring.root_row, self.root_norm(_add(values)))
         out = self.act(out)
         return out * bag.member[:, None] if state.masked else out
 
     def _all_pairs(self, state: State, roots_apart: bool, edge_attr: Tensor | None) -> Tensor:
         by_scope: dict[str, list[Tensor]] = {"pair": [], "subgraph": [], "node": [], "graph": []}
-        for slot in self.terms:
+        for slot in self.slots():
             by_scope[slot.scope].append(slot(state, "off", roots_apart, edge_attr))
         wiring = state.bag.wiring
         parts = by_scope["pair"]
@@ -165,6 +165,16 @@ class SubgraphConv(nn.Module):
         if by_scope["node"]:
             parts.append(wiring.to_node.t(_add(by_scope["node"])))
         return _add(parts)
+
+    def slots(self, on: bool = False) -> list[Slot]:
+        """Terms with their transforms: for all pairs, or for roots if they have their own."""
+        return cast(list[Slot], list(self.terms if not on else self.root_terms or []))
+
+    def describe(self) -> str:
+        """The update equations on and off the diagonal, the parameters of each term, and the cost."""
+        from reign.nn.describe import describe_conv
+
+        return describe_conv(self)
 
     def __repr__(self) -> str:
         roots = "" if self.root_terms is None else f", root_terms={[s.name for s in self.root_terms]}"

@@ -19,7 +19,9 @@ class DSConv(SubgraphConv):
 
 
 class DSSConv(SubgraphConv):
-    r"""Every subgraph, and their sum (eq. DSSGNN_orig): :math:`X^k \leftarrow \sigma(\gamma^0(A^k, X^k) + \gamma^1(A, \sum_h X^h))`.
+    r"""Every subgraph, and their sum (eq. DSSGNN_orig).
+
+    .. math:: X^k \leftarrow \sigma \big( \gamma^0(A^k, X^k) + \gamma^1(A, \textstyle\sum_h X^h) \big)
 
     As in the authors' experiments the sum is a mean. With ``aggregated_adjacency`` the second encoder runs on the sum of all
     adjacencies (eq. DSSGNN) in place of A.

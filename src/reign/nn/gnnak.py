@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -62,9 +63,7 @@ class AKConv(nn.Module):
         self.in_channels, self.out_channels, self.domain = in_channels, out_channels, domain
         self.combine, self.aggregation, self.marks, self.max_distance = combine, aggregation, marks, plus
         widths = [marks + in_channels] + [out_channels] * inner_layers
-        self.inner = nn.ModuleList(
-            [DSConv(a, b, act=act, norm=norm, domain=domain, **options) for a, b in zip(widths[:-1], widths[1:], strict=True)]
-        )
+        self.inner = nn.ModuleList([DSConv(a, b, act=act, norm=norm, domain=domain, **options) for a, b in pairwise(widths)])
         self.parts = ["node_root", "node_readout", *(["needle"] if context else [])]
         self.mix = nn.Linear(len(self.parts) * out_channels, out_channels) if combine == "cat" else None
         if plus is not None:
@@ -95,6 +94,23 @@ class AKConv(nn.Module):
             h = self.before[p](h, rows) * gate
         how: dict[str, Aggregation] = {} if name == "node_root" else {name: self.aggregation}
         return State(h, bag, self.domain, how).get(TERMS[name])
+
+    def describe(self) -> str:
+        """The convolutions in every subgraph, the equation that combines them, and the parameters of each part."""
+
+        def size(module: nn.Module | None) -> str:
+            return "0" if module is None else f"{sum(p.numel() for p in module.parameters()):,}"
+
+        parts = [TERMS[name].formula.replace("x", "h").replace("sum", self.aggregation) for name in self.parts]
+        lines = [f"{self!r}, {size(self)} parameters", *(f"  h: {cast(DSConv, layer).describe()}" for layer in self.inner)]
+        if self.max_distance is not None:
+            lines += [f"  {name}: + distance embedding, MLP and gate" for name in self.parts]
+            added = [self.distance, *self.gates, *self.before]
+            lines.append(f"  distances, gates and transforms: {sum(int(size(m).replace(',', '')) for m in added):,} parameters")
+        phi = "Linear[" if self.mix is not None else "["
+        lines.append(f"  x[k,i] <- {type(self.act).__name__}({phi}{' , '.join(parts)}]), {size(self.mix)} parameters, on nodes")
+        lines.append(f"  cost beside the convolutions: {len(self.parts)} passes over pairs, 2 passes over nodes")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         terms = ["own+local"] * len(self.inner) + [" & ".join(self.parts)]

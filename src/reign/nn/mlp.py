@@ -64,7 +64,13 @@ class MLP(nn.Module):
     """Linear, norm, activation, Linear."""
 
     def __init__(
-        self, in_channels: int, out_channels: int, *, hidden: int | None = None, norm: str | None = "batch_norm", act: Activation = "relu"
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        hidden: int | None = None,
+        norm: str | None = "batch_norm",
+        act: Activation = "relu",
     ) -> None:
         super().__init__()
         hidden = hidden or out_channels

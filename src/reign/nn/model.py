@@ -3,8 +3,9 @@
 import inspect
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -43,6 +44,7 @@ class Model(nn.Module):
     """
 
     needs_node_based = False
+    _config: dict[str, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Model":
         """Remember the arguments, so that the model can be saved."""
@@ -50,7 +52,8 @@ class Model(nn.Module):
         if args or kwargs:
             given = inspect.signature(cls.__init__).bind(self, *args, **kwargs).arguments
             given.pop("self")
-            object.__setattr__(self, "_config", {**given, **given.pop("options", {})})
+            options = given.pop("options", {})
+            object.__setattr__(self, "_config", given | options)
         return self
 
     def __init__(
@@ -78,16 +81,18 @@ class Model(nn.Module):
         _check("task_level", task_level, task_level in ("graph", "node", "edge"), "'graph', 'node' or 'edge'")
         _check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
         self.policy = policies.policy(policy)
-        self._check_policy()
         self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels
         self.num_layers, self.jk, self.task_level, self.domain = num_layers, jk, task_level, domain
         self.node_encoder = make_encoder(node_encoder, None, in_channels)
         first = self.lifted_channels()
         widths = [first] + [hidden_channels] * num_layers
-        self.layers = nn.ModuleList([layer(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True)])
+        self.layers = nn.ModuleList([layer(a, b) for a, b in pairwise(widths)])
         self.residual = nn.Linear(first, hidden_channels) if residual else None
         self.dropout = nn.Dropout(dropout)
-        self.pooling = (pooling or MeanPooling)(hidden_channels * (num_layers if jk == "cat" else 1))
+        channels = hidden_channels * (num_layers if jk == "cat" else 1)
+        self.pooling = (pooling or MeanPooling)(channels)
+        if task_level != "graph" and type(self.pooling).nodes is Pooling.nodes:
+            self.pooling = MeanPooling(channels)  # what is learned about graphs has no use here
         ends = self.pooling.out_channels * (2 if task_level == "edge" else 1)
         self.head = None if out_channels is None else Head(ends, out_channels, act, dropout)
 
@@ -125,7 +130,9 @@ class Model(nn.Module):
         return torch.stack([draw() for _ in range(self.policy.num_draws)]).mean(0)
 
     def predict(self, x: Tensor, bag: SubgraphBag) -> Tensor:
-        """rho, mu and S for a bag."""
+        """S, rho and mu for a bag."""
+        if self.needs_node_based:
+            bag.require_node_based(type(self).__name__)
         h = self.dropout(self.lift(self.encode(x), bag))
         last = self.residual(h) if self.residual is not None else None
         seen = []
@@ -135,6 +142,15 @@ class Model(nn.Module):
                 h = last = h + last
             seen.append(h)
         return self.readout(State(self._jump(seen), bag, self.domain))
+
+    def prepare(self, x: Tensor, bag: SubgraphBag) -> SubgraphBag:
+        """Build all index maps of a bag that this model needs, by one pass without gradients: ``torch.compile`` needs them."""
+        training = self.training
+        self.eval()
+        with torch.no_grad():
+            self.predict(x, bag)
+        self.train(training)
+        return bag
 
     def encode(self, x: Tensor) -> Tensor:
         """Node features as vectors of ``in_channels``."""
@@ -181,15 +197,21 @@ class Model(nn.Module):
         self.policy.train(mode)
         return super().train(mode)
 
-    def _check_policy(self) -> None:
-        kind = self.policy
-        while isinstance(kind, policies.Sampled):
-            kind = kind.policy
-        if self.needs_node_based and not kind.node_based:
-            raise ValueError(
-                f"{type(self).__name__} needs one subgraph per node: policy '{self.policy}' is not node-based; use 'nm', 'ego:h' or "
-                "'ego+:h'."
-            )
+    def describe(self) -> str:
+        """The update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag."""
+        lines = [f"{self!r}", f"{_count(self):,} parameters"]
+        if self.node_encoder is not None:
+            lines.append(f"node encoder: {_count(self.node_encoder):,} parameters")
+        previous = ""
+        for t, layer in enumerate(self.layers):
+            text = cast(Any, layer).describe()
+            lines.append(f"layer {t}: " + ("as the one before" if text == previous else text))
+            previous = text
+        pooling = f"{type(self.pooling).__name__}({self.pooling.extra_repr()})"
+        lines.append(f"pooling: {pooling}, {_count(self.pooling):,} parameters, to {self.task_level} level")
+        if self.head is not None:
+            lines.append(f"head: {_count(self.head):,} parameters")
+        return "\n".join(lines)
 
     # -- on disk ---------------------------------------------------------------------------------------------------
 
@@ -238,6 +260,10 @@ class Head(nn.Module):
         """Predict from pooled vectors."""
         out: Tensor = self.lin2(self.dropout(self.act(self.lin1(x))))
         return out
+
+
+def _count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
 
 
 def _check(name: str, value: object, good: bool, expected: str) -> None:

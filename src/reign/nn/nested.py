@@ -77,8 +77,6 @@ class IDGNN(SubgraphGNN):
         options: all others of ``SubgraphGNN``.
     """
 
-    needs_node_based = True
-
     def __init__(
         self,
         in_channels: int,

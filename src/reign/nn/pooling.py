@@ -1,6 +1,7 @@
 """rho: bag -> graph. Every pooling also has vectors for nodes, which heads at node and edge level use."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -73,7 +74,7 @@ class DeepSets(Pooling):
             raise ValueError(f"invariance is {invariance!r}, expected 'early' or 'late'.")
         self.invariance, self.over_nodes = invariance, _checked(nodes)
         widths = [channels, *hidden]
-        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        pairs = list(pairwise(widths))
         self.each = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
         self.mean = nn.ModuleList([nn.Linear(b if invariance == "early" else a, b) for a, b in pairs])
         self.act = make_act(act)

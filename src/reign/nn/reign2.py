@@ -72,8 +72,6 @@ class ReIGN2(SubgraphGNN):
         options: all others of ``SubgraphGNN``.
     """
 
-    needs_node_based = True
-
     def __init__(
         self,
         in_channels: int,

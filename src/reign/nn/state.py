@@ -1,6 +1,6 @@
 """The values x[k, i] of a bag at one layer, and the sums of them that were asked for so far."""
 
-from functools import cached_property
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -27,6 +27,9 @@ class State:
         aggregation: terms whose sum is to be a mean, as {"needle": "mean"}.
     """
 
+    h: Tensor
+    bag: SubgraphBag
+
     def __init__(
         self, h: Tensor, bag: SubgraphBag, domain: Domain = "all", aggregation: dict[str, Aggregation] | None = None
     ) -> None:
@@ -42,6 +45,7 @@ class State:
         self.h = h * bag.member[:, None] if self.masked else h
         self.aggregation = aggregation or {}
         self._values: dict[tuple[str, Where], Tensor] = {}
+        self._sums: dict[str, Tensor] = {}
 
     def get(self, term: Term, where: Where = "off") -> Tensor:
         """The value of a term, for all pairs or for the roots."""
@@ -76,29 +80,34 @@ class State:
 
     # -- sums that several terms share -----------------------------------------------------------------------------
 
-    @cached_property
+    def _once(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
+        if name not in self._sums:
+            self._sums[name] = compute()
+        return self._sums[name]
+
+    @property
     def root(self) -> Float[Tensor, "subgraphs channels"]:
         """x[k, k]."""
         if self.masked and not self.bag.wiring.roots_are_members:
             raise ValueError(self.bag.wiring.rootless())
-        return self.h.index_select(0, self.bag.wiring.root_row)
+        return self._once("root", lambda: self.h.index_select(0, self.bag.wiring.root_row))
 
-    @cached_property
+    @property
     def readout(self) -> Float[Tensor, "subgraphs channels"]:
         """sum_j x[k, j]."""
-        return self.bag.wiring.to_sub(self.h)
+        return self._once("readout", lambda: self.bag.wiring.to_sub(self.h))
 
-    @cached_property
+    @property
     def needle(self) -> Float[Tensor, "nodes channels"]:
         """sum_h x[h, i]."""
-        return self.bag.wiring.to_node(self.h)
+        return self._once("needle", lambda: self.bag.wiring.to_node(self.h))
 
-    @cached_property
+    @property
     def roots(self) -> Float[Tensor, "graphs channels"]:
         """sum_j x[j, j]."""
-        return self.bag.wiring.sub_to_graph(self.root)
+        return self._once("roots", lambda: self.bag.wiring.sub_to_graph(self.root))
 
-    @cached_property
+    @property
     def total(self) -> Float[Tensor, "graphs channels"]:
         """sum_{h, j} x[h, j]."""
-        return self.bag.wiring.sub_to_graph(self.readout)
+        return self._once("total", lambda: self.bag.wiring.sub_to_graph(self.readout))

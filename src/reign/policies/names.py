@@ -42,7 +42,8 @@ def policy(name: str | Policy) -> Policy:
     Traceback (most recent call last):
         ...
     ValueError: unknown policy 'ego3'; did you mean 'ego:3' or 'ego+:3'? Known: 'null', 'nd', 'nm', 'nm+distance', 'ego:3',
-    'ego+:3', 'ego+distance:3', 'ed', '2-nd', '2-nm', '2-ego:2', 'whole'; add '@0.5' or '@8' for a random share or number of subgraphs.
+    'ego+:3', 'ego+distance:3', 'ed', '2-nd', '2-nm', '2-ego:2', 'whole'; add '@0.5' or '@8' for a random share or number of
+    subgraphs.
     """
     if isinstance(name, Policy):
         return name
@@ -56,9 +57,7 @@ def policy(name: str | Policy) -> Policy:
         made = Tuples(made)
     if part["sample"]:
         try:
-            sample: dict[str, Any] = (
-                {"share": float(part["sample"])} if "." in part["sample"] else {"number": int(part["sample"])}
-            )
+            sample: dict[str, Any] = {"share": float(part["sample"])} if "." in part["sample"] else {"number": int(part["sample"])}
         except ValueError:
             raise ValueError(f"'{name}' ends in '@{part['sample']}', expected a share as '@0.5' or a number as '@8'.") from None
         made = Sampled(made, **sample)

@@ -1,0 +1,182 @@
+"""What every model of the catalogue promises, for every policy it accepts."""
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+import reign
+from reign.nn.model import Model
+from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs, random_permutation
+
+NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego+:2", "ego+distance:2"]
+OTHERS = ["ed", "2-nd", "2-nm", "2-ego:1"]
+FIXED = {"mpnn": ["whole"], "ppgn": ["null"], "ign2": ["null"]}  # models without a choice
+ANY = ["ds", "dss", "reconstructiongnn", "subgraphgnn"]  # models that need no bijection
+NEEDS_ROOTS = ["idgnn", "gnnak", "gnnakctx", "gnnakplus"]  # with domain members, which they have by default
+
+
+def accepted(name: str) -> list[str]:
+    if name in FIXED:
+        return FIXED[name]
+    policies = [policy for policy in NODE_BASED if policy != "nd" or name not in NEEDS_ROOTS]
+    return policies + (OTHERS if name in ANY else [])
+
+
+CASES = [(name, policy) for name in reign.list_models() for policy in accepted(name)]
+CLOSE = {torch.float32: {"atol": 2e-4, "rtol": 2e-4}, torch.float64: {"atol": 1e-10, "rtol": 1e-10}}
+
+
+def make(name: str, policy: str | None = None, **options: Any) -> Model:
+    torch.manual_seed(0)
+    if policy is not None and name not in FIXED:
+        options["policy"] = policy
+    model = reign.build_model(name, 3, 6, 2, 2, **options)
+    with torch.no_grad():  # norms that do something in evaluation mode too
+        for key, value in model.named_buffers():
+            if key.endswith("running_mean"):
+                value.normal_()
+            elif key.endswith("running_var"):
+                value.uniform_(0.5, 2)
+    return model
+
+
+def data(dtype: torch.dtype = torch.float64, edge_dim: int | None = None) -> list[Data]:
+    return random_graphs(5, max_nodes=6, edge_prob=0.4, dtype=dtype, edge_dim=edge_dim, seed=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("name", "policy"), CASES)
+def test_symmetry_and_batching(name: str, policy: str, dtype: torch.dtype) -> None:
+    model, graphs = make(name, policy).to(dtype).eval(), data(dtype)
+    batch = Batch.from_data_list(graphs)
+    assert_equivariant(model, batch, **CLOSE[dtype])
+    assert_batch_invariant(model, graphs, **CLOSE[dtype])
+    assert model(batch.x, batch.edge_index, batch=batch.batch).shape == (5, 2)
+
+
+@pytest.mark.parametrize("level", ["node", "edge"])
+@pytest.mark.parametrize("name", reign.list_models())
+def test_node_and_edge_level(name: str, level: str) -> None:
+    model, graphs = make(name, task_level=level).double().eval(), data()
+    batch = Batch.from_data_list(graphs)
+    assert_equivariant(model, batch, level=level, **CLOSE[torch.float64])
+    assert_batch_invariant(model, graphs, **CLOSE[torch.float64])
+    rows = batch.num_nodes if level == "node" else batch.num_edges
+    assert model(batch.x, batch.edge_index, batch=batch.batch).shape == (rows, 2)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("policy", ["null", "nm+distance", "ego:1", "ego+:2"])
+@pytest.mark.parametrize("name", [name for name in reign.list_models() if name not in (*FIXED, "subgraphgnn")])
+def test_members_in_compact_storage_equal_full_storage_with_a_mask(name: str, policy: str, training: bool) -> None:
+    model = make(name, policy, domain="members").double().train(training)
+    batch = Batch.from_data_list(data())
+    results = []
+    for storage in ("all", "members"):
+        x = batch.x.clone().requires_grad_()
+        bag = model.policy(x, batch.edge_index, batch=batch.batch, domain=storage)
+        model.load_state_dict(make(name, policy, domain="members").double().state_dict())
+        model.zero_grad()
+        out = model(x, batch.edge_index, bag=bag)
+        (out * torch.arange(out.numel()).view_as(out)).sum().backward()
+        grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in model.parameters()]
+        results.append([out.detach(), x.grad, *grads, *(b.double() for b in model.buffers())])
+    for full, compact in zip(*results, strict=True):
+        torch.testing.assert_close(full, compact, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", reign.list_models())
+def test_runs_repeat_bit_by_bit(name: str) -> None:
+    batch = Batch.from_data_list(data(torch.float32))
+    results = []
+    for _ in range(2):
+        model = make(name)
+        out = model(batch.x, batch.edge_index, batch=batch.batch)
+        out.sum().backward()
+        results.append([out.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("name", reign.list_models())
+def test_every_weight_learns(name: str) -> None:
+    model = make(name).double()
+    batch = Batch.from_data_list(random_graphs(8, min_nodes=4, dtype=torch.float64))
+    model(batch.x, batch.edge_index, batch=batch.batch).pow(2).sum().backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None, key
+
+
+@pytest.mark.parametrize("name", ["ds", "dss"])
+@pytest.mark.parametrize("policy", ["nd", "nm", "ego+:1"])
+def test_ds_and_dss_know_no_more_than_independent_permutations(name: str, policy: str) -> None:
+    moved, kept, perms = _independently(make(name, policy).double().eval(), policy)
+    sigma, tau = perms
+    torch.testing.assert_close(moved["pooled"], kept["pooled"], atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(moved["layer"][tau][:, sigma], kept["layer"], atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.parametrize("policy", ["nd", "nm", "ego+:1"])
+def test_sun_does_know_which_node_is_the_root(policy: str) -> None:
+    moved, kept, (sigma, tau) = _independently(make("sun", policy).double().eval(), policy)
+    assert (moved["pooled"] - kept["pooled"]).abs().max() > 1e-3
+    assert (moved["layer"][tau][:, sigma] - kept["layer"]).abs().max() > 1e-3
+
+
+def _independently(model: Model, policy: str) -> tuple[dict[str, Tensor], dict[str, Tensor], tuple[Tensor, Tensor]]:
+    (graph,) = random_graphs(1, min_nodes=6, max_nodes=6, edge_prob=0.5, dtype=torch.float64, seed=1)
+    bag = reign.policy(policy).from_data(graph)
+    sigma, tau = random_permutation(6, seed=1), random_permutation(6, seed=2)
+
+    def run(bag: reign.SubgraphBag) -> dict[str, Tensor]:
+        h = model.layers[0](bag.x, bag)
+        return {"layer": h.view(6, 6, -1), "pooled": model.predict(bag.graph.x, bag)}
+
+    return run(bag.permute(sigma, tau)), run(bag), (sigma, tau)
+
+
+@pytest.mark.parametrize("name", [n for n in reign.list_models() if n not in (*FIXED, *ANY, "idgnn", "reign2")])
+def test_policies_that_do_not_fit(name: str) -> None:
+    model = reign.build_model(name, 3, 6, 2, 1, policy="ed")
+    path = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+    kind = type(model).__name__
+    message = (
+        f"{kind} needs one subgraph per node, got 3 for 5 nodes: policy 'ed' is not node-based; use 'nm', 'ego:h' or 'ego.:h'."
+    )
+    with pytest.raises(ValueError, match=message):
+        model(torch.randn(5, 3), path)
+
+
+def test_models_of_single_terms_say_which_term_does_not_fit() -> None:
+    path = torch.tensor([[0, 1], [1, 0]])
+    with pytest.raises(ValueError, match="term 'transpose' needs one subgraph per node"):
+        reign.nn.ReIGN2(3, 6, 2, 1, policy="ed")(torch.randn(2, 3), path)
+    with pytest.raises(ValueError, match="policy 'ed' ties a subgraph to 2 nodes, expected one root"):
+        reign.nn.IDGNN(3, 6, 2, 1, policy="ed")(torch.randn(2, 3), path)
+    with pytest.raises(ValueError, match="policy 'nd' with domain='members' leaves roots without a row"):
+        reign.nn.IDGNN(3, 6, 2, 1, policy="nd")(torch.randn(2, 3), path)
+
+
+@pytest.mark.parametrize("name", reign.list_models())
+def test_graphs_without_nodes_or_edges(name: str) -> None:
+    model = make(name).double()
+    x = torch.randn(3, 3, dtype=torch.float64)
+    none = torch.empty(2, 0, dtype=torch.long)
+    batch = torch.tensor([1, 1, 3])
+    for mode in (True, False):
+        out = model.train(mode)(x, none, batch=batch, batch_size=5)
+        assert out.shape == (5, 2)
+        assert out.isfinite().all()
+
+
+def test_signatures_are_those_of_pyg() -> None:
+    for name in reign.list_models():
+        kind = type(make(name))
+        assert list(inspect.signature(kind.__init__).parameters)[1:5] == [
+            "in_channels", "hidden_channels", "num_layers", "out_channels",
+        ]  # fmt: skip
+        call = list(inspect.signature(kind.forward).parameters)[1:]
+        assert call == ["x", "edge_index", "edge_attr", "batch", "batch_size", "bag"]
