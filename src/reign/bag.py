@@ -117,13 +117,13 @@ class SubgraphBag:
     @cached_property
     def root_row(self) -> Int[Tensor, "subgraphs"]:
         """The row of pair (k, root of k), -1 where it has none (node deletion with domain members)."""
-        return self.row(torch.arange(self.num_subgraphs, device=self.device), self.root)
+        return self.row_within(torch.arange(self.num_subgraphs, device=self.device), self.root)
 
     @cached_property
     def transpose(self) -> Int[Tensor, "pairs"]:
         """The row of pair (i, k) for each row (k, i), -1 where it has none. Node-based policies only."""
         self.require_node_based("transpose")
-        return self.row(self.node, self.sub)
+        return self.row_within(self.node, self.sub)
 
     def require_node_based(self, who: str) -> None:
         """Raise ``ValueError`` unless there is one subgraph per node, in the same order."""
@@ -134,7 +134,12 @@ class SubgraphBag:
             )
 
     def row(self, sub: Int[Tensor, "*any"], node: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
-        """The row of each pair (subgraph, node) of one graph, -1 where it is not stored."""
+        """The row of each pair (subgraph, node), -1 where it is not stored."""
+        same_graph = self.graph.batch[node] == self.sub_batch[sub]
+        return torch.where(same_graph, self.row_within(sub, node), -1)
+
+    def row_within(self, sub: Int[Tensor, "*any"], node: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
+        """The same for pairs that are known to be of one graph."""
         if self.domain == "all":
             return self._shift[sub] + node
         position, there = ragged.find(self._key, sub * self.num_nodes + node)
@@ -154,7 +159,7 @@ class SubgraphBag:
         target = self.member.nonzero().squeeze(1)
         via, source_node, edge = self.graph.in_edges.expand(self.node[target])
         target = target[via]
-        source = self.row(self.sub[target], source_node)
+        source = self.row_within(self.sub[target], source_node)
         keep = (source >= 0) & self.member[source]
         if self.cut is not None:
             n = self.num_nodes
@@ -195,6 +200,8 @@ class SubgraphBag:
 
     def lift(self, h: Shaped[Tensor, "nodes channels"], rows: slice = slice(None)) -> Shaped[Tensor, "rows lifted"]:
         """Values on nodes as values on pairs, marks in front: ``x[k, i] = [mark[k, i], h[i]]``."""
+        if h.dim() != 2 or h.size(0) != self.num_nodes:
+            raise ValueError(f"h has shape {tuple(h.shape)}, expected ({self.num_nodes}, channels): a row per node of the bag.")
         values = h[self.node[rows]]
         return values if self.mark is None else torch.cat([self.mark[rows].to(h.dtype), values], dim=1)
 
@@ -240,8 +247,10 @@ class SubgraphBag:
         """The bag of graph g alone."""
         return relabel.take(self, g)
 
-    def to(self, device: torch.device | str) -> "SubgraphBag":
+    def to(self, device: torch.device | str | int) -> "SubgraphBag":
         """The bag on another device."""
+        if not isinstance(device, torch.device | str | int):
+            raise ValueError(f"a bag moves between devices, got {device!r}; for another precision give features of that dtype.")
 
         def moved(part: Any) -> dict[str, Any]:
             values = {f.name: getattr(part, f.name) for f in fields(part)}

@@ -4,6 +4,7 @@ Distances ignore the direction of edges. ``FAR`` stands for a node in another co
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from jaxtyping import Int
@@ -13,6 +14,7 @@ from reign import ragged
 from reign.graph import SharedGraph
 
 FAR = torch.iinfo(torch.int16).max
+CHUNK = 2**24  # neighbours looked at in one go
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,33 +49,59 @@ def hop_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int 
     distance[shift + node] = 0
     while owner.numel() and (max_hops is None or hop < max_hops):
         hop += 1
-        via, node, _ = graph.neighbours.expand(node)
-        owner = owner[via]
-        row = shift[owner] + node
-        fresh = (distance[row] == FAR).nonzero().squeeze(1)
-        row = row[fresh]
-        distance[row] = hop
-        if hop != max_hops:  # several neighbours may reach a node in the same hop: one of them carries the search on
-            claim = torch.arange(row.numel(), dtype=torch.int32, device=row.device)
-            slot[row] = claim
-            fresh = fresh[slot[row] == claim]
-            owner, node = owner[fresh], node[fresh]
+        if hop == FAR:
+            raise ValueError(
+                f"a shortest path of {FAR} hops or more was met, expected fewer; give a depth (ego nets) or cut the graph."
+            )
+        reached = []
+        for part in _chunks(graph, node):
+            via, near, _ = graph.neighbours.expand(node[part])
+            at = owner[part][via]
+            row = shift[at] + near
+            fresh = (distance[row] == FAR).nonzero().squeeze(1)
+            row = row[fresh]
+            distance[row] = hop
+            if hop != max_hops:  # several neighbours may reach a node in the same hop: one of them carries the search on
+                claim = torch.arange(row.numel(), dtype=torch.int32, device=row.device)
+                slot[row] = claim
+                fresh = fresh[slot[row] == claim]
+                reached.append((at[fresh], near[fresh]))
+        owner, node = (torch.cat(parts) for parts in zip(*reached, strict=True)) if reached else (owner[:0], node[:0])
     return HopTable(graph.num_nodes, distance, shift=torch.zeros_like(graph.batch).index_copy_(0, source, shift))
 
 
 def near_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int) -> HopTable:
     """Distances from distinct sources to the nodes within ``max_hops`` alone, in memory proportional to their number."""
     n = graph.num_nodes
-    key = source.sort().values * (n + 1)
-    distance = torch.zeros_like(key, dtype=torch.int16)
-    frontier = key
-    for hop in range(1, max_hops + 1):
-        via, node, _ = graph.neighbours.expand(frontier % max(n, 1))
-        reached = ((frontier // max(n, 1))[via] * n + node).unique()
-        frontier = reached[~ragged.find(key, reached)[1]]
-        key, order = torch.cat([key, frontier]).sort()
-        distance = torch.cat([distance, distance.new_full(frontier.shape, hop)])[order]
-    return HopTable(n, distance, key=key)
+    before, frontier = source[:0], source.sort().values * (n + 1)
+    rings = [frontier]
+    for _ in range(max_hops):
+        if not frontier.numel():
+            break
+        reached = [
+            ((frontier[part] // n)[via] * n + node).unique()
+            for part in _chunks(graph, frontier % n)
+            for via, node, _ in [graph.neighbours.expand(frontier[part] % n)]
+        ]
+        key = torch.cat(reached).unique()
+        # neighbours differ by at most one hop, so only the last two rings can have been reached before
+        known = ragged.find(frontier, key)[1] | ragged.find(before, key)[1]
+        before, frontier = frontier, key[~known]
+        rings.append(frontier)
+    distance = torch.repeat_interleave(torch.tensor([ring.numel() for ring in rings], device=source.device)).to(torch.int16)
+    key, order = torch.cat(rings).sort()
+    return HopTable(n, distance[order], key=key)
+
+
+def _chunks(graph: SharedGraph, node: Tensor) -> list[slice]:
+    """The nodes of a frontier in parts that have a bounded number of neighbours, so that dense graphs need little scratch."""
+    degree = graph.neighbours.ptr[node + 1] - graph.neighbours.ptr[node]
+    total = degree.cumsum(0)
+    if not node.numel() or int(total[-1]) <= CHUNK:
+        return [slice(0, node.numel())]
+    levels = torch.arange(CHUNK, int(total[-1]) + CHUNK, CHUNK, device=node.device)
+    ends = torch.searchsorted(total, levels, right=True).clamp(max=node.numel()).unique().tolist()
+    return [slice(a, b) for a, b in pairwise([0, *ends, node.numel()]) if a < b]
 
 
 def stored_table(graph: SharedGraph, hop_distance: Int[Tensor, "rows"]) -> HopTable:

@@ -35,5 +35,5 @@ def find(sorted_keys: Int[Tensor, "keys"], query: Int[Tensor, "*queries"]) -> tu
     """
     if sorted_keys.numel() == 0:
         return torch.zeros_like(query), torch.zeros_like(query, dtype=torch.bool)
-    position = torch.searchsorted(sorted_keys, query).clamp(max=sorted_keys.numel() - 1)
+    position = torch.searchsorted(sorted_keys, query.contiguous()).clamp(max=sorted_keys.numel() - 1)
     return position, sorted_keys[position] == query

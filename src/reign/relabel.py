@@ -8,6 +8,7 @@ from torch import Tensor
 
 from reign import ragged
 from reign.graph import SharedGraph
+from reign.validate import kind_of
 
 if TYPE_CHECKING:
     from reign.bag import SubgraphBag
@@ -17,13 +18,13 @@ def permute(bag: "SubgraphBag", nodes: Tensor, subgraphs: Tensor | None = None) 
     """See ``SubgraphBag.permute``."""
     _check_permutation("nodes", nodes, bag.graph.batch)
     anchor = nodes[bag.anchor]
+    if bag.policy.unordered:
+        anchor = anchor.sort(dim=1).values
     if subgraphs is not None:
         _check_permutation("subgraphs", subgraphs, bag.sub_batch)
     elif bag.node_based:
         subgraphs = nodes
     else:
-        if bag.policy.unordered:
-            anchor = anchor.sort(dim=1).values
         subgraphs = torch.empty_like(bag.sub_batch)
         subgraphs[_order(bag.sub_batch, anchor)] = torch.arange(bag.num_subgraphs, device=bag.device)
 
@@ -90,10 +91,12 @@ def _order(sub_batch: Tensor, anchor: Tensor) -> Tensor:
 
 
 def _check_permutation(name: str, perm: Tensor, batch: Tensor) -> None:
-    if perm.shape != batch.shape or not torch.equal(perm.sort().values, torch.arange(batch.numel(), device=perm.device)):
+    size = batch.numel()
+    good = isinstance(perm, Tensor) and perm.dtype == torch.long and perm.shape == batch.shape
+    if not good or not torch.equal(perm.sort().values, torch.arange(size, device=perm.device)):
         raise ValueError(
-            f"{name} is not a permutation of the {batch.numel()} {name} of the bag, expected each of 0 to "
-            f"{batch.numel() - 1} once; reign.testing.random_permutation makes one."
+            f"{name} is {kind_of(perm)}, not a permutation of the {size} {name} of the bag: expected each of 0 to {size - 1} once; "
+            "reign.testing.random_permutation makes one."
         )
     if not torch.equal(batch[perm], batch):
         raise ValueError(f"{name} moves some of the {name} to another graph of the batch; permute within each graph.")

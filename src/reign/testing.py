@@ -12,6 +12,8 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from reign.bag import SubgraphBag
+from reign.transforms import AddHopDistance
+from reign.validate import kind_of
 
 __all__ = [
     "assert_bags_equal",
@@ -42,6 +44,10 @@ def random_graphs(
     >>> [data.num_nodes for data in random_graphs(3, min_nodes=2, max_nodes=5)]
     [2, 2, 5]
     """
+    if not 0 <= min_nodes <= max_nodes or not 0 <= edge_prob <= 1:
+        raise ValueError(
+            f"sizes are {min_nodes} to {max_nodes} and edge_prob is {edge_prob}, expected 0 <= min <= max, and 0 to 1."
+        )
     rng = torch.Generator().manual_seed(seed)
     graphs = []
     for _ in range(num_graphs):
@@ -78,10 +84,17 @@ def random_permutation(size: int | Sequence[int], seed: int = 0) -> Tensor:
 
 
 def permute_graph(data: Data, perm: Tensor) -> Data:
-    """The same graph with node i at position ``perm[i]``; its edges keep their order."""
+    """The same graph with node i at position ``perm[i]``, and all that belongs to nodes; its edges keep their order."""
+    n = data.num_nodes
+    if perm.shape != (n,) or not torch.equal(perm.sort().values, torch.arange(n, device=perm.device)):
+        raise ValueError(f"perm is {perm.tolist()}, expected a permutation of the {n} nodes; see random_permutation.")
     out = data.clone()
-    out.x = torch.empty_like(data.x).index_copy_(0, perm, data.x)
+    for name in data.to_dict():
+        if name not in ("batch", "hop_distance") and data.is_node_attr(name):
+            out[name] = torch.empty_like(data[name]).index_copy_(0, perm, data[name])
     out.edge_index = perm[data.edge_index]
+    if "hop_distance" in data:
+        out = AddHopDistance()(out)
     return out
 
 
@@ -104,7 +117,10 @@ def assert_equivariant(
         atol: absolute tolerance; with ``rtol``, by default those of ``torch.testing.assert_close``.
         rtol: relative tolerance.
     """
-    sizes = data.ptr.diff().tolist() if isinstance(data, Batch) else [data.num_nodes]
+    if level not in ("graph", "node", "edge"):
+        raise ValueError(f"level is {level!r}, expected 'graph', 'node' or 'edge'.")
+    batch = getattr(data, "batch", None)
+    sizes = [data.num_nodes] if batch is None else torch.bincount(batch).tolist()
     perm = random_permutation(sizes, seed).to(data.x.device)
     out, moved = _call(function, data), _call(function, permute_graph(data, perm))
     if isinstance(out, SubgraphBag):
@@ -121,6 +137,8 @@ def assert_batch_invariant(
 
     The rows of a tensor must be those of the graphs one after another, at any level.
     """
+    if not graphs or isinstance(graphs, Data):
+        raise ValueError(f"graphs is {graphs!r}, expected a list of one or more torch_geometric.data.Data.")
     together = _call(function, Batch.from_data_list(list(graphs)))
     alone = [_call(function, data) for data in graphs]
     if isinstance(together, SubgraphBag):
@@ -134,20 +152,31 @@ def assert_bags_equal(bag: SubgraphBag, other: SubgraphBag) -> None:
     """Assert that two bags have the same subgraphs in the same order: anchors, rows, members, values and edges."""
     for name in ("sub_batch", "anchor", "row_ptr", "node", "member", "x"):
         ours, theirs = getattr(bag, name), getattr(other, name)
-        if ours.shape != theirs.shape or not torch.equal(ours, theirs):
-            raise AssertionError(f"bags differ in {name}: {ours.tolist()} and {theirs.tolist()}")
-    if not torch.equal(_edge_key(bag), _edge_key(other)):
-        raise AssertionError("bags differ in the edges of their subgraphs")
+        if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+            raise AssertionError(f"bags differ in {name}: {kind_of(ours)} and {kind_of(theirs)}")
+        if not torch.equal(ours, theirs):
+            rows = (ours != theirs).flatten(1).any(1) if ours.dim() > 1 else ours != theirs
+            first = int(rows.nonzero()[0])
+            raise AssertionError(
+                f"bags differ in {name}, in {int(rows.sum())} rows, {first} first: {ours[first]} and {theirs[first]}"
+            )
+    if _edges(bag) != _edges(other):
+        raise AssertionError("bags differ in the edges of their subgraphs, or in the features of these edges")
 
 
-def _edge_key(bag: SubgraphBag) -> Tensor:
-    source, target, _ = bag.pair_edges
-    return (target * bag.num_pairs + source).sort().values
+def _edges(bag: SubgraphBag) -> list[tuple[int, int, Any]]:
+    """Every edge with its features, in an order that does not depend on how edges are listed."""
+    source, target, edge = (part.tolist() for part in bag.pair_edges)
+    attr = None if bag.graph.edge_attr is None else bag.graph.edge_attr.tolist()
+    return sorted((t, s, None if attr is None else attr[e]) for s, t, e in zip(source, target, edge, strict=True))
 
 
 def _call(function: Function, data: Data) -> Any:
     optional = {name: data[name] for name in ("edge_attr", "batch") if name in data and data[name] is not None}
-    return function(data.x, data.edge_index, **optional)
+    out = function(data.x, data.edge_index, **optional)
+    if not isinstance(out, Tensor | SubgraphBag):
+        raise ValueError(f"the function gave {kind_of(out)}, expected a tensor or a SubgraphBag.")
+    return out
 
 
 def _close(actual: Tensor, expected: Tensor, what: str, atol: float | None, rtol: float | None) -> None:

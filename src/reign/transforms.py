@@ -20,9 +20,11 @@ class AddHopDistance(BaseTransform):  # type: ignore[misc]
 
     def forward(self, data: Data) -> Data:
         """Add the distances to one graph."""
-        x = data.x if data.x is not None else torch.ones(data.num_nodes, 1)
-        graph = SharedGraph.build(x, data.edge_index)
+        if getattr(data, "edge_index", None) is None:
+            raise ValueError(f"data is {data!r}, expected a torch_geometric.data.Data with an edge_index.")
+        x = data.x if data.x is not None else torch.ones(data.num_nodes, 1, device=data.edge_index.device)
+        graph = SharedGraph.build(x, data.edge_index, batch=getattr(data, "batch", None))
         way_out = "Leave this transform out, and use domain='members', which searches near the roots only."
-        check_fits(graph.num_nodes**2, x.device, f"AddHopDistance on {graph.num_nodes:,} nodes", way_out)
+        check_fits(int((graph.sizes**2).sum()), x.device, f"AddHopDistance on {graph.num_nodes:,} nodes", way_out)
         data.hop_distance = hop_table(graph, torch.arange(graph.num_nodes, device=x.device)).distance
         return data

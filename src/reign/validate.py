@@ -14,14 +14,16 @@ def check_shapes(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
     """Raise ``ValueError`` if the tensors cannot belong to one PyG batch, judged by type and shape alone."""
     if not isinstance(x, Tensor):
         raise ValueError(
-            f"x is {_kind(x)}, expected a tensor of node features of shape (nodes, channels); "
+            f"x is {kind_of(x)}, expected a tensor of node features of shape (nodes, channels); "
             "for a graph without features use torch.ones(num_nodes, 1)."
         )
+    if x.layout != torch.strided:
+        raise ValueError(f"x has layout {x.layout}, expected a dense tensor; use x.to_dense().")
     if x.dim() != 2:
         raise ValueError(f"x has shape {tuple(x.shape)}, expected (nodes, channels); use x.view(num_nodes, -1).")
     if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(
-            f"edge_index is {_kind(edge_index)}, expected an integer tensor of shape (2, edges) with a source and a "
+            f"edge_index is {kind_of(edge_index)}, expected an integer tensor of shape (2, edges) with a source and a "
             "target per edge; for a graph without edges use torch.empty(2, 0, dtype=torch.long)."
         )
     _check_integer("edge_index", edge_index)
@@ -29,19 +31,19 @@ def check_shapes(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
     if batch is not None:
         if not isinstance(batch, Tensor) or batch.shape != (num_nodes,):
             raise ValueError(
-                f"batch is {_kind(batch)}, expected a tensor of shape ({num_nodes},): the graph of each of the "
+                f"batch is {kind_of(batch)}, expected a tensor of shape ({num_nodes},): the graph of each of the "
                 f"{num_nodes} nodes, as torch_geometric.data.Batch makes it."
             )
         _check_integer("batch", batch)
     if edge_attr is not None:
         if not isinstance(edge_attr, Tensor):
-            raise ValueError(f"edge_attr is {_kind(edge_attr)}, expected a tensor of shape ({num_edges}, channels).")
+            raise ValueError(f"edge_attr is {kind_of(edge_attr)}, expected a tensor of shape ({num_edges}, channels).")
         if edge_attr.dim() == 0 or edge_attr.size(0) != num_edges:
             hint = "one row per edge of edge_index"
             if edge_attr.shape == (num_nodes,) and not edge_attr.is_floating_point():
                 hint = "this looks like batch: pass it as batch=..., the third argument is edge_attr"
             raise ValueError(
-                f"edge_attr is {_kind(edge_attr)} for {num_edges} edges and {num_nodes} nodes, expected "
+                f"edge_attr is {kind_of(edge_attr)} for {num_edges} edges and {num_nodes} nodes, expected "
                 f"({num_edges}, channels); {hint}."
             )
     devices = {name: t.device for name, t in _named(x, edge_index, edge_attr, batch).items()}
@@ -63,7 +65,7 @@ def check_values(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
     if batch is None:
         if edge_attr is not None and edge_attr.shape == (num_nodes,) and _like_batch(edge_attr, edge_index):
             raise ValueError(
-                f"edge_attr is {_kind(edge_attr)} and counts graphs as batch does (both ends of every edge have the same "
+                f"edge_attr is {kind_of(edge_attr)} and counts graphs as batch does (both ends of every edge have the same "
                 "id): this looks like batch; pass it as batch=..., or give edge_attr the shape (edges, 1)."
             )
         return
@@ -100,7 +102,7 @@ def validate(data: Any) -> None:
     check_shapes(x, edge_index, edge_attr, batch)
     check_values(x, edge_index, edge_attr, batch)
     for name, value in (("x", x), ("edge_attr", edge_attr)):
-        if value is not None and value.is_floating_point() and not bool(value.isfinite().all()):
+        if value is not None and not bool(value.isfinite().all()):
             row = int((~value.isfinite()).flatten(1 if value.dim() > 1 else 0).nonzero()[0, 0])
             raise ValueError(
                 f"{name} holds NaN or infinity, first in row {row}: {value[row].tolist()}, expected finite numbers; "
@@ -126,7 +128,8 @@ def _check_integer(name: str, value: Tensor) -> None:
         raise ValueError(f"{name} has dtype {value.dtype}, expected torch.int64; use {name}.long().")
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """A value in words: its shape and dtype, or its type."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)} and dtype {value.dtype}"
     return "None" if value is None else f"of type {type(value).__name__}"

@@ -167,7 +167,7 @@ class Wiring:
         if key not in self._sums:
             t = self.triples(neighbours, where)
             letters = {"k": t.k, "i": t.i, "j": t.j}
-            row = self.bag.row(letters[values[0]], letters[values[1]])
+            row = self.bag.row_within(letters[values[0]], letters[values[1]])
             self._sums[key] = self._sum_of_rows(row, t.target, t.size)
         return self._sums[key]
 
@@ -185,7 +185,7 @@ class Wiring:
         if key not in self._sums:
             t = self.triples("Ak", where)
             mine = (t.j == self.bag.root[t.k]).nonzero().squeeze(1)
-            row = self.bag.row(t.k[mine], t.j[mine])
+            row = self.bag.row_within(t.k[mine], t.j[mine])
             self._sums[key] = self._sum_of_rows(row, t.target[mine], t.size)
         return self._sums[key]
 
@@ -194,7 +194,7 @@ class Wiring:
         if (neighbours, where) not in self._messages:
             t = self.triples(neighbours, where)
             on_nodes = neighbours in ("nodes", "agg")
-            row = t.j if on_nodes else self.bag.row(*((t.j, t.i) if neighbours == "swap" else (t.k, t.j)))
+            row = t.j if on_nodes else self.bag.row_within(*((t.j, t.i) if neighbours == "swap" else (t.k, t.j)))
             there = (row >= 0).nonzero().squeeze(1) if self.bag.domain == "members" else slice(None)
             self._messages[neighbours, where] = Messages(
                 Sum.broadcast(row[there], self.bag.num_nodes if on_nodes else self.bag.num_pairs),

@@ -1,5 +1,7 @@
 """The bag on the smallest cases, its views, and edges that are not simple."""
 
+import inspect
+
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
@@ -113,7 +115,7 @@ def test_independent_permutation_moves_tensors_but_not_roots() -> None:
 
 def test_permute_refuses_what_is_no_permutation() -> None:
     bag = Null().from_data(Batch.from_data_list(random_graphs(2, min_nodes=2, max_nodes=2)))
-    with pytest.raises(ValueError, match="nodes is not a permutation of the 4 nodes"):
+    with pytest.raises(ValueError, match="nodes is a tensor of .* not a permutation of the 4 nodes"):
         bag.permute(torch.tensor([0, 0, 1, 2]))
     with pytest.raises(ValueError, match="another graph of the batch"):
         bag.permute(torch.tensor([2, 3, 0, 1]))
@@ -144,3 +146,17 @@ def test_to_moves_every_tensor() -> None:
 def test_data_with_attributes_of_its_own_passes_through() -> None:
     data = Data(x=torch.ones(3, 1), edge_index=PATH, y=torch.ones(1))
     assert reign.policy("nm").from_data(data).num_pairs == 9
+
+
+def test_rows_of_pairs_across_graphs() -> None:
+    for domain in ("all", "members"):
+        bag = Null().from_data(Batch.from_data_list(random_graphs(2, min_nodes=3, max_nodes=3)), domain=domain)
+        assert bag.row(torch.tensor([0, 4, 4]), torch.tensor([5, 0, 5])).tolist() == [-1, -1, 14]
+
+
+def test_lift_and_to_refuse_what_they_cannot_do() -> None:
+    bag = path_bag()
+    with pytest.raises(ValueError, match="h has shape \\(2, 1\\), expected \\(3, channels\\)"):
+        bag.lift(torch.ones(2, 1))
+    with pytest.raises(ValueError, match="a bag moves between devices, got torch.float64"):
+        inspect.unwrap(reign.SubgraphBag.to)(bag, torch.float64)

@@ -46,10 +46,12 @@ def test_names_and_classes_are_the_same(name: str, expected: Policy) -> None:
         ("nm:3", "policy 'nm' takes no depth, got 'nm:3'; write 'nm'"),
         ("nd+", "policy 'nd' takes no mark, got 'nd\\+'"),
         ("ego+distance2:3", "policy 'ego' takes no cap"),
-        ("nm+distance0", "max_distance is 0, expected at least 1"),
+        ("nm+distance0", "max_distance is 0, expected 1 to 32766"),
         ("2-ed", "Tuples needs a node-based policy, got 'ed'"),
         ("nm@0", "number is 0, expected at least 1"),
         ("nm@1.5", "share is 1.5, expected a number above 0 and at most 1"),
+        ("ego:32767", "num_hops is 32767, expected a whole number of at least 1 and below 32767"),
+        ("nm+distance32767", "max_distance is 32767, expected 1 to 32766"),
         ("nm@1.5.2", "ends in '@1.5.2', expected a share as '@0.5' or a number as '@8'"),
         (3, "policy is of type int, expected a name such as 'ego\\+:3'"),
     ],
@@ -64,6 +66,12 @@ def test_wrong_names(name: str, message: str) -> None:
     [
         (lambda: EgoNets(0), "num_hops is 0"),
         (lambda: NodeMarking(mark=False), "mark is False, expected True or 'distance'"),
+        (lambda: inspect.unwrap(Sampled.__post_init__)(_sampled(policy="nm", number=2)), "policy is 'nm', expected a Policy"),
+        (
+            lambda: inspect.unwrap(Sampled.__post_init__)(_sampled(policy=Null(), number=2.5)),
+            "number is 2.5, expected a whole number",
+        ),
+        (lambda: Tuples(Sampled(Null(), number=2).eval()), "Tuples needs a node-based policy"),
         (lambda: Sampled(Null()), "share is None and number is None, expected one of the two"),
         (lambda: Sampled(Null(), share=0.5, number=2), "expected one of the two"),
         (lambda: Sampled(Null(), share=0.5, eval_draws=0), "eval_draws is 0"),
@@ -72,6 +80,13 @@ def test_wrong_names(name: str, message: str) -> None:
 def test_wrong_arguments(make, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def _unchecked_sampled(**values: object) -> None:
+    """As a user makes it: without the checks of signatures that only tests have."""
+    made = object.__new__(Sampled)
+    made.__dict__.update({"share": None, "number": None, "seed": 0, "eval_draws": None} | values)
+    inspect.unwrap(Sampled.__post_init__)(made)
 
 
 @dataclass(frozen=True)
@@ -157,7 +172,7 @@ def test_wrong_domain() -> None:
 
 def test_stored_distances_of_another_graph() -> None:
     (data,) = random_graphs(1, min_nodes=4, max_nodes=4)
-    with pytest.raises(ValueError, match="hop_distance has shape \\(9,\\), expected \\(16,\\)"):
+    with pytest.raises(ValueError, match="hop_distance is a tensor of shape \\(9,\\) .*, expected shape \\(16,\\)"):
         EgoNets(2)(data.x, data.edge_index, hop_distance=torch.zeros(9, dtype=torch.int16))
 
 
@@ -167,3 +182,56 @@ def test_hop_distances_reach_across_the_graph() -> None:
     data = reign.transforms.AddHopDistance()(random_graphs(1, min_nodes=n, max_nodes=n)[0].update({"edge_index": path}))
     position = torch.arange(n)
     assert torch.equal(data.hop_distance.view(n, n).long(), (position[:, None] - position).abs())
+
+
+def test_names_of_sampled_policies_say_all_or_are_expressions() -> None:
+    assert str(Sampled(NodeMarking(), share=1.0)) == "nm@1.0"
+    assert reign.policy("nm@1.0").share == 1.0
+    assert str(Sampled(NodeMarking(), number=2, seed=3)).startswith("Sampled(policy=NodeMarking(")
+
+
+class Wrong(Policy):
+    """keep with a column too many."""
+
+    def keep(self, pairs: Pairs) -> Tensor:
+        return pairs.hops(1) != 1
+
+    def __str__(self) -> str:
+        return "wrong"
+
+
+def test_what_keep_gives_is_checked() -> None:
+    (data,) = random_graphs(1, min_nodes=3, max_nodes=3)
+    with pytest.raises(
+        ValueError, match="keep of policy 'wrong' gave a tensor of shape \\(9, 1\\).*expected one truth value per pair"
+    ):
+        Wrong().from_data(data)
+
+
+@pytest.mark.parametrize("domain", ["all", "members"])
+def test_search_in_parts_gives_the_same(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = Batch.from_data_list(random_graphs(6, min_nodes=5, edge_prob=0.6))
+    whole = EgoNets(2).from_data(batch, domain=domain)
+    monkeypatch.setattr("reign.hops.CHUNK", 7)
+    assert_bags_equal(EgoNets(2).from_data(batch, domain=domain), whole)
+
+
+def test_deep_ego_nets_end_with_the_graph() -> None:
+    (data,) = random_graphs(1, min_nodes=6, max_nodes=6)
+    for domain in ("all", "members"):
+        assert_bags_equal(EgoNets(30_000).from_data(data, domain=domain), EgoNets(6).from_data(data, domain=domain))
+
+
+def test_paths_that_are_too_long_to_count() -> None:
+    n = 33_000
+    path = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
+    graph = reign.graph.SharedGraph.build(torch.ones(n, 1), path)
+    with pytest.raises(ValueError, match="a shortest path of 32767 hops or more"):
+        reign.hops.hop_table(graph, torch.tensor([0]))
+
+
+def test_data_that_is_none() -> None:
+    with pytest.raises(ValueError, match="data is None, expected a torch_geometric.data.Data"):
+        Null().from_data(None)
+    union = Null().from_data(random_graphs(1, min_nodes=3)[0]).expand()
+    assert Null().from_data(union).num_nodes == union.num_nodes

@@ -1,5 +1,7 @@
 """The property checks find what they look for, and only that."""
 
+import inspect
+
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +16,7 @@ from reign.testing import (
     random_graphs,
     random_permutation,
 )
+from reign.transforms import AddHopDistance
 
 GRAPHS = random_graphs(4, min_nodes=3, edge_prob=0.5)
 
@@ -105,3 +108,32 @@ def test_permute_graph_moves_nodes_to_their_places() -> None:
     moved = permute_graph(data, perm)
     assert torch.equal(moved.x[perm], data.x)
     assert torch.equal(moved.x[moved.edge_index[0]], data.x[data.edge_index[0]])
+
+
+def test_checks_that_could_not_fail_are_refused() -> None:
+    with pytest.raises(ValueError, match="the function gave None, expected a tensor or a SubgraphBag"):
+        assert_equivariant(lambda *args, **kwargs: None, GRAPHS[0])
+    with pytest.raises(ValueError, match="level is 'nodes'"):
+        inspect.unwrap(assert_equivariant)(degree, GRAPHS[0], level="nodes")
+    with pytest.raises(ValueError, match="expected a list of one or more"):
+        assert_batch_invariant(degree, [])
+    with pytest.raises(ValueError, match="expected a permutation of the"):
+        permute_graph(GRAPHS[0], torch.zeros(GRAPHS[0].num_nodes, dtype=torch.long))
+
+
+def test_edge_features_belong_to_a_bag() -> None:
+    (data,) = random_graphs(1, min_nodes=4, max_nodes=4, edge_prob=1.0, edge_dim=1)
+    bag = NodeMarking().from_data(data)
+    data.edge_attr = data.edge_attr.roll(1, 0)
+    with pytest.raises(AssertionError, match="features of these edges"):
+        assert_bags_equal(bag, NodeMarking().from_data(data))
+
+
+def test_all_that_belongs_to_nodes_moves() -> None:
+    data = AddHopDistance()(GRAPHS[0].clone())
+    data.pos = torch.randn(data.num_nodes, 2)
+    perm = random_permutation(data.num_nodes)
+    moved = permute_graph(data, perm)
+    assert torch.equal(moved.pos[perm], data.pos)
+    n = data.num_nodes
+    assert torch.equal(moved.hop_distance.view(n, n)[perm][:, perm], data.hop_distance.view(n, n))

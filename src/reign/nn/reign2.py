@@ -141,4 +141,4 @@ def graph_tensor(x: Tensor, bag: SubgraphBag, edge_channels: int) -> Tensor:
     nodes = torch.cat([x, x.new_zeros(x.size(0), edge.size(1))], dim=1)
     edges = torch.cat([edge.new_zeros(edge.size(0), x.size(1)), edge], dim=1)
     h = x.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)
-    return h.index_add(0, bag.row(target, source), edges)
+    return h.index_add(0, bag.row_within(target, source), edges)

@@ -1,6 +1,6 @@
 """Selection policies pi: graph -> bag of subgraphs."""
 
-from reign.policies.base import Pairs, Policy
+from reign.policies.base import Mark, Pairs, Policy
 from reign.policies.edge import EdgeDeletion
 from reign.policies.names import list_policies, policy
 from reign.policies.node import EgoNets, NodeDeletion, NodeMarking, Null
@@ -11,6 +11,7 @@ from reign.policies.whole import Whole
 __all__ = [
     "EdgeDeletion",
     "EgoNets",
+    "Mark",
     "NodeDeletion",
     "NodeMarking",
     "Null",

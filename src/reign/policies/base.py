@@ -7,12 +7,14 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
+from torch_geometric.data.data import BaseData
 
 from reign import ragged
 from reign.bag import Domain, SubgraphBag
 from reign.graph import SharedGraph
 from reign.hops import FAR, HopTable, hop_table, near_table, stored_table
 from reign.memory import check_fits
+from reign.validate import kind_of
 
 Mark = Literal[False, True, "distance"]
 
@@ -148,11 +150,17 @@ class Policy(ABC):
         graph = SharedGraph.build(x, edge_index, edge_attr, batch, batch_size)
         table = None if hop_distance is None else _stored(graph, hop_distance)
         anchor, sub_batch = self.anchors(graph)
-        if domain == "members" and self.radius is not None:
-            pairs = _near_pairs(graph, anchor, table, self.radius, self)
+        if domain == "members" and self.radius is not None and table is None:
+            pairs = _near_pairs(graph, anchor, self.radius, self)
         else:
             pairs = _all_pairs(graph, anchor, sub_batch, table, self)
         member = self.keep(pairs)
+        if not isinstance(member, Tensor) or member.shape != pairs.node.shape or member.dtype != torch.bool:
+            raise ValueError(
+                f"keep of policy '{self}' gave {kind_of(member)}, expected one truth value per pair: a tensor of shape "
+                f"{tuple(pairs.node.shape)} and dtype torch.bool; hops and is_anchor have a column per anchor, take [:, 0]."
+            )
+        check_mark(self.mark, self.max_distance)
         mark = self._marks(pairs, member)
         if domain == "members":
             rows = member.nonzero().squeeze(1)
@@ -176,7 +184,9 @@ class Policy(ABC):
     def from_data(self, data: Any, domain: Domain = "all") -> SubgraphBag:
         """The bag of a PyG ``Data`` or ``Batch``, with its stored hop distances if it has any."""
         given = {name: getattr(data, name, None) for name in ("edge_attr", "batch", "hop_distance")}
-        size = data.num_graphs if given["batch"] is not None else None
+        if not isinstance(data, BaseData) or not hasattr(data, "edge_index"):
+            raise ValueError(f"data is {kind_of(data)}, expected a torch_geometric.data.Data or Batch with an edge_index.")
+        size = getattr(data, "num_graphs", None) if given["batch"] is not None else None
         return self(data.x, data.edge_index, batch_size=size, domain=domain, **given)
 
     def _marks(self, pairs: Pairs, member: Tensor) -> Bool[Tensor, "pairs marks"] | None:
@@ -244,16 +254,21 @@ def check_mark(mark: Any, max_distance: Any) -> None:
     """Raise ``ValueError`` unless a mark is one there is, with a cap if it is a distance."""
     if not isinstance(mark, bool) and mark != "distance":
         raise ValueError(f"mark is {mark!r}, expected False, True (the root) or 'distance' (one-hot hop distance).")
-    if mark == "distance" and (not isinstance(max_distance, int) or max_distance < 1):
-        raise ValueError(f"max_distance is {max_distance!r}, expected at least 1: greater distances share its channel.")
+    if mark == "distance" and (type(max_distance) is not int or not 1 <= max_distance < FAR):
+        raise ValueError(f"max_distance is {max_distance!r}, expected 1 to {FAR - 1}: greater distances share its channel.")
 
 
 def _stored(graph: SharedGraph, hop_distance: Tensor) -> HopTable:
     expected = int((graph.sizes**2).sum())
-    if hop_distance.shape != (expected,):
+    good = isinstance(hop_distance, Tensor) and hop_distance.shape == (expected,) and hop_distance.dtype == torch.int16
+    good = good and hop_distance.device == graph.batch.device
+    if good and hop_distance.device.type == "cpu" and expected:
+        good = int(hop_distance.min()) >= 0
+    if not good:
         raise ValueError(
-            f"hop_distance has shape {tuple(hop_distance.shape)}, expected ({expected},): a distance for each ordered pair of "
-            "nodes of a graph; store it anew with reign.transforms.AddHopDistance."
+            f"hop_distance is {kind_of(hop_distance)}, expected shape ({expected},) and dtype torch.int16 on {graph.batch.device}: "
+            f"the distance of each ordered pair of nodes of a graph, {FAR} where there is none; store it anew with "
+            "reign.transforms.AddHopDistance."
         )
     return stored_table(graph, hop_distance)
 
@@ -268,7 +283,7 @@ def _all_pairs(graph: SharedGraph, anchor: Tensor, sub_batch: Tensor, table: Hop
     return Pairs(graph, anchor, sub, node, table)
 
 
-def _near_pairs(graph: SharedGraph, anchor: Tensor, table: HopTable | None, radius: int, policy: Policy) -> Pairs:
+def _near_pairs(graph: SharedGraph, anchor: Tensor, radius: int, policy: Policy) -> Pairs:
     """Only the pairs within some hops of an anchor, found without looking at the others."""
     n = graph.num_nodes
     near = near_table(graph, anchor.unique(), radius)
@@ -281,4 +296,4 @@ def _near_pairs(graph: SharedGraph, anchor: Tensor, table: HopTable | None, radi
     key = slot // anchor.size(1) * n + near.key[entry] % max(n, 1)
     if anchor.size(1) > 1:  # the union of several balls
         key = key.unique()
-    return Pairs(graph, anchor, key // max(n, 1), key % max(n, 1), table or near)
+    return Pairs(graph, anchor, key // max(n, 1), key % max(n, 1), near)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from jaxtyping import Bool
 from torch import Tensor
 
+from reign.hops import FAR
 from reign.policies.base import Mark, Pairs, Policy, check_mark
 
 
@@ -73,10 +74,10 @@ class EgoNets(Policy):
     mark: Mark = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.num_hops, int) or isinstance(self.num_hops, bool) or self.num_hops < 1:
+        if type(self.num_hops) is not int or not 1 <= self.num_hops < FAR:
             raise ValueError(
-                f"num_hops is {self.num_hops!r}, expected a whole number of at least 1, as in 'ego:3' or EgoNets(num_hops=3); "
-                "for the whole graph in every subgraph use 'null' or 'nm'."
+                f"num_hops is {self.num_hops!r}, expected a whole number of at least 1 and below {FAR}, as in 'ego:3' or "
+                "EgoNets(num_hops=3); for the whole graph in every subgraph use 'null' or 'nm'."
             )
         check_mark(self.mark, self.max_distance)
 

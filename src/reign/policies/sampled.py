@@ -34,10 +34,15 @@ class Sampled(Wrapper):
     training: bool = field(default=True, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.policy, Policy):
+            raise ValueError(f"policy is {self.policy!r}, expected a Policy; make one with reign.policy(name).")
+        for name in ("number", "seed", "eval_draws"):
+            if getattr(self, name) is not None and type(getattr(self, name)) is not int:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected a whole number.")
         if (self.share is None) == (self.number is None):
             raise ValueError(f"share is {self.share} and number is {self.number}, expected one of the two.")
-        if self.share is not None and not 0 < self.share <= 1:
-            raise ValueError(f"share is {self.share}, expected a number above 0 and at most 1; for a count use number=...")
+        if self.share is not None and (not isinstance(self.share, int | float) or not 0 < self.share <= 1):
+            raise ValueError(f"share is {self.share!r}, expected a number above 0 and at most 1; for a count use number=...")
         if self.number is not None and self.number < 1:
             raise ValueError(f"number is {self.number}, expected at least 1 subgraph per graph.")
         if self.eval_draws is not None and self.eval_draws < 1:
@@ -88,9 +93,12 @@ class Sampled(Wrapper):
 
     def _fixed_scores(self, size: int) -> Tensor:
         assert self.eval_draws is not None
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self._draw)
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self._draw) % 2**63)
         self._draw = (self._draw + 1) % self.eval_draws
-        return torch.stack([torch.rand(1, generator=generator) for _ in range(size)]).squeeze(1) if size else torch.empty(0)
+        blocks = [torch.rand(64, generator=generator) for _ in range(0, size, 64)]  # a longer list starts like a shorter one
+        return torch.cat(blocks)[:size] if blocks else torch.empty(0)
 
     def __str__(self) -> str:
-        return f"{self.policy}@{self.number if self.share is None else self.share}"
+        if self.seed or self.eval_draws is not None:
+            return repr(self)
+        return f"{self.policy}@{self.number if self.share is None else float(self.share)}"

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from reign import ragged
 from reign.graph import SharedGraph
+from reign.memory import check_fits
 from reign.policies.base import Policy, Wrapper
 
 
@@ -26,7 +27,9 @@ class Tuples(Wrapper):
     policy: Policy
 
     def __post_init__(self) -> None:
-        if not self.policy.node_based:
+        if not isinstance(self.policy, Policy):
+            raise ValueError(f"policy is {self.policy!r}, expected a Policy; make one with reign.policy(name).")
+        if not self.policy.node_based or isinstance(self.policy, Wrapper):
             raise ValueError(f"Tuples needs a node-based policy, got '{self.policy}'; use 'nd', 'nm', 'ego:h' or 'ego+:h'.")
 
     @property
@@ -41,6 +44,8 @@ class Tuples(Wrapper):
 
     def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs 2"], Int[Tensor, "subgraphs"]]:
         """Every ordered pair of nodes."""
+        way_out = "Use smaller batches or graphs: tuples of n nodes have n^3 pairs."
+        check_fits(int((graph.sizes**3).sum()), graph.batch.device, f"policy '{self}' on {graph.num_nodes:,} nodes", way_out)
         first, second = ragged.ranges(graph.ptr[graph.batch], graph.sizes[graph.batch])
         return torch.stack([first, second], dim=1), graph.batch[first]
 
