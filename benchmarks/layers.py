@@ -51,7 +51,7 @@ def zinc_batch(size: int = 128) -> Batch:
 def make_step(version: str, batch: Batch) -> Callable[[], Tensor]:
     """A function that runs one forward and backward."""
     torch.manual_seed(0)
-    model = SUN(64, 64, 6, 1, policy="ego+:3", node_encoder=21, edge_encoder=4)
+    model = SUN(64, 64, 6, 1, policy="ego+:3", node_encoder=21, edge_encoder=4).to(batch.x.device)
     bag = model.policy.from_data(batch)
     if version == "ours":
 

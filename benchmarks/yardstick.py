@@ -63,7 +63,7 @@ class YardstickSUN(nn.Module):
         readout = scatter(h, u.sub, dim=0, dim_size=u.num_subgraphs, reduce="sum")
         needle = scatter(h, u.node, dim=0, dim_size=u.num_nodes, reduce="mean")
         values = {"own": h, "node_root": root[u.node], "root": root[u.sub], "readout": readout[u.sub]}
-        on_root = torch.zeros(h.size(0), dtype=torch.bool).index_fill_(0, u.root_row, True)
+        on_root = torch.zeros(h.size(0), dtype=torch.bool, device=h.device).index_fill_(0, u.root_row, True)
 
         def branch(name: str, roots: bool) -> Tensor:
             total: Tensor | None = None

@@ -66,9 +66,9 @@ def test_wrong_names(name: str, message: str) -> None:
     [
         (lambda: EgoNets(0), "num_hops is 0"),
         (lambda: NodeMarking(mark=False), "mark is False, expected True or 'distance'"),
-        (lambda: inspect.unwrap(Sampled.__post_init__)(_sampled(policy="nm", number=2)), "policy is 'nm', expected a Policy"),
+        (lambda: _unchecked_sampled(policy="nm", number=2), "policy is 'nm', expected a Policy"),
         (
-            lambda: inspect.unwrap(Sampled.__post_init__)(_sampled(policy=Null(), number=2.5)),
+            lambda: _unchecked_sampled(policy=Null(), number=2.5),
             "number is 2.5, expected a whole number",
         ),
         (lambda: Tuples(Sampled(Null(), number=2).eval()), "Tuples needs a node-based policy"),
