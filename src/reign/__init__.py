@@ -4,18 +4,20 @@ A subgraph GNN is (A, X) -> (mu . rho . S . pi)(A, X): a policy pi selects a bag
 rho pools it, and mu predicts.
 """
 
-from reign import interop, nn, policies, testing, transforms
+from reign import interop, nn, policies, testing, theory, transforms
 from reign._version import __version__
 from reign.bag import SubgraphBag
 from reign.catalogue import build_model, list_models
 from reign.policies import list_policies, policy
 from reign.terms import list_terms
+from reign.theory import card
 from reign.validate import validate
 
 __all__ = [
     "SubgraphBag",
     "__version__",
     "build_model",
+    "card",
     "interop",
     "list_models",
     "list_policies",
@@ -24,6 +26,7 @@ __all__ = [
     "policies",
     "policy",
     "testing",
+    "theory",
     "transforms",
     "validate",
 ]

@@ -1,8 +1,7 @@
 """The bag of subgraphs: one shared graph, a membership bit per pair, and the maps between scopes."""
 
-from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Int, Shaped
@@ -11,7 +10,8 @@ from torch_geometric.data import Data
 
 from reign import ragged, relabel, views
 from reign.graph import SharedGraph
-from reign.hops import FAR, near_table
+from reign.hops import FAR, hop_table, near_table
+from reign.keep import kept, lasting
 from reign.wiring import Wiring
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class SubgraphBag:
     member: Bool[Tensor, "pairs"]
     mark: Bool[Tensor, "pairs marks"] | None
     cut: Int[Tensor, "cuts 3"] | None
+    wires: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)  # what ``wiring`` has built so far
 
     # -- sizes -----------------------------------------------------------------------------------------------------
 
@@ -99,7 +100,7 @@ class SubgraphBag:
 
     # -- maps between scopes ---------------------------------------------------------------------------------------
 
-    @cached_property
+    @kept
     def pair_batch(self) -> Int[Tensor, "pairs"]:
         """The graph of each row."""
         return self.sub_batch[self.sub]
@@ -114,12 +115,12 @@ class SubgraphBag:
             )
         return self.anchor[:, 0]
 
-    @cached_property
+    @kept
     def root_row(self) -> Int[Tensor, "subgraphs"]:
         """The row of pair (k, root of k), -1 where it has none (node deletion with domain members)."""
         return self.row_within(torch.arange(self.num_subgraphs, device=self.device), self.root)
 
-    @cached_property
+    @kept
     def transpose(self) -> Int[Tensor, "pairs"]:
         """The row of pair (i, k) for each row (k, i), -1 where it has none. Node-based policies only."""
         self.require_node_based("transpose")
@@ -145,15 +146,15 @@ class SubgraphBag:
         position, there = ragged.find(self._key, sub * self.num_nodes + node)
         return torch.where(there, position, -1)
 
-    @cached_property
+    @kept
     def _shift(self) -> Int[Tensor, "subgraphs"]:
         return self.row_ptr[:-1] - self.graph.ptr[self.sub_batch]
 
-    @cached_property
+    @kept
     def _key(self) -> Int[Tensor, "pairs"]:
         return self.sub * self.num_nodes + self.node
 
-    @cached_property
+    @kept
     def pair_edges(self) -> PairEdges:
         """Every edge of every subgraph as (source row, target row, edge of the graph), in the order of target rows."""
         target = self.member.nonzero().squeeze(1)
@@ -169,12 +170,12 @@ class SubgraphBag:
             keep &= ~ragged.find(gone.sort().values, key)[1]
         return PairEdges(source[keep], target[keep], edge[keep])
 
-    @cached_property
+    @property
     def wiring(self) -> Wiring:
         """Which rows are summed into which, for the terms of layers."""
         return Wiring(self)
 
-    @cached_property
+    @kept
     def whole(self) -> "SubgraphBag":
         """The same graphs as a bag of one subgraph each, the graph itself: where plain message passing happens."""
         from reign.policies import Whole
@@ -184,17 +185,17 @@ class SubgraphBag:
 
     def hops(self, max_distance: int) -> Int[Tensor, "pairs"]:
         """Hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for nodes out of reach; kept for later."""
-        kept = self.wiring.distances
-        if max_distance not in kept:
-            from reign.policies import Pairs
+        key = ("hops", str(max_distance))
+        if key not in self.wires:
+            self.wires[key] = lasting(self._hops)(max_distance)
+        return cast(Tensor, self.wires[key])
 
-            if self.domain == "all":
-                hops = Pairs(self.graph, self.root[:, None], self.sub, self.node).hops()[:, 0]
-            else:
-                hops = near_table(self.graph, self.root, max_distance).at(self.root[self.sub], self.node)
-            out = (hops == FAR) | ~self.member
-            kept[max_distance] = hops.long().clamp(max=max_distance).masked_fill(out, max_distance + 1)
-        return kept[max_distance]
+    def _hops(self, max_distance: int) -> Tensor:
+        radius = self.policy.radius
+        near = self.domain == "members" and radius is not None and radius <= max_distance
+        table = near_table(self.graph, self.root.unique(), max_distance) if near else hop_table(self.graph, self.root)
+        hops = table.at(self.root[self.sub], self.node)
+        return hops.long().clamp(max=max_distance).masked_fill((hops == FAR) | ~self.member, max_distance + 1)
 
     # -- values ----------------------------------------------------------------------------------------------------
 
@@ -253,7 +254,7 @@ class SubgraphBag:
             raise ValueError(f"a bag moves between devices, got {device!r}; for another precision give features of that dtype.")
 
         def moved(part: Any) -> dict[str, Any]:
-            values = {f.name: getattr(part, f.name) for f in fields(part)}
+            values = {f.name: getattr(part, f.name) for f in fields(part) if f.init}
             return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in values.items()}
 
         return SubgraphBag(**moved(self) | {"graph": SharedGraph(**moved(self.graph))})

@@ -1,7 +1,6 @@
 """The graph that all subgraphs share: a batch of graphs as PyG lays them out, with its edges in CSR form."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -9,6 +8,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from reign import ragged
+from reign.keep import kept
 from reign.validate import check_shapes, check_values
 
 
@@ -78,14 +78,14 @@ class SharedGraph:
         """Nodes of each graph."""
         return self.ptr.diff()
 
-    @cached_property
+    @kept
     def in_edges(self) -> CSR:
         """For every node the sources j of its incoming edges j -> i, along which messages come."""
         source, target = self.edge_index
         edge = torch.argsort(target, stable=True)
         return CSR(ragged.offsets(torch.bincount(target, minlength=self.num_nodes)), source[edge], edge)
 
-    @cached_property
+    @kept
     def neighbours(self) -> CSR:
         """For every node its distinct neighbours, whichever way the edge points: what hops go along."""
         source, target = self.edge_index

@@ -45,7 +45,10 @@ def from_authors(params: Mapping[str, Any], model: str = "sun", policy: str = "e
     """
     if model not in _MODELS:
         raise ValueError(f"model is '{model}', expected one of {', '.join(map(repr, _MODELS))}.")
-    theirs = {name: torch.as_tensor(np.asarray(value)) for name, value in params.items()}
+    theirs = {
+        name: value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+        for name, value in params.items()
+    }
     made = _empty(theirs, model, policy)
     weights = _ds_names(theirs) if model == "ds" else _layer_names(made, theirs)
     ours = {our: theirs[their] for our, their in weights.items() if their in theirs}
@@ -54,6 +57,12 @@ def from_authors(params: Mapping[str, Any], model: str = "sun", policy: str = "e
     if missing:
         wanted = [weights.get(name, name) for name in missing]
         raise ValueError(f"params lack {len(wanted)} arrays of a '{model}', {wanted[0]!r} first; got {len(theirs)} arrays.")
+    unused = [name for name in theirs if name not in set(weights.values()) and not name.endswith("num_batches_tracked")]
+    unused = [name for name in unused if model != "sun_linear_residual" or not name.startswith("u_readout")]  # there, but not used
+    if unused:
+        raise ValueError(
+            f"params hold {len(unused)} arrays that a '{model}' has not, {unused[0]!r} first; expected one of {_MODELS}."
+        )
     made.to(next(v.dtype for v in ours.values() if v.is_floating_point()))
     made.load_state_dict(ours, strict=False)
     return made.eval()

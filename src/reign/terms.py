@@ -93,15 +93,15 @@ def _on_nodes(name: str, formula: str, values: str, paper: str = "") -> Term:
 def _non_roots_Ak(s: "State", where: Where) -> Tensor:
     local = TERMS["local"]
     if where == "on":
-        return s.bag.wiring.nodes("Ak", "on")(s.get(local, "on"))
-    return s.bag.wiring.rows("Ak", "ji")(s.get(local))
+        return s.bag.wiring.nodes("Ak", "on")(s.sum(local, "on"))
+    return s.bag.wiring.rows("Ak", "ji")(s.sum(local))
 
 
 def _non_roots_A(s: "State", where: Where) -> Tensor:
     readout = TERMS["readout@A"]
     if where == "on":
-        return s.bag.wiring.nodes("nodes")(s.get(readout, "on"))
-    return s.bag.wiring.rows("nodes", "ji")(s.get(readout))
+        return s.bag.wiring.nodes("nodes")(s.sum(readout, "on"))
+    return s.bag.wiring.rows("nodes", "ji")(s.sum(readout))
 
 
 _ALL = [
@@ -187,7 +187,7 @@ _ALL = [
         "local_others",
         "sum_{j ~_k i, j != k} x[k,j]",
         "pair",
-        lambda s, where: s.get(TERMS["local"], where) - s.get(TERMS["root_msg"], where),
+        lambda s, where: s.sum(TERMS["local"], where) - s.sum(TERMS["root_msg"], where),
         formula_on="sum_{j ~_i i, j != i} x[i,j]",
     ),
 ]

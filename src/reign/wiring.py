@@ -4,17 +4,26 @@ A local form sums over triples: the pair (k, i) that is updated and the neighbou
 from is a pair of these letters: ``local`` takes x[k, j], ``needle@Ak`` takes x[j, i], and so on.
 """
 
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from reign.keep import lasting
 from reign.kernels import Sum
 
 if TYPE_CHECKING:
     from reign.bag import SubgraphBag
+
+T = TypeVar("T")
+
+
+def _once(build: Callable[["Wiring"], T]) -> T:
+    """A property of the wiring that its bag keeps."""
+    return cast(T, property(lambda self: self.once((build.__name__,), lambda: build(self)), doc=build.__doc__))
+
 
 Where = Literal["off", "on"]  # update all pairs (roots are overwritten later), or the roots alone
 Neighbours = Literal["Ak", "A", "nodes", "agg", "swap"]
@@ -39,52 +48,53 @@ class Messages(NamedTuple):
     into_targets: Sum
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Wiring:
-    """The sums of one bag."""
+    """The sums of one bag, a view: what it builds is kept by the bag."""
 
     bag: "SubgraphBag"
-    _triples: dict[tuple[Neighbours, Where], Triples] = field(default_factory=dict)
-    _sums: dict[tuple[str, ...], Sum] = field(default_factory=dict)
-    _messages: dict[tuple[Neighbours, Where], "Messages"] = field(default_factory=dict)
-    distances: dict[int, Tensor] = field(default_factory=dict)
-    counts: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
+
+    def once(self, key: tuple[str, ...], build: Callable[[], T]) -> T:
+        """What was built under a key before, or is built now; it stays with the bag."""
+        if key not in self.bag.wires:
+            self.bag.wires[key] = lasting(build)()
+        return cast(T, self.bag.wires[key])
 
     # -- between scopes --------------------------------------------------------------------------------------------
 
-    @cached_property
+    @_once
     def to_sub(self) -> Sum:
         """Pairs into subgraphs; transposed: from subgraphs to pairs."""
         rows = torch.arange(self.bag.num_pairs, device=self.bag.device)
         return Sum(rows, self.bag.row_ptr, self.bag.sub, None)
 
-    @cached_property
+    @_once
     def to_node(self) -> Sum:
         """Pairs into nodes."""
         return Sum.broadcast(self.bag.node, self.bag.num_nodes).t
 
-    @cached_property
+    @_once
     def sub_to_graph(self) -> Sum:
         """Subgraphs into graphs."""
         return Sum.broadcast(self.bag.sub_batch, self.bag.num_graphs).t
 
-    @cached_property
+    @_once
     def node_to_graph(self) -> Sum:
         """Nodes into graphs."""
         return Sum.broadcast(self.bag.graph.batch, self.bag.num_graphs).t
 
-    @cached_property
+    @_once
     def to_graph(self) -> Sum:
         """Pairs into graphs."""
         return Sum.broadcast(self.bag.pair_batch, self.bag.num_graphs).t
 
-    @cached_property
+    @_once
     def edge_ends(self) -> tuple[Sum, Sum]:
         """From nodes to the sources and the targets of edges."""
         source, target = self.bag.graph.edge_index
         return Sum.broadcast(source, self.bag.num_nodes), Sum.broadcast(target, self.bag.num_nodes)
 
-    @cached_property
+    @_once
     def root_row(self) -> Tensor:
         """The rows of the roots, all of which must be there."""
         rows = self.bag.root_row
@@ -99,28 +109,28 @@ class Wiring:
             "(root, node_root, roots, root_terms, strict sums or pooling of roots); use domain='all'."
         )
 
-    @cached_property
+    @_once
     def roots_are_members(self) -> bool:
         """Is every root in its own subgraph?"""
         return bool(self.bag.member[self.root_row].all())
 
-    @cached_property
+    @_once
     def off_rows(self) -> Tensor:
         """The rows that are not roots."""
         off = torch.ones(self.bag.num_pairs, dtype=torch.bool, device=self.bag.device)
         return off.index_fill_(0, self.root_row, False).nonzero().squeeze(1)
 
-    @cached_property
+    @_once
     def off_member_rows(self) -> Tensor:
         """The rows of members that are not roots."""
         return self.off_rows[self.bag.member[self.off_rows]]
 
-    @cached_property
+    @_once
     def member_rows(self) -> Tensor:
         """The rows of members."""
         return self.bag.member.nonzero().squeeze(1)
 
-    @cached_property
+    @_once
     def transpose(self) -> Sum:
         """x[i, k] into (k, i)."""
         rows = torch.arange(self.bag.num_pairs, device=self.bag.device)
@@ -134,9 +144,7 @@ class Wiring:
         For nodes i: j a neighbour in the graph ("nodes"), or once for each subgraph in which it is one ("agg"). Along the other
         axis: j a neighbour of k in the graph ("swap").
         """
-        if (neighbours, where) not in self._triples:
-            self._triples[neighbours, where] = self._find(neighbours, where)
-        return self._triples[neighbours, where]
+        return self.once(("triples", neighbours, where), lambda: self._find(neighbours, where))
 
     def _find(self, neighbours: Neighbours, where: Where) -> Triples:
         bag = self.bag
@@ -163,45 +171,50 @@ class Wiring:
 
     def rows(self, neighbours: Neighbours, values: str, where: Where = "off") -> Sum:
         """The sum of x[a, b] over the neighbours, with ``values`` the letters a and b out of k, i, j."""
-        key = (neighbours, values, where)
-        if key not in self._sums:
+
+        def build() -> Sum:
             t = self.triples(neighbours, where)
             letters = {"k": t.k, "i": t.i, "j": t.j}
             row = self.bag.row_within(letters[values[0]], letters[values[1]])
-            self._sums[key] = self._sum_of_rows(row, t.target, t.size)
-        return self._sums[key]
+            return self._sum_of_rows(row, t.target, t.size)
+
+        return self.once((neighbours, values, where), build)
 
     def nodes(self, neighbours: Neighbours, where: Where = "off") -> Sum:
         """The sum over the neighbours j of a value on nodes (or on subgraphs, which are nodes here)."""
-        key = (neighbours, "nodes", where)
-        if key not in self._sums:
+
+        def build() -> Sum:
             t = self.triples(neighbours, where)
-            self._sums[key] = Sum.build(t.j, t.target, self.bag.num_nodes, t.size)
-        return self._sums[key]
+            return Sum.build(t.j, t.target, self.bag.num_nodes, t.size)
+
+        return self.once((neighbours, "nodes", where), build)
 
     def root_messages(self, where: Where = "off") -> Sum:
         """The messages of roots to their neighbours in the subgraph."""
-        key = ("Ak", "root", where)
-        if key not in self._sums:
+
+        def build() -> Sum:
             t = self.triples("Ak", where)
             mine = (t.j == self.bag.root[t.k]).nonzero().squeeze(1)
             row = self.bag.row_within(t.k[mine], t.j[mine])
-            self._sums[key] = self._sum_of_rows(row, t.target[mine], t.size)
-        return self._sums[key]
+            return self._sum_of_rows(row, t.target[mine], t.size)
+
+        return self.once(("Ak", "root", where), build)
 
     def messages(self, neighbours: Neighbours, where: Where = "off") -> "Messages":
         """What a base encoder needs: from rows to messages, from edges to messages, and messages summed into targets."""
-        if (neighbours, where) not in self._messages:
+
+        def build() -> Messages:
             t = self.triples(neighbours, where)
             on_nodes = neighbours in ("nodes", "agg")
             row = t.j if on_nodes else self.bag.row_within(*((t.j, t.i) if neighbours == "swap" else (t.k, t.j)))
             there = (row >= 0).nonzero().squeeze(1) if self.bag.domain == "members" else slice(None)
-            self._messages[neighbours, where] = Messages(
+            return Messages(
                 Sum.broadcast(row[there], self.bag.num_nodes if on_nodes else self.bag.num_pairs),
                 Sum.broadcast(t.edge[there], self.bag.graph.edge_index.size(1)),
                 Sum.broadcast(t.target[there], t.size).t,
             )
-        return self._messages[neighbours, where]
+
+        return self.once(("messages", neighbours, where), build)
 
     def _sum_of_rows(self, row: Tensor, target: Tensor, size: int) -> Sum:
         if self.bag.domain == "members":  # rows that are not stored have the value 0

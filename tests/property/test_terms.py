@@ -204,3 +204,21 @@ def test_layer_of_all_pairs_refuses_a_bag_of_members() -> None:
         State(torch.randn(bag.num_pairs, 2), bag, "all")
     with pytest.raises(ValueError, match="h has 1 rows, expected one per pair"):
         State(torch.randn(1, 2), bag, "members")
+
+
+def test_means_of_terms_that_are_made_of_others() -> None:
+    batch = Batch.from_data_list(graphs())
+    bag = reign.policy("nm").from_data(batch)
+    ones = torch.ones(bag.num_pairs, 1, dtype=torch.float64)
+    how = {
+        "needle": "mean",
+        "needle_msg": "mean",
+        "readout@A": "mean",
+        "non_roots@A": "mean",
+        "local": "mean",
+        "local_others": "mean",
+    }
+    for where in ("off", "on"):
+        for name in how:
+            mean = State(ones, bag, "all", how).get(TERMS[name], where)
+            assert ((mean - 1).abs() < 1e-12).logical_or(mean == 0).all(), name

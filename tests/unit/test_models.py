@@ -14,7 +14,7 @@ from torch_geometric.loader import DataLoader
 import reign
 from reign.nn import DS, DSS, GNNAK, IDGNN, MPNN, NGNN, SUN, SubgraphConv, SubgraphGNN, SUNConv
 from reign.nn.encoders import OGB_ATOM, OGB_BOND, make_encoder
-from reign.nn.mlp import BatchNorm, make_norm
+from reign.nn.mlp import BatchNorm, make_norm, normalise
 from reign.policies import NodeMarking, Sampled
 from reign.testing import random_graphs
 
@@ -86,14 +86,14 @@ def test_without_a_head_the_pooled_vectors_come_out() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_layers": 0}, "num_layers is 0, expected at least 1"),
+        ({"num_layers": 0}, "num_layers is 0, expected a whole number of at least 1"),
         ({"dropout": 1.0}, "dropout is 1.0"),
         ({"jk": "lstm"}, "jk is 'lstm', expected None, 'last', 'cat', 'max' or 'sum'"),
         ({"task_level": "graphs"}, "task_level is 'graphs'"),
         ({"domain": "some"}, "domain is 'some'"),
         ({"norm": "group"}, "norm is 'group', expected 'batch_norm', 'layer_norm' or None"),
         ({"transform": "conv"}, "transform is 'conv', expected 'mlp' or 'linear'"),
-        ({"terms": []}, "expected at least one name in each"),
+        ({"terms": []}, "terms is \\[\\], expected a list of at least one name"),
         ({"terms": ["own", "locl"]}, "unknown term 'locl'; did you mean 'local'"),
         ({"terms": ["own+readout"]}, "'own\\+readout' cannot be merged, expected one of 'own\\+local'"),
         ({"aggregation": {"needle": "max"}}, "aggregation of 'needle' is 'max', expected 'sum' or 'mean'"),
@@ -156,7 +156,7 @@ def test_encoders_of_types() -> None:
 def test_batch_norm_over_some_rows() -> None:
     norm, plain = BatchNorm(3), nn.BatchNorm1d(3)
     x, rows = torch.randn(6, 3), torch.tensor([0, 2, 3])
-    out = norm(x, rows)
+    out = normalise(norm, x, rows)
     assert torch.equal(out[rows], plain(x[rows]))
     assert torch.equal(norm.running_mean, plain.running_mean)
     assert (out[[1, 4, 5]] == 0).all()
@@ -183,9 +183,8 @@ def test_sampled_policies_follow_the_mode_of_the_model() -> None:
 
 def test_evaluation_with_several_draws_is_their_mean() -> None:
     data = batch()
-    policy = Sampled(NodeMarking(), share=0.5, eval_draws=3)
-    model = DS(3, 6, 2, 2, policy=policy).eval()
-    expected = torch.stack([model(data.x, data.edge_index, bag=policy.from_data(data)) for _ in range(3)]).mean(0)
+    model = DS(3, 6, 2, 2, policy=Sampled(NodeMarking(), share=0.5, eval_draws=3)).eval()
+    expected = torch.stack([model(data.x, data.edge_index, bag=model.policy.from_data(data)) for _ in range(3)]).mean(0)
     torch.testing.assert_close(run(model, data), expected)
 
 
@@ -265,7 +264,7 @@ def test_options_are_saved_too(tmp_path: Path) -> None:
     assert torch.equal(run(again, data), run(model, data))
     with pytest.raises(ValueError, match="holds a SUN, expected a DS; use SUN.from_pretrained"):
         DS.from_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="holds no config.json"):
+    with pytest.raises(ValueError, match="holds no config.json and model.safetensors"):
         SUN.from_pretrained(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="cannot be written as JSON"):
         SUN(8, 6, 2, node_encoder=nn.Linear(3, 8)).save_pretrained(tmp_path)
@@ -296,3 +295,98 @@ def test_twenty_graphs_can_be_learned_by_heart(name: str) -> None:
         loss.backward()
         optimiser.step()
     assert loss < 0.01 * target.var()
+
+
+# -- what users stumbled over ------------------------------------------------------------------------------------------
+
+
+def test_options_that_would_be_ignored_are_refused() -> None:
+    with pytest.raises(ValueError, match="SUN has layers of its own, got aggregation="):
+        SUN(3, 6, 2, aggregation={"readout": "mean"})
+    with pytest.raises(ValueError, match="IGN2 has no use for edge_encoder=4"):
+        reign.nn.IGN2(3, 6, 2, edge_encoder=4)
+    with pytest.raises(ValueError, match="MPNN has no use for policy='nm'"):
+        MPNN(3, 6, 2, policy="nm")
+    with pytest.raises(ValueError, match="edge features .* are used by base encoders only"):
+        SubgraphGNN(3, 6, 2, terms=["own", "local"], edge_dim=2)
+    with pytest.raises(ValueError, match="the mean of \\['local'\\] needs conv='gin' or 'graphconv'"):
+        SubgraphGNN(3, 6, 2, terms=["own+local"], aggregation={"local": "mean"}, edge_dim=2)
+    with pytest.raises(ValueError, match="remark=True needs a policy with marks"):
+        GNNAK(3, 6, 2, remark=True)
+    with pytest.raises(ValueError, match="edge_encoder is a module, but every base encoder needs one of its own"):
+        SUN(3, 6, 2, edge_encoder=nn.Linear(2, 6))
+
+
+def test_types_out_of_range_are_named() -> None:
+    data = batch()
+    model = SUN(8, 6, 2, 2, node_encoder=5)
+    with pytest.raises(ValueError, match="types in column 0 go from 7 to 7, expected 0 to 4"):
+        model(torch.full((data.num_nodes, 1), 7), data.edge_index, batch=data.batch)
+    with pytest.raises(ValueError, match="types must be whole numbers, got 0.5"):
+        model(torch.full((data.num_nodes, 1), 0.5), data.edge_index, batch=data.batch)
+
+
+def test_a_bag_must_be_that_of_the_batch_and_the_policy() -> None:
+    data, model = batch(), SUN(3, 6, 2, 2, policy="ego+:2")
+    with pytest.raises(ValueError, match="the bag was made by policy 'nm', expected 'ego\\+:2'"):
+        model(data.x, data.edge_index, bag=reign.policy("nm").from_data(data))
+    with pytest.raises(ValueError, match="made of another batch"):
+        model(data.x, data.edge_index[:, 1:], bag=model.policy.from_data(data))
+    with pytest.raises(ValueError, match="x has dtype torch.float64 and the model torch.float32"):
+        model(data.x.double(), data.edge_index)
+
+
+def test_a_bag_seen_in_inference_mode_can_be_trained_on() -> None:
+    for name in reign.list_models():
+        data, model = batch(), reign.build_model(name, 3, 6, 2, 2)
+        bag = model.policy.from_data(data, domain=model.domain)
+        with torch.inference_mode():
+            model.eval()(data.x, data.edge_index, bag=bag)
+        model.train()(data.x, data.edge_index, bag=bag).sum().backward()
+
+
+def test_second_derivatives() -> None:
+    data = Batch.from_data_list(random_graphs(2, min_nodes=3, max_nodes=4, dtype=torch.float64))
+    model = SUN(3, 4, 2, 1, act="tanh", norm=None).double()
+    bag = model.policy.from_data(data)
+    assert torch.autograd.gradgradcheck(lambda x: model(x, data.edge_index, bag=bag), data.x.clone().requires_grad_())
+
+
+def test_set_networks_of_several_widths() -> None:
+    for invariance in ("early", "late"):
+        assert run(DS(3, 6, 2, 2, set_channels=(8, 12), invariance=invariance), batch()).shape == (6, 2)
+
+
+def test_norms_can_be_replaced_by_synchronised_ones() -> None:
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(SUN(3, 6, 2, 2)).eval()
+    assert run(model, batch()).shape == (6, 2)
+
+
+def test_bags_go_when_nobody_holds_them() -> None:
+    import gc
+    import weakref
+
+    data, model = batch(), SUN(3, 6, 2, 2)
+    bag = model.policy.from_data(data)
+    model(data.x, data.edge_index, bag=bag).sum().backward()
+    gone = weakref.ref(bag)
+    gc.disable()
+    try:
+        del bag
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_saving_keeps_precision_and_refuses_policies_without_a_name(tmp_path: Path) -> None:
+    SUN(3, 6, 2, 2).double().save_pretrained(tmp_path / "double")
+    assert next(SUN.from_pretrained(tmp_path / "double").parameters()).dtype == torch.float64
+    with pytest.raises(ValueError, match="has no name to be saved under"):
+        DS(3, 6, 2, 2, policy=Sampled(NodeMarking(), share=0.5, seed=3)).save_pretrained(tmp_path / "sampled")
+
+
+def test_distances_beyond_the_cap_are_the_same_in_both_domains() -> None:
+    path = torch.stack([torch.arange(9), torch.arange(1, 10)])
+    for domain in ("all", "members"):
+        bag = NodeMarking()(torch.ones(10, 1), path, domain=domain)
+        assert bag.hops(5)[:10].tolist() == [0, 1, 2, 3, 4, 5, 5, 5, 5, 5]

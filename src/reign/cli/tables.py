@@ -1,12 +1,16 @@
 """Tables for the terminal."""
 
 import time
+from typing import TYPE_CHECKING
 
 import torch
 from rich.table import Table
 from torch_geometric.data import Data
 
 import reign
+
+if TYPE_CHECKING:
+    from reign.theory import Verdict
 
 MEANING = {
     "null": "the graph itself, once per node",
@@ -38,6 +42,43 @@ def policy_table() -> Table:
     table.add_column("each subgraph is")
     for name in reign.list_policies():
         table.add_row(name, MEANING.get(name, ""))
+    return table
+
+
+def model_table() -> Table:
+    """The models by name."""
+    table = Table(title="Models")
+    table.add_column("name", style="bold")
+    table.add_column("policy")
+    table.add_column("what it is")
+    for name in reign.list_models():
+        model = reign.build_model(name, 8, 8, 2, 1)
+        doc = " ".join((type(model).__doc__ or "").split("\n\n")[0].split())
+        table.add_row(name, str(model.policy), doc)
+    return table
+
+
+def family_table() -> Table:
+    """The families of graph pairs."""
+    from reign.theory import FAMILIES
+
+    table = Table(title="Families of graph pairs")
+    table.add_column("name", style="bold")
+    table.add_column("what it is")
+    for name, (meaning, _) in FAMILIES.items():
+        table.add_row(name, meaning)
+    return table
+
+
+def separation_table(family: str, verdicts: "list[Verdict]") -> Table:
+    """How many pairs each method separates, and by how much."""
+    table = Table(title=f"Pairs of {family} told apart", caption="Margins are in units of the threshold: above 1 is separated.")
+    for column in ("method", "separated", "of", "smallest margin", "largest margin"):
+        table.add_column(column, justify="left" if column == "method" else "right")
+    for method in dict.fromkeys(v.method for v in verdicts):
+        mine = [v for v in verdicts if v.method == method]
+        margins = sorted(v.margin for v in mine)
+        table.add_row(method, str(sum(v.separated for v in mine)), str(len(mine)), f"{margins[0]:.2g}", f"{margins[-1]:.2g}")
     return table
 
 

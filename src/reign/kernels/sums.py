@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Int, Shaped
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from reign import ragged
 
@@ -54,15 +53,17 @@ class Sum:
 
 class _Sum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, ptr: Tensor | None, index_t: Tensor, ptr_t: Tensor | None) -> Tensor:
-        ctx.save_for_backward(index_t, ptr_t)
+    def forward(x: Tensor, index: Tensor, ptr: Tensor | None, index_t: Tensor, ptr_t: Tensor | None) -> Tensor:
         return _sum(x, index, ptr)
 
     @staticmethod
-    @once_differentiable
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
-        index_t, ptr_t = ctx.saved_tensors
-        return _sum(grad.contiguous(), index_t, ptr_t), None, None, None, None
+        index, ptr, index_t, ptr_t = ctx.saved_tensors
+        return _Sum.apply(grad.contiguous(), index_t, ptr_t, index, ptr), None, None, None, None  # type: ignore[no-untyped-call]
 
 
 def _sum(x: Tensor, index: Tensor, ptr: Tensor | None) -> Tensor:

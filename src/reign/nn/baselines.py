@@ -10,6 +10,7 @@ from reign.bag import SubgraphBag
 from reign.nn.custom import SubgraphGNN
 from reign.nn.esan import DSConv
 from reign.nn.mlp import MLP, Activation, make_act, make_norm
+from reign.nn.model import reject
 from reign.nn.pooling import IGNPooling, MeanPooling
 from reign.nn.reign2 import graph_tensor
 from reign.nn.state import Aggregation
@@ -38,6 +39,7 @@ class MPNN(SubgraphGNN):
         graph_pooling: Aggregation = "mean",
         **options: Any,
     ) -> None:
+        reject(self, options, "policy")
         options.setdefault("pooling", partial(MeanPooling, nodes=graph_pooling))
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy="whole", layer=DSConv, **options)
 
@@ -100,6 +102,7 @@ class PPGN(SubgraphGNN):
         edge_dim: int | None = None,
         **options: Any,
     ) -> None:
+        reject(self, options, "policy", "conv", "edge_encoder", "expansion", "train_eps")
         self.edge_channels = edge_dim or 0
         options.setdefault("pooling", IGNPooling)
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy="null", layer=PPGNConv, **options)
@@ -121,7 +124,7 @@ def _matrix_product(a: Tensor, b: Tensor, bag: SubgraphBag) -> Tensor:
 
     def dense(rows: Tensor) -> Tensor:
         padded = rows.new_zeros(bag.num_graphs * n * n, rows.size(1)).index_copy(0, place, rows)
-        return padded.view(bag.num_graphs, n, n, -1).permute(0, 3, 1, 2)
+        return padded.view(bag.num_graphs, n, n, rows.size(1)).permute(0, 3, 1, 2)
 
-    product = (dense(a) @ dense(b)).permute(0, 2, 3, 1).reshape(bag.num_graphs * n * n, -1)
+    product = (dense(a) @ dense(b)).permute(0, 2, 3, 1).reshape(bag.num_graphs * n * n, a.size(1))
     return product.index_select(0, place) / bag.graph.sizes[bag.pair_batch][:, None]

@@ -15,6 +15,7 @@ from reign.nn.encoders import EncoderSpec, make_encoder
 from reign.nn.mlp import MLP, Activation
 from reign.nn.state import State
 from reign.terms import TERMS
+from reign.validate import kind_of
 from reign.wiring import Messages, Neighbours, Where
 
 # how a base encoder merges a term with the sum of the same over neighbours: (own, sums over neighbours, which neighbours)
@@ -127,16 +128,14 @@ class GIN(BaseEncoder):
         super().__init__(in_channels, merged)
         self.mlp = MLP(in_channels, out_channels, hidden=expansion * out_channels, norm=norm, act=act)
         self.eps = nn.Parameter(torch.zeros(1), requires_grad=train_eps)
-        self.edge_encoder = make_encoder(edge_encoder, edge_dim, in_channels)
+        self.edge_encoder = make_edge_encoder(edge_encoder, edge_dim, in_channels)
 
     def forward(self, n: Neighbourhood) -> Tensor:
         """Update the rows."""
         if self.edge_encoder is None:
             sums = n.sums
         else:
-            if n.edge_attr is None:
-                raise ValueError("this model was made for edge features (edge_dim or edge_encoder), got edge_attr=None.")
-            edge = self.edge_encoder(n.edge_attr)
+            edge = encode_edges(self.edge_encoder, n)
             messages = n.messages
             sums = n.collect((messages.from_rows(n.source) + messages.from_edges(edge)).relu())
         out: Tensor = self.mlp((1 + self.eps) * n.own + self.gather(sums), n.rows)
@@ -187,9 +186,14 @@ class Expanded(BaseEncoder):
         super().__init__(in_channels, merged)
         if len(MERGED[merged][1]) > 1:
             raise ValueError("other weights for messages from roots need a native conv: 'gin', 'gine', 'gcn' or 'graphconv'.")
-        self.edge_encoder = make_encoder(edge_encoder, None, edge_dim or in_channels)
-        self.conv = make(in_channels, out_channels, **({} if edge_dim is None else {"edge_dim": edge_dim}))
         self.with_edges = edge_dim is not None or edge_encoder is not None
+        edge_dim = edge_dim or in_channels
+        self.edge_encoder = make_edge_encoder(edge_encoder, None, edge_dim)
+        try:
+            self.conv = make(in_channels, out_channels, **({"edge_dim": edge_dim} if self.with_edges else {}))
+        except (TypeError, ValueError, AssertionError) as error:
+            what = "channels in and out and edge_dim" if self.with_edges else "channels in and out"
+            raise ValueError(f"conv {make!r} cannot be made from {what} alone ({error}); give a function that makes it.") from None
 
     def forward(self, n: Neighbourhood) -> Tensor:
         """Update all rows, and pick those asked for."""
@@ -197,11 +201,34 @@ class Expanded(BaseEncoder):
         edge_index = torch.stack([everywhere.from_rows.index, everywhere.into_targets.index_t])
         args = [n.source, edge_index]
         if self.with_edges:
-            assert n.edge_attr is not None
-            edge = n.edge_attr if self.edge_encoder is None else self.edge_encoder(n.edge_attr)
-            args.append(everywhere.from_edges(edge))
+            args.append(everywhere.from_edges(encode_edges(self.edge_encoder or nn.Identity(), n)))
         out: Tensor = self.conv(*args)
         return out if n.where == "off" else out.index_select(0, n.state.bag.wiring.root_row)
+
+
+def make_edge_encoder(spec: EncoderSpec, edge_dim: int | None, channels: int) -> nn.Module | None:
+    """An encoder of edge features of its own for each base encoder."""
+    if isinstance(spec, nn.Module):
+        raise ValueError(
+            "edge_encoder is a module, but every base encoder needs one of its own, for its own number of channels; give a function that "
+            "makes one, as edge_encoder=lambda channels: ..."
+        )
+    return make_encoder(spec, edge_dim, channels)
+
+
+def encode_edges(encoder: nn.Module, n: Neighbourhood) -> Tensor:
+    """Edge features as vectors."""
+    given = n.edge_attr
+    if given is None:
+        raise ValueError("this model was made for edge features (edge_dim or edge_encoder), got edge_attr=None.")
+    if isinstance(encoder, nn.Linear) and (
+        not given.is_floating_point() or given.dim() != 2 or given.size(1) != encoder.in_features
+    ):
+        raise ValueError(
+            f"edge_attr is {kind_of(given)}, expected floating-point numbers of shape (edges, {encoder.in_features}); for types give "
+            "edge_encoder=<their number>."
+        )
+    return encoder(given)
 
 
 CONVS: dict[str, type[BaseEncoder]] = {"gin": GIN, "gine": GIN, "gcn": GCN, "graphconv": GraphConv}
@@ -219,6 +246,8 @@ def make_conv(
         if conv.lower() == "gine" and not has_edges:
             raise ValueError("conv 'gine' needs edge features: give edge_dim or edge_encoder, or use conv='gin'.")
         return kind(in_channels, out_channels, merged, **options)  # type: ignore[call-arg, arg-type]
+    if isinstance(conv, nn.Module):
+        raise ValueError(f"conv is the module {conv!r}, expected its class or a function: every layer makes its own.")
     make = getattr(pyg, conv, None) if isinstance(conv, str) else conv
     if make is None or not callable(make):
         raise ValueError(f"conv is '{conv}', expected {', '.join(map(repr, CONVS))}, a class of torch_geometric.nn or its name.")

@@ -27,7 +27,7 @@ class SubgraphGNN(Model):
         hidden_channels: of the layers.
         num_layers: of them.
         out_channels: of the prediction; None gives the pooled vectors themselves.
-        terms: of all pairs.
+        terms: of all pairs; ["own+local"] if not given.
         root_terms: of roots, which then have weights of their own.
         policy, transform, conv, edge_dim, edge_encoder, aggregation, act, norm, domain, expansion, train_eps: see
             ``SubgraphConv``.
@@ -41,10 +41,10 @@ class SubgraphGNN(Model):
         num_layers: int,
         out_channels: int | None = None,
         *,
-        terms: Sequence[str] = ("own+local",),
+        terms: Sequence[str] | None = None,
         root_terms: Sequence[str] | None = None,
         policy: str | Policy = "ego+:3",
-        transform: Transform = "mlp",
+        transform: Transform | None = None,
         conv: str | Callable[..., nn.Module] = "gin",
         edge_dim: int | None = None,
         edge_encoder: EncoderSpec = None,
@@ -69,9 +69,19 @@ class SubgraphGNN(Model):
         }
         if layer is None:
             layer = partial(
-                SubgraphConv, terms=terms, root_terms=root_terms, transform=transform, aggregation=aggregation, **shared
+                SubgraphConv,
+                terms=("own+local",) if terms is None else terms,
+                root_terms=root_terms,
+                transform=transform or "mlp",
+                aggregation=aggregation,
+                **shared,
             )
         else:
+            given = {"terms": terms, "root_terms": root_terms, "transform": transform, "aggregation": aggregation}
+            if used := [f"{name}={value!r}" for name, value in given.items() if value is not None]:
+                raise ValueError(
+                    f"{type(self).__name__} has layers of its own, got {', '.join(used)}; use SubgraphGNN to name terms."
+                )
             layer = partial(layer, **shared)
         super().__init__(
             in_channels,

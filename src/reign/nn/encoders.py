@@ -1,6 +1,7 @@
 """Encoders of what a user's features are: numbers, types, or columns of types as OGB has them."""
 
-from collections.abc import Callable
+from numbers import Integral
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 OGB_ATOM = [119, 5, 12, 12, 10, 6, 6, 2, 2]
 OGB_BOND = [5, 6, 2]
 
-EncoderSpec = None | int | list[int] | str | nn.Module | Callable[[int], nn.Module]
+EncoderSpec = Any  # see make_encoder
 
 
 class TypeEmbedding(nn.Module):
@@ -26,9 +27,18 @@ class TypeEmbedding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Types of shape (rows, columns), or (rows,), as vectors."""
-        x = x.long().view(x.size(0), -1)
+        if x.is_floating_point() and x.device.type == "cpu" and bool((x != x.round()).any()):
+            raise ValueError(f"types must be whole numbers, got {x[x != x.round()][0].item()}.")
+        x = x.long().view(x.size(0), -1 if x.numel() else len(self.columns))
         if x.size(1) != len(self.columns):
             raise ValueError(f"the encoder has {len(self.columns)} columns of types, got features of shape {tuple(x.shape)}.")
+        if x.device.type == "cpu" and x.numel():
+            for c, (low, high) in enumerate(zip(x.amin(0).tolist(), x.amax(0).tolist(), strict=True)):
+                size = cast(nn.Embedding, self.columns[c]).num_embeddings
+                if low < 0 or high >= size:
+                    raise ValueError(
+                        f"types in column {c} go from {low} to {high}, expected 0 to {size - 1}: the encoder has {size} types."
+                    )
         return torch.stack([embed(x[:, c]) for c, embed in enumerate(self.columns)]).sum(0)
 
 
@@ -49,10 +59,13 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
         return TypeEmbedding(OGB_BOND, channels)
     if isinstance(spec, bool | str):
         raise ValueError(f"encoder is {spec!r}, expected a number of types, a list of them, 'atom', 'bond' or a module.")
-    if isinstance(spec, int):
-        return TypeEmbedding([spec], channels)
-    if isinstance(spec, list | tuple):
-        return TypeEmbedding(list(spec), channels)
+    sizes = [spec] if isinstance(spec, Integral) else spec
+    if isinstance(sizes, list | tuple) and sizes and all(isinstance(size, Integral) and int(size) > 0 for size in sizes):
+        return TypeEmbedding([int(size) for size in sizes], channels)
     if callable(spec):
         return spec(channels)
+    if spec is not None:
+        raise ValueError(
+            f"encoder is {spec!r}, expected a number of types, a list of them, 'atom', 'bond', a module or a function."
+        )
     return None if in_channels is None else nn.Linear(in_channels, channels)

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from reign.bag import Domain, SubgraphBag
 from reign.nn.convs import MERGED, Neighbourhood, make_conv
 from reign.nn.encoders import EncoderSpec
-from reign.nn.mlp import MLP, Activation, Linear, make_act, make_norm
+from reign.nn.mlp import MLP, Activation, Linear, NoNorm, make_act, make_norm, normalise
 from reign.nn.state import Aggregation, State
 from reign.terms import TERMS, Scope, term
+from reign.validate import kind_of
 from reign.wiring import Where
 
 Transform = Literal["mlp", "linear"]
@@ -63,7 +64,7 @@ class EncoderSlot(nn.Module):
         on_pairs = self.scope == "pair"
         inner, outer = (state.norm_rows(False), state.norm_rows(roots_apart)) if on_pairs and where == "off" else (None, None)
         near = Neighbourhood(state, self.name, where if on_pairs else "off", edge_attr, inner)
-        out: Tensor = self.norm(self.encoder(near), outer)
+        out = normalise(self.norm, self.encoder(near), outer)
         if on_pairs or where == "off" or state.bag.node_based:
             return out
         return out.index_select(0, state.bag.root)
@@ -113,6 +114,13 @@ class SubgraphConv(nn.Module):
         super().__init__()
         if transform not in ("mlp", "linear"):
             raise ValueError(f"transform is {transform!r}, expected 'mlp' or 'linear'.")
+        if domain not in ("all", "members"):
+            raise ValueError(f"domain is {domain!r}, expected 'all' or 'members'.")
+        for what, names in (("terms", terms), ("root_terms", root_terms)):
+            if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names) or not names):
+                raise ValueError(
+                    f"{what} is {names!r}, expected a list of at least one name, as ['own', 'local']; see reign.list_terms()."
+                )
         self.in_channels, self.out_channels, self.domain = in_channels, out_channels, domain
         self.aggregation = {term(name).name: how for name, how in (aggregation or {}).items()}
         for name, how in self.aggregation.items():
@@ -130,8 +138,17 @@ class SubgraphConv(nn.Module):
                 return TermSlot(name, Linear(in_channels, out_channels))
             return TermSlot(name, MLP(in_channels, out_channels, norm=norm, act=act))
 
-        if not terms or (root_terms is not None and not root_terms):
-            raise ValueError(f"terms are {list(terms)} and root_terms {root_terms}, expected at least one name in each.")
+        merged = [name for name in [*terms, *(root_terms or [])] if "+" in name]
+        if (edge_dim is not None or edge_encoder is not None) and not merged:
+            raise ValueError(
+                f"edge features (edge_dim or edge_encoder) are used by base encoders only, and none of {list(terms)} has one; merge "
+                "terms as in 'own+local', or leave edge features out."
+            )
+        averaged = {part for name in merged if name in MERGED for part in MERGED[name][1] if self.aggregation.get(part) == "mean"}
+        if averaged and (conv not in ("gin", "graphconv") or edge_dim is not None or edge_encoder is not None):
+            raise ValueError(
+                f"the mean of {sorted(averaged)} needs conv='gin' or 'graphconv' without edge features, got conv={conv!r}."
+            )
         self.terms = nn.ModuleList([slot(name) for name in terms])
         self.root_terms = None if root_terms is None else nn.ModuleList([slot(name) for name in root_terms])
         plain = transform == "linear" and not any("+" in name for name in [*terms, *(root_terms or [])])
@@ -141,10 +158,16 @@ class SubgraphConv(nn.Module):
 
     def forward(self, h: Tensor, bag: SubgraphBag, edge_attr: Tensor | None = None) -> Tensor:
         """Update the values ``h`` of the pairs of a bag; ``edge_attr`` if not that of the bag's graph."""
+        if not isinstance(bag, SubgraphBag):
+            raise ValueError(f"bag is {kind_of(bag)}, expected a SubgraphBag; make one with reign.policy(name)(x, edge_index).")
+        if h.dim() != 2 or h.size(1) != self.in_channels:
+            raise ValueError(f"h is {kind_of(h)}, expected {self.in_channels} channels: (pairs, {self.in_channels}).")
         edge_attr = bag.graph.edge_attr if edge_attr is None else edge_attr
         state = State(h, bag, self.domain, self.aggregation)
         roots_apart = self.root_terms is not None
-        out = self.norm(self._all_pairs(state, roots_apart, edge_attr), state.norm_rows(roots_apart))
+        out = self._all_pairs(state, roots_apart, edge_attr)
+        if not isinstance(self.norm, NoNorm):
+            out = normalise(self.norm, out, state.norm_rows(roots_apart))
         if self.root_terms is not None:
             assert self.root_norm is not None
             values = [slot(state, "on", True, edge_attr) for slot in self.slots(on=True)]

@@ -58,6 +58,10 @@ class AKConv(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        if aggregation not in ("sum", "mean"):
+            raise ValueError(f"aggregation is {aggregation!r}, expected 'sum' or 'mean'.")
+        if type(inner_layers) is not int or inner_layers < 1:
+            raise ValueError(f"inner_layers is {inner_layers!r}, expected at least 1.")
         if combine not in ("sum", "cat"):
             raise ValueError(f"combine is {combine!r}, expected 'sum' or 'cat'.")
         self.in_channels, self.out_channels, self.domain = in_channels, out_channels, domain
@@ -194,6 +198,8 @@ def _remarked(block: Callable[..., AKConv], policy: str | Policy) -> Callable[..
     import reign.policies
 
     marks = reign.policies.policy(policy).num_marks
+    if not marks:
+        raise ValueError(f"remark=True needs a policy with marks, got '{policy}'; use 'ego+:h' or 'nm'.")
     made = 0
 
     def layer(in_channels: int, out_channels: int, **options: Any) -> AKConv:

@@ -10,52 +10,44 @@ Activation = str | Callable[[Tensor], Tensor] | None
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch norm whose statistics range over some rows only; the others come out as zeros.
+    """Batch norm that can meet a single row: it has no variance, and is normalised with the running statistics, in training too."""
 
-    A single row has no variance: it is normalised with the running statistics, in training too.
-    """
-
-    def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Normalise ``x[rows]``, or all of x."""
-        if rows is not None:
-            return torch.zeros_like(x).index_copy(0, rows, self(x.index_select(0, rows)))
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise all rows."""
         if self.training and x.size(0) < 2:
             return nn.functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(x)
 
 
-class LayerNorm(nn.LayerNorm):
-    """Layer norm: every row by itself."""
-
-    def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Normalise each row."""
-        return super().forward(x)
-
-
-class NoNorm(nn.Module):
+class NoNorm(nn.Identity):
     """No norm."""
 
-    def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
-        """x itself."""
-        return x
+
+def normalise(norm: nn.Module, x: Tensor, rows: Tensor | None = None) -> Tensor:
+    """A norm whose statistics range over some rows only; where it has statistics, the other rows come out as zeros."""
+    if rows is None or isinstance(norm, nn.LayerNorm | NoNorm):
+        return norm(x)
+    return torch.zeros_like(x).index_copy(0, rows, norm(x.index_select(0, rows)).to(x.dtype))
 
 
 def make_norm(norm: str | None, channels: int) -> nn.Module:
     """A norm by name: "batch_norm", "layer_norm" or None."""
     if norm is None:
         return NoNorm()
-    name = norm.lower().replace("_", "").removesuffix("norm")
+    name = norm.lower().replace("_", "").removesuffix("norm") if isinstance(norm, str) else ""
     if name == "batch":
         return BatchNorm(channels)
     if name == "layer":
-        return LayerNorm(channels)
-    raise ValueError(f"norm is '{norm}', expected 'batch_norm', 'layer_norm' or None.")
+        return nn.LayerNorm(channels)
+    raise ValueError(f"norm is {norm!r}, expected 'batch_norm', 'layer_norm' or None.")
 
 
 def make_act(act: Activation) -> nn.Module:
     """An activation by name, as in PyG; None is the identity."""
     if act is None:
         return nn.Identity()
+    if isinstance(act, type):
+        act = act()
     module: nn.Module = activation_resolver(act)
     return module
 
@@ -81,7 +73,7 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """Transform every row; the norm looks at ``rows`` only."""
-        out: Tensor = self.lin2(self.act(self.norm(self.lin1(x), rows)))
+        out: Tensor = self.lin2(self.act(normalise(self.norm, self.lin1(x), rows)))
         return out
 
 

@@ -1,5 +1,6 @@
 """The composition mu . rho . S . pi as a PyG-style model, and how it is saved."""
 
+import copy
 import inspect
 import json
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from reign.nn.mlp import Activation, make_act
 from reign.nn.pooling import MeanPooling, Pooling
 from reign.nn.state import State
 from reign.policies import Policy
+from reign.validate import kind_of
 
 TaskLevel = Literal["graph", "node", "edge"]
 JumpingKnowledge = Literal["last", "cat", "max", "sum"] | None
@@ -49,11 +51,17 @@ class Model(nn.Module):
     def __new__(cls, *args: Any, **kwargs: Any) -> "Model":
         """Remember the arguments, so that the model can be saved."""
         self = super().__new__(cls)
-        if args or kwargs:
-            given = inspect.signature(cls.__init__).bind(self, *args, **kwargs).arguments
-            given.pop("self")
-            options = given.pop("options", {})
-            object.__setattr__(self, "_config", given | options)
+        signature = inspect.signature(cls.__init__)
+        try:
+            given = signature.bind(self, *args, **kwargs).arguments
+        except TypeError:  # a copy is being made, or __init__ will complain
+            return self
+        rest = [name for name, p in signature.parameters.items() if p.kind is inspect.Parameter.VAR_KEYWORD]
+        options = {key: value for name in rest for key, value in given.pop(name, {}).items()}
+        given.pop(next(iter(signature.parameters)))
+        object.__setattr__(
+            self, "_config", {key: list(v) if isinstance(v, tuple | list) else v for key, v in (given | options).items()}
+        )
         return self
 
     def __init__(
@@ -75,12 +83,16 @@ class Model(nn.Module):
         domain: Domain = "all",
     ) -> None:
         super().__init__()
-        _check("num_layers", num_layers, num_layers >= 1, "at least 1")
-        _check("dropout", dropout, 0 <= dropout < 1, "at least 0 and below 1")
+        for name, size in (("in_channels", in_channels), ("hidden_channels", hidden_channels), ("num_layers", num_layers)):
+            _check(name, size, type(size) is int and size >= 1, "a whole number of at least 1")
+        good = out_channels is None or (type(out_channels) is int and out_channels >= 1)
+        _check("out_channels", out_channels, good, "a whole number of at least 1, or None")
+        _check("dropout", dropout, isinstance(dropout, int | float) and 0 <= dropout < 1, "a number of at least 0 and below 1")
+        _check("pooling", pooling, pooling is None or callable(pooling), "a function that makes a pooling for a number of channels")
         _check("jk", jk, jk in (None, "last", "cat", "max", "sum"), "None, 'last', 'cat', 'max' or 'sum'")
         _check("task_level", task_level, task_level in ("graph", "node", "edge"), "'graph', 'node' or 'edge'")
         _check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
-        self.policy = policies.policy(policy)
+        self.policy = copy.deepcopy(policies.policy(policy))  # sampled ones have a state
         self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels
         self.num_layers, self.jk, self.task_level, self.domain = num_layers, jk, task_level, domain
         self.node_encoder = make_encoder(node_encoder, None, in_channels)
@@ -119,6 +131,7 @@ class Model(nn.Module):
             bag: the bag of just this batch, if it was made before.
         """
         if bag is not None:
+            self._check_bag(bag, edge_index, edge_attr)
             return self.predict(x, bag)
 
         def draw() -> Tensor:
@@ -128,6 +141,14 @@ class Model(nn.Module):
         if self.policy.num_draws == 1:
             return draw()
         return torch.stack([draw() for _ in range(self.policy.num_draws)]).mean(0)
+
+    def _check_bag(self, bag: SubgraphBag, edge_index: Tensor, edge_attr: Tensor | None) -> None:
+        if not isinstance(bag, SubgraphBag):
+            raise ValueError(f"bag is {kind_of(bag)}, expected a SubgraphBag; make it with model.policy(x, edge_index, ...).")
+        if bag.policy is not self.policy and bag.policy != self.policy:
+            raise ValueError(f"the bag was made by policy '{bag.policy}', expected '{self.policy}'; make it with model.policy.")
+        if edge_index.shape != bag.graph.edge_index.shape or (edge_attr is not None and bag.graph.edge_attr is None):
+            raise ValueError("the bag was made of another batch, or without its edge_attr; make it with model.policy of this one.")
 
     def predict(self, x: Tensor, bag: SubgraphBag) -> Tensor:
         """S, rho and mu for a bag."""
@@ -145,11 +166,13 @@ class Model(nn.Module):
 
     def prepare(self, x: Tensor, bag: SubgraphBag) -> SubgraphBag:
         """Build all index maps of a bag that this model needs, by one pass without gradients: ``torch.compile`` needs them."""
-        training = self.training
+        modes = {module: module.training for module in self.modules()}
         self.eval()
         with torch.no_grad():
             self.predict(x, bag)
-        self.train(training)
+        self.policy.train(modes[self])
+        for module, mode in modes.items():
+            module.training = mode
         return bag
 
     def encode(self, x: Tensor) -> Tensor:
@@ -161,8 +184,15 @@ class Model(nn.Module):
                 f"x has dtype {x.dtype}, expected floating-point features; for types give node_encoder=<their number>, otherwise "
                 "use x.float()."
             )
-        if x.size(1) != self.in_channels:
-            raise ValueError(f"x has {x.size(1)} channels, expected in_channels={self.in_channels}.")
+        if x.dim() != 2 or x.size(1) != self.in_channels:
+            raise ValueError(
+                f"x has {x.shape[-1]} channels, expected in_channels={self.in_channels}: shape (nodes, {self.in_channels})."
+            )
+        weights = next((p.dtype for p in self.layers.parameters()), x.dtype)
+        if x.dtype != weights and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(
+                f"x has dtype {x.dtype} and the model {weights}, expected one of them; use x.to({weights}) or model.to({x.dtype})."
+            )
         return x
 
     def lift(self, x: Tensor, bag: SubgraphBag) -> Tensor:
@@ -219,6 +249,8 @@ class Model(nn.Module):
         """Save the weights (safetensors) and the arguments of the model (JSON)."""
         folder = Path(folder)
         config = {name: str(value) if isinstance(value, Policy) else value for name, value in self._config.items()}
+        if isinstance(self._config.get("policy"), Policy) and not _has_name(self._config["policy"]):
+            raise ValueError(f"policy {self.policy!r} has no name to be saved under; save model.state_dict() instead.")
         try:
             text = json.dumps({"model": type(self).__name__, "arguments": config}, indent=2)
         except TypeError as error:
@@ -235,14 +267,16 @@ class Model(nn.Module):
         from reign.catalogue import MODELS
 
         folder = Path(folder)
-        if not (folder / "config.json").is_file():
-            raise ValueError(f"{folder} holds no config.json, expected a folder that save_pretrained made.")
+        if not (folder / "config.json").is_file() or not (folder / "model.safetensors").is_file():
+            raise ValueError(f"{folder} holds no config.json and model.safetensors, expected a folder that save_pretrained made.")
         saved = json.loads((folder / "config.json").read_text())
         kind = MODELS.get(saved["model"].lower(), cls)
         if not issubclass(kind, cls):
             raise ValueError(f"{folder} holds a {saved['model']}, expected a {cls.__name__}; use {saved['model']}.from_pretrained.")
         model = kind(**saved["arguments"])
-        model.load_state_dict(load_file(folder / "model.safetensors"))
+        weights = load_file(folder / "model.safetensors")
+        model.to(next((value.dtype for value in weights.values() if value.is_floating_point()), torch.float32))
+        model.load_state_dict(weights)
         return model.eval()
 
 
@@ -260,6 +294,19 @@ class Head(nn.Module):
         """Predict from pooled vectors."""
         out: Tensor = self.lin2(self.dropout(self.act(self.lin1(x))))
         return out
+
+
+def reject(model: Model, options: dict[str, Any], *names: str) -> None:
+    """Raise ``ValueError`` for options that a model has no use for."""
+    if used := [f"{name}={options[name]!r}" for name in names if options.get(name) is not None]:
+        raise ValueError(f"{type(model).__name__} has no use for {', '.join(used)}; leave it out.")
+
+
+def _has_name(policy: Policy) -> bool:
+    try:
+        return policies.policy(str(policy)) == policy
+    except ValueError:
+        return False
 
 
 def _count(module: nn.Module) -> int:

@@ -74,9 +74,10 @@ class DeepSets(Pooling):
             raise ValueError(f"invariance is {invariance!r}, expected 'early' or 'late'.")
         self.invariance, self.over_nodes = invariance, _checked(nodes)
         widths = [channels, *hidden]
-        pairs = list(pairwise(widths))
-        self.each = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
-        self.mean = nn.ModuleList([nn.Linear(b if invariance == "early" else a, b) for a, b in pairs])
+        self.each = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(widths)])
+        self.mean = nn.ModuleList(
+            [nn.Linear(a, b) for a, b in pairwise([widths[-1], *hidden] if invariance == "early" else widths)]
+        )
         self.act = make_act(act)
         self.out_channels = widths[-1]
 

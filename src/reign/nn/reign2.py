@@ -10,6 +10,7 @@ from torch import Tensor
 from reign.bag import SubgraphBag
 from reign.nn.custom import SubgraphGNN
 from reign.nn.engine import SubgraphConv, Transform
+from reign.nn.model import reject
 from reign.nn.pooling import IGNPooling
 from reign.policies import Policy
 
@@ -114,6 +115,7 @@ class IGN2(SubgraphGNN):
         edge_dim: int | None = None,
         **options: Any,
     ) -> None:
+        reject(self, options, "policy", "conv", "edge_encoder", "expansion", "train_eps")
         self.edge_channels = edge_dim or 0
         options.setdefault("pooling", IGNPooling)
         layer = partial(ReIGN2Conv, terms=IGN2_OFF, root_terms=IGN2_ON)

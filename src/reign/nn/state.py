@@ -59,15 +59,24 @@ class State:
             self._values[key] = value
         return self._values[key]
 
+    def sum(self, term: Term, where: Where = "off") -> Tensor:
+        """A plain sum, whatever the aggregation of the term is: what other terms are made of."""
+        if self.aggregation.get(term.name, "sum") == "sum":
+            return self.get(term, where)
+        return self._once(f"{term.name} {where}", lambda: term.value(self, where))
+
     def _count(self, term: Term, where: Where) -> Tensor:
         """How many values a term sums: the term itself, of ones."""
-        counts = self.bag.wiring.counts
-        key = (term.name, where, str(self.masked))
-        if key not in counts:
-            with torch.no_grad():
-                ones = torch.ones(self.bag.num_pairs, 1, dtype=torch.float64, device=self.bag.device)
-                counts[key] = State(ones, self.bag, "members" if self.masked else self.bag.domain).get(term, where)
-        return counts[key]
+        domain: Domain = "members" if self.masked else self.bag.domain
+        inner: dict[str, Aggregation] = (
+            {"needle": "mean"} if self.aggregation.get("needle") == "mean" and term.name != "needle" else {}
+        )
+
+        def count() -> Tensor:
+            ones = torch.ones(self.bag.num_pairs, 1, dtype=torch.float64, device=self.bag.device)
+            return State(ones, self.bag, domain, inner).get(term, where)
+
+        return self.bag.wiring.once(("count", term.name, where, domain, str(bool(inner))), count)
 
     # -- rows that norms look at -----------------------------------------------------------------------------------
 

@@ -90,7 +90,12 @@ def cfi(base: nx.Graph, twisted: bool) -> nx.Graph:
 
 
 def _cfi() -> list[Pair]:
-    bases = {"C3": nx.cycle_graph(3), "C5": nx.cycle_graph(5), "K4": nx.complete_graph(4), "K3,3": nx.complete_bipartite_graph(3, 3)}
+    bases = {
+        "C3": nx.cycle_graph(3),
+        "C5": nx.cycle_graph(5),
+        "K4": nx.complete_graph(4),
+        "K3,3": nx.complete_bipartite_graph(3, 3),
+    }
     return [Pair(f"CFI({name})", from_networkx(cfi(b, False)), from_networkx(cfi(b, True))) for name, b in bases.items()]
 
 
@@ -152,7 +157,9 @@ def read_graph6(file: str | Path, all_pairs: bool = False) -> list[Pair]:
 def pairs_of(graphs: Sequence[Data], all_pairs: bool, name: str) -> list[Pair]:
     """Graphs as pairs: consecutive ones, or all."""
     if len(graphs) < 2 or (not all_pairs and len(graphs) % 2):
-        raise ValueError(f"{name} holds {len(graphs)} graphs, expected an even number of them for consecutive pairs; use --all-pairs.")
+        raise ValueError(
+            f"{name} holds {len(graphs)} graphs, expected an even number of them for consecutive pairs; use --all-pairs."
+        )
     chosen = combinations(range(len(graphs)), 2) if all_pairs else [(g, g + 1) for g in range(0, len(graphs), 2)]
     return [Pair(f"{name} {a} / {b}", graphs[a], graphs[b]) for a, b in chosen]
 
@@ -166,7 +173,10 @@ FAMILIES: dict[str, tuple[str, Callable[[], list[Pair]]]] = {
     "regular": ("random regular graphs of one size and degree", _regular),
     "exp": ("EXP, 600 pairs that 1-WL confuses (from REIGN_DATA)", lambda: _arrays("exp.npz")),
     "cexp": ("CEXP, 600 pairs, half of which 1-WL confuses (from REIGN_DATA)", lambda: _arrays("cexp.npz")),
-    "sr": ("the 15 strongly regular graphs (25, 12, 5, 6), 105 pairs (from REIGN_DATA)", lambda: read_graph6(_folder() / "sr251256.g6", True)),
+    "sr": (
+        "the 15 strongly regular graphs (25, 12, 5, 6), 105 pairs (from REIGN_DATA)",
+        lambda: read_graph6(_folder() / "sr251256.g6", True),
+    ),
 }
 GENERATED = ["triangles", "decalin", "csl", "rook", "cfi", "regular"]
 

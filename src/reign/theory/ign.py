@@ -40,7 +40,7 @@ def basis(order_in: int, order_out: int) -> tuple[str, ...]:
     """All pooling-broadcasting maps between tensors of two orders, as strings "source->target".
 
     >>> basis(1, 1)
-    ('a->a', 'b->a')
+    ('b->a', 'a->a')
     >>> len(basis(3, 3))
     203
     """
@@ -115,7 +115,9 @@ class IGNLinear(nn.Module):
         ops: which maps of the basis; all if not given.
     """
 
-    def __init__(self, order_in: int, order_out: int, in_channels: int, out_channels: int, ops: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self, order_in: int, order_out: int, in_channels: int, out_channels: int, ops: tuple[str, ...] | None = None
+    ) -> None:
         super().__init__()
         self.ops = basis(order_in, order_out) if ops is None else ops
         self.targets = orbits(order_out) if order_out else ("",)
@@ -155,7 +157,12 @@ class IGN(nn.Module):
     """
 
     def __init__(
-        self, in_channels: int, hidden_channels: int, out_channels: int, orders: tuple[int, ...] = (2, 3, 3), act: Activation = "relu"
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        orders: tuple[int, ...] = (2, 3, 3),
+        act: Activation = "relu",
     ) -> None:
         super().__init__()
         if not orders or orders[0] != 2 or max(orders) > 3 or min(orders) < 1:
@@ -165,9 +172,13 @@ class IGN(nn.Module):
         self.layers = nn.ModuleList([IGNLinear(*step) for step in steps])
         self.invariant = IGNLinear(orders[-1], 0, widths[-1], hidden_channels)
         self.act = make_act(act)
-        self.head = nn.Sequential(nn.Linear(hidden_channels, hidden_channels), make_act(act), nn.Linear(hidden_channels, out_channels))
+        self.head = nn.Sequential(
+            nn.Linear(hidden_channels, hidden_channels), make_act(act), nn.Linear(hidden_channels, out_channels)
+        )
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None, batch: Tensor | None = None, **_: Any) -> Tensor:
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None, batch: Tensor | None = None, **_: Any
+    ) -> Tensor:
         """Predict one row per graph of a PyG batch."""
         batch = edge_index.new_zeros(x.size(0)) if batch is None else batch
         rows = []

@@ -17,6 +17,7 @@ from reign.nn import DS, DSS, GNNAK, IDGNN, NGNN, SUN, AKConv, IDConv, ReIGN2, R
 from reign.nn.model import Model
 from reign.nn.pooling import OuterMPNN
 from reign.nn.state import State
+from reign.terms import ALIASES, TERMS
 from reign.theory.layer_programs import bound_of, check_linear, layer_program, room
 from reign.theory.policy_programs import lift, policy_program
 from reign.theory.program import Program
@@ -37,14 +38,20 @@ def implement(model: Model, target: str, graphs: Sequence[Data] | None = None) -
     """
     if target not in ("reign2", "sun", "ign3"):
         raise ValueError(f"target is {target!r}, expected 'reign2', 'sun' or 'ign3'.")
-    if not isinstance(model, DS | DSS | GNNAK | IDGNN | NGNN | SUN | ReIGN2) or model.residual is not None or model.jk not in (None, "last"):
+    if (
+        not isinstance(model, DS | DSS | GNNAK | IDGNN | NGNN | SUN | ReIGN2)
+        or model.residual is not None
+        or model.jk not in (None, "last")
+    ):
         kind = type(model).__name__
         raise ValueError(
             f"no construction is known for {kind}{'' if model.residual is None else ' with residual connections'} in {target}: the paper's "
             f"results cover DS-, DSS-GNN, GNN-AK(-ctx), ID-GNN, NGNN, SUN and ReIGN(2); one that {target} implements {kind} would be needed."
         )
     if target == "sun" and isinstance(model, ReIGN2):
-        raise ValueError("no construction is known for ReIGN2 in sun: a result that SUN implements all of ReIGN(2) would be needed.")
+        raise ValueError(
+            "no construction is known for ReIGN2 in sun: a result that SUN implements all of ReIGN(2) would be needed."
+        )
     if target == "ign3":
         if not graphs:
             raise ValueError("implement(model, 'ign3') needs graphs: the gates of the construction are exact on given graphs only.")
@@ -58,7 +65,7 @@ def implement(model: Model, target: str, graphs: Sequence[Data] | None = None) -
 # -- building blocks -------------------------------------------------------------------------------------------------------
 
 
-def _linear(weight: Tensor, like: nn.Linear, bias: Tensor | None = None) -> None:
+def _linear(weight: Tensor, like: Any, bias: Tensor | None = None) -> None:
     with torch.no_grad():
         like.weight.copy_(weight)
         if like.bias is not None:
@@ -72,14 +79,16 @@ def reign2_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> Sub
     layer = ReIGN2Conv(some.size(1), some.size(0), terms=names[0], root_terms=names[1], act=act, norm=None, domain=domain).double()
     for terms, weights in ((layer.slots(), off), (layer.slots(on=True), on)):
         for number, slot in enumerate(terms):
-            _linear(weights[slot.name], slot.transform, weights.get("bias") if number == 0 else None)  # type: ignore[arg-type,union-attr]
+            _linear(weights[slot.name], slot.transform, weights.get("bias") if number == 0 else None)
     return layer
 
 
 def sun_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> SUNConv:
     """A SUN layer in linear form with the given matrices, by the terms' names; all others are 0."""
     some = next(weight for name, weight in {**off, **on}.items() if name != "bias")
-    layer = SUNConv(some.size(1), some.size(0), transform="linear", conv="graphconv", needle="sum", act=act, norm=None, domain=domain).double()
+    layer = SUNConv(
+        some.size(1), some.size(0), transform="linear", conv="graphconv", needle="sum", act=act, norm=None, domain=domain
+    ).double()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.zero_()
@@ -88,13 +97,13 @@ def sun_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> SUNCon
         for slot in terms:
             if "+" in slot.name:
                 own, along = slot.name.split("+")
-                encoder: Any = slot.encoder  # type: ignore[union-attr]
+                encoder: Any = slot.encoder
                 if own == "needle" and own in left:
                     _linear(left.pop(own), encoder.lin_own)
                 if along in left:
                     _linear(left.pop(along), encoder.lin_sums[0])
             elif slot.name in left:
-                _linear(left.pop(slot.name), slot.transform)  # type: ignore[arg-type,union-attr]
+                _linear(left.pop(slot.name), slot.transform)
         if "bias" in left:
             first: Any = next(slot for slot in terms if slot.name == "own")
             with torch.no_grad():
@@ -115,13 +124,13 @@ def weights_of(layer: SubgraphConv, on: bool = False) -> Weights:
     for slot in layer.slots(on):
         if "+" in slot.name:
             names = slot.name.split("+")
-            encoder: Any = slot.encoder  # type: ignore[union-attr]
+            encoder: Any = slot.encoder
             for name, linear in zip(names, [encoder.lin_own, *encoder.lin_sums], strict=True):
                 add(name, linear.weight)
             add("bias", encoder.lin_own.bias)
         else:
-            transform: Any = slot.transform  # type: ignore[union-attr]
-            add(slot.term.name, transform.weight)  # type: ignore[union-attr]
+            transform: Any = slot.transform
+            add(slot.name if slot.name in TERMS else ALIASES[slot.name], transform.weight)
             add("bias", transform.bias)
     return found
 
@@ -157,7 +166,10 @@ def _to_reign2(layer: nn.Module) -> list[nn.Module]:
         sums = {"node_readout_strict": mix["node_readout"], "needle_strict": ctx, "bias": mix["bias"]}
         on = {"own": diagonal, "readout_strict": mix["node_readout"], "needle_strict": ctx, "bias": mix["bias"]}
         act = "relu" if isinstance(layer.act, nn.ReLU) else None
-        return [*(new for part in inner for new in _to_reign2(part)), reign2_layer({"node_root": diagonal, **sums}, on, act, layer.domain)]
+        return [
+            *(new for part in inner for new in _to_reign2(part)),
+            reign2_layer({"node_root": diagonal, **sums}, on, act, layer.domain),
+        ]
     if isinstance(layer, ReIGN2Conv):
         check_linear(layer, "the construction")
         return [layer]
@@ -170,7 +182,11 @@ def _to_reign2(layer: nn.Module) -> list[nn.Module]:
     if not {"needle", "needle_msg"} & {*off, *on}:  # DS-GNN and NGNN: one layer
         return [reign2_layer(off, _on_diagonal(off), _act(layer), layer.domain)]
     # DSS-GNN and SUN: the first p channels hold all terms but those of needles, the other d the needle itself
-    eye, none, to_first = torch.eye(d, dtype=torch.float64), torch.zeros(p, d, dtype=torch.float64), torch.zeros(d, d, dtype=torch.float64)
+    eye, none, to_first = (
+        torch.eye(d, dtype=torch.float64),
+        torch.zeros(p, d, dtype=torch.float64),
+        torch.zeros(d, d, dtype=torch.float64),
+    )
     first_off = {"own": _stack(off.get("own", none), to_first), "local": _stack(off.get("local", none), to_first)}
     first_off["node_root"] = _stack(off.get("node_root", none), eye)
     first_off["needle_strict"] = _stack(none, eye)
@@ -201,9 +217,14 @@ def _on_diagonal(off: Weights) -> Weights:
 def _id_in_two(layer: IDConv, make: Callable[..., SubgraphConv]) -> list[nn.Module]:
     """ID-GNN: transform roots and the others differently, then pass messages."""
     w = weights_of(layer)
-    d, p = layer.in_channels, layer.out_channels
+    p = layer.out_channels
     zero = torch.zeros(2 * p, dtype=torch.float64)
-    first = make({"own": _stack(w["own"], w["local_others"]), "bias": zero}, {"own": _stack(w["own"], w["root_msg"]), "bias": zero}, None, layer.domain)
+    first = make(
+        {"own": _stack(w["own"], w["local_others"]), "bias": zero},
+        {"own": _stack(w["own"], w["root_msg"]), "bias": zero},
+        None,
+        layer.domain,
+    )
     pick = torch.cat([torch.eye(p, dtype=torch.float64), torch.zeros(p, p, dtype=torch.float64)], dim=1)
     along = torch.cat([torch.zeros(p, p, dtype=torch.float64), torch.eye(p, dtype=torch.float64)], dim=1)
     terms = {"own": pick, "local": along, "bias": w["bias"]}
@@ -222,7 +243,11 @@ def _to_sun(layer: nn.Module) -> list[nn.Module]:
         act = "relu" if isinstance(layer.act, nn.ReLU) else None
         roots = {"own": mix["node_root"], "readout": mix["node_readout"], "needle": mix.get("needle", zero), "bias": mix["bias"]}
         first = sun_layer({"own": zero}, roots, act, layer.domain)
-        return [*(new for part in inner for new in _to_sun(part)), first, sun_layer({"node_root": eye}, {"own": eye}, None, layer.domain)]
+        return [
+            *(new for part in inner for new in _to_sun(part)),
+            first,
+            sun_layer({"node_root": eye}, {"own": eye}, None, layer.domain),
+        ]
     if isinstance(layer, SUNConv):
         check_linear(layer, "the construction")
         return [layer]
@@ -246,7 +271,9 @@ class IGN3Model(nn.Module):
     def __init__(self, model: Model, graphs: Sequence[Data]) -> None:
         super().__init__()
         if model.domain != "all":
-            raise ValueError("the construction in 3-IGNs covers domain='all': sums over members would need gates on every global sum.")
+            raise ValueError(
+                "the construction in 3-IGNs covers domain='all': sums over members would need gates on every global sum."
+            )
         self.model = copy.deepcopy(model).double().eval()
         outer = self.model.pooling if isinstance(self.model.pooling, OuterMPNN) else None
         batch = Batch.from_data_list([Data(x=g.x.double(), edge_index=g.edge_index) for g in graphs])
@@ -280,7 +307,9 @@ class IGN3Model(nn.Module):
         start = lift(Data(x=encoded, edge_index=data.edge_index), self.channels, self.model.policy.num_marks)
         return self.program(start)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None, batch: Tensor | None = None, **_: Any) -> Tensor:
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None, batch: Tensor | None = None, **_: Any
+    ) -> Tensor:
         """Predict for a PyG batch of the graphs it was made for."""
         batch = edge_index.new_zeros(x.size(0)) if batch is None else batch
         rows = []

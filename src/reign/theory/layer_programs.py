@@ -85,14 +85,14 @@ def layer_program(layer: SubgraphConv, channels: int, bound: float) -> Program:
             continue
         values, connectivity = LOCAL[name]
         w_off, w_on = (terms[name][0] if name in terms else torch.zeros(p, d, dtype=torch.float64) for terms in (off, on))
-        at_roots, source = values, 0
+        at_roots, origin = values, 0
         if name.startswith("non_roots"):  # two sums in a row: first over j ~ i in every subgraph, then over subgraphs h ~ i
             eye = torch.eye(d, dtype=torch.float64)
             program += _gathered(channels, d, 0, "kj", "kj", connectivity, bound, first, eye, eye, fresh=True)
-            source = first
+            origin = first
             if layer.root_terms is not None:  # on the diagonal the table sums x[h, j] over j ~ h
                 at_roots = "jj"
-        program += _gathered(channels, d, source, values, at_roots, connectivity, bound, acc, w_off, w_on)
+        program += _gathered(channels, d, origin, values, at_roots, connectivity, bound, acc, w_off, w_on)
 
     final = {o: [(f"{o}->{o}", route(channels, (acc, 0, p)))] for o in ("aaa", "abb")}
     relu = {o: list(range(p)) for o in ("aaa", "abb")} if _is_relu(layer) else {}
@@ -109,8 +109,8 @@ def _gathered(
     gates = Program()
     for orbit in LINKS:
         letters = LETTERS[orbit]
-        p, q = at_roots if orbit == "aab" else values
-        origin = letters[p] + 2 * letters[q]
+        pair = at_roots if orbit == "aab" else values
+        origin = letters[pair[0]] + 2 * letters[pair[1]]
         closed = keep(channels, CLOSED, *range(message, message + d))
         closed[CLOSED, connectivity] = -1
         broadcast.maps[orbit] = [(f"{orbit}->{orbit}", closed), (f"{origin}->{orbit}", route(channels, (source, message, d)))]
@@ -121,7 +121,11 @@ def _gathered(
         channels,
         {
             "aaa": [("aaa->aaa", kept), ("aab->aaa", place(channels, w_on, message, to))],
-            "abb": [("abb->abb", kept), ("aba->abb", place(channels, w_off, message, to)), ("abc->abb", place(channels, w_off, message, to))],
+            "abb": [
+                ("abb->abb", kept),
+                ("aba->abb", place(channels, w_off, message, to)),
+                ("abc->abb", place(channels, w_off, message, to)),
+            ],
         },
     )
     return Program([broadcast]) + gates + collect
@@ -152,7 +156,9 @@ def check_linear(layer: SubgraphConv, what: str) -> None:
     if type(layer.norm).__name__ != "NoNorm":
         problems.append("norms (use norm=None)")
     if problems:
-        raise ValueError(f"{what} covers linear terms with the GraphConv encoder, sums and ReLU, got " + ", ".join(dict.fromkeys(problems)) + ".")
+        raise ValueError(
+            f"{what} covers linear terms with the GraphConv encoder, sums and ReLU, got " + ", ".join(dict.fromkeys(problems)) + "."
+        )
 
 
 def _is_relu(layer: SubgraphConv) -> bool:

@@ -186,7 +186,12 @@ def clip(channels: int, orbit: str, c: int) -> Program:
     flip = keep(channels, c)
     flip[c, c] = -1
     same = f"{orbit}->{orbit}"
-    return Program([Step(channels, {orbit: [(same, flip)]}, {orbit: {c: 1.0}}, {orbit: [c]}), Step(channels, {orbit: [(same, flip)]}, {orbit: {c: 1.0}})])
+    return Program(
+        [
+            Step(channels, {orbit: [(same, flip)]}, {orbit: {c: 1.0}}, {orbit: [c]}),
+            Step(channels, {orbit: [(same, flip)]}, {orbit: {c: 1.0}}),
+        ]
+    )
 
 
 def mlp_copy(channels: int, orbit: str, layers: list[tuple[Tensor, Tensor]], source: int, target: int, scratch: int) -> Program:
@@ -210,8 +215,16 @@ def gate(channels: int, orbit: str, closed: int, message: int, width: int, scrat
     relu(m - M c) - relu(-m - M c) with M at least as large as any message; no memorising network is needed.
     """
     plus, minus = scratch, scratch + width
-    matrix = keep(channels, *range(scratch, scratch + 2 * width)) + route(channels, (message, plus, width)) - route(channels, (message, minus, width))
+    matrix = (
+        keep(channels, *range(scratch, scratch + 2 * width))
+        + route(channels, (message, plus, width))
+        - route(channels, (message, minus, width))
+    )
     matrix[plus : plus + 2 * width, closed] -= bound
     open_ = Step(channels, {orbit: [(f"{orbit}->{orbit}", matrix)]}, {}, {orbit: list(range(scratch, scratch + 2 * width))})
-    back = keep(channels, *range(message, message + width)) + route(channels, (plus, message, width)) - route(channels, (minus, message, width))
+    back = (
+        keep(channels, *range(message, message + width))
+        + route(channels, (plus, message, width))
+        - route(channels, (minus, message, width))
+    )
     return Program([open_, Step(channels, {orbit: [(f"{orbit}->{orbit}", back)]})])

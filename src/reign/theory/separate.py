@@ -16,9 +16,9 @@ from torch_geometric.data import Batch, Data
 from reign.catalogue import MODELS, build_model
 from reign.nn.engine import EncoderSlot, TermSlot
 from reign.nn.model import Model
+from reign.testing import permute_graph, random_permutation
 from reign.theory.families import Pair
 from reign.theory.wl import bag_wl, check_simple, check_size, wl_classes
-from reign.testing import permute_graph, random_permutation
 
 SEEDS = (0, 1, 2)
 FACTOR = 100.0

@@ -90,7 +90,11 @@ def check_simple(data: Data) -> None:
     source, target = data.edge_index
     n = data.num_nodes
     key, back = source * n + target, target * n + source
-    if bool((source == target).any()) or key.unique().numel() != key.numel() or not torch.equal(key.sort().values, back.sort().values):
+    if (
+        bool((source == target).any())
+        or key.unique().numel() != key.numel()
+        or not torch.equal(key.sort().values, back.sort().values)
+    ):
         raise ValueError(
             f"{data} has self-loops, parallel or directed edges, expected an undirected simple graph with both directions of each "
             "edge; use torch_geometric.utils.to_undirected and remove_self_loops."
@@ -111,7 +115,9 @@ def check_size(graphs: Sequence[Data], k: int) -> None:
 
 def _initial(graphs: Sequence[Data], k: int) -> list[Tensor]:
     """The isomorphism type of every tuple: features, equalities, adjacencies."""
-    nodes = _rename([_rows(data.x.double()) if data.x is not None else torch.zeros(data.num_nodes, dtype=torch.long) for data in graphs])
+    nodes = _rename(
+        [_rows(data.x.double()) if data.x is not None else torch.zeros(data.num_nodes, dtype=torch.long) for data in graphs]
+    )
     out = []
     for colour, data in zip(nodes, graphs, strict=True):
         n = data.num_nodes
@@ -135,7 +141,10 @@ def _neighbours_1(colour: Tensor, data: Data) -> Tensor:
 def _oblivious(colour: Tensor, data: Data) -> Tensor:
     """One multiset per position: over u, the colour with position a replaced by u."""
     mixed = _mix(colour)
-    return sum((_mix(mixed.sum(a, keepdim=True) + a).expand_as(colour) * (2 * a + 5) for a in range(colour.dim())), torch.zeros_like(colour))
+    return sum(
+        (_mix(mixed.sum(a, keepdim=True) + a).expand_as(colour) * (2 * a + 5) for a in range(colour.dim())),
+        torch.zeros_like(colour),
+    )
 
 
 def _folklore(colour: Tensor, data: Data) -> Tensor:

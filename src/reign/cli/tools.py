@@ -1,0 +1,51 @@
+"""What commands share: progress bars, errors without tracebacks, files."""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+def fail(message: str) -> NoReturn:
+    """Say what is wrong, and exit with 2."""
+    typer.echo(f"reign: {message}", err=True)
+    raise typer.Exit(2)
+
+
+@contextmanager
+def user_mistakes() -> Iterator[None]:
+    """A ``ValueError`` or a file that cannot be read or written is a user's mistake: one line, no traceback, exit 2."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        fail(str(error))
+
+
+@contextmanager
+def bars(console: Console) -> Iterator[Callable[[Iterable[Any], str], Iterable[Any]]]:
+    """A function that wraps loops in progress bars."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+
+        def track(items: Iterable[Any], label: str) -> Iterator[Any]:
+            items = list(items)
+            task = progress.add_task(label, total=len(items))
+            for item in items:
+                yield item
+                progress.advance(task)
+            progress.remove_task(task)
+
+        yield track
+
+
+def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table."""
+    with file.open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(header)
+        writer.writerows(rows)
