@@ -66,9 +66,8 @@ def _ego_nets(channels: int, reach: int, hops: int, clear: bool = True) -> Progr
         program += Step(channels, {"abb": [("abb->abb", same), ("abc->abb", place(channels, one, _ONE, reach))]})
         program += clip(channels, "abb", reach)
     for source, channel in (("abb", _ONE), ("acc", _TWO)):
-        program += Step(
-            channels, {"abc": [("abc->abc", keep(channels, channel)), (f"{source}->abc", place(channels, one, reach, channel))]}
-        )
+        scratch = keep(channels, channel) if clear else torch.eye(channels, dtype=torch.float64)
+        program += Step(channels, {"abc": [("abc->abc", scratch), (f"{source}->abc", place(channels, one, reach, channel))]})
         program += logical_and(channels, "abc", SUBGRAPH, channel, SUBGRAPH)
     program += Step(channels, {"abb": [("abb->abb", kept)], "abc": [("abc->abc", keep(channels, _ONE, _TWO))]})
     return program

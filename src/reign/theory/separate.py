@@ -64,6 +64,8 @@ def separate(
         check_simple(pair.other)
     verdicts = []
     for test in wl:
+        if not isinstance(test, str) and not 1 <= test <= 4:
+            raise ValueError(f"a WL test of order {test} was asked for, expected 1 to 4, or 'ds:POLICY' or 'dss:POLICY'.")
         if not isinstance(test, str):
             check_size([graph for pair in pairs for graph in (pair.one, pair.other)], max(int(test) - 1, 1))
     channels = {pair.one.num_features for pair in pairs}
@@ -146,15 +148,17 @@ def _scale(model: Model) -> None:
 
 
 def _margins(model: Model, pairs: Sequence[Pair], seed: int) -> Tensor:
-    """The difference of each pair over its threshold."""
-    graphs = [g for pair in pairs for g in (_double(pair.one), _double(pair.other))]
-    copies = [permute_graph(g, random_permutation(g.num_nodes, seed)) if g.num_nodes > 1 else g for g in graphs]
+    """The difference of each pair over its threshold; a graph that is in several pairs is looked at once."""
+    graphs = list({id(g): g for pair in pairs for g in (pair.one, pair.other)}.values())
+    place = {id(g): position for position, g in enumerate(graphs)}
+    one, other = (torch.tensor([place[id(pair[side])] for pair in pairs]) for side in (1, 2))
+    doubled = [_double(g) for g in graphs]
+    copies = [permute_graph(g, random_permutation(g.num_nodes, seed)) if g.num_nodes > 1 else g for g in doubled]
     with torch.no_grad():
-        out, again = (model(b.x, b.edge_index, batch=b.batch) for b in map(Batch.from_data_list, (graphs, copies)))
-    noise = (out - again).abs().amax(1).view(-1, 2).amax(1)
-    size = out.abs().amax(1).view(-1, 2).amax(1)
-    gap = (out[0::2] - out[1::2]).abs().amax(1)
-    return gap / (FACTOR * torch.maximum(noise, FLOOR * size).clamp(min=1e-300))
+        out, again = (model(b.x, b.edge_index, batch=b.batch) for b in map(Batch.from_data_list, (doubled, copies)))
+    noise, size = (out - again).abs().amax(1), out.abs().amax(1)
+    threshold = FACTOR * torch.maximum(noise, FLOOR * size).clamp(min=1e-300)
+    return (out[one] - out[other]).abs().amax(1) / torch.maximum(threshold[one], threshold[other])
 
 
 def _double(data: Data) -> Data:

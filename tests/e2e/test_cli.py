@@ -1,0 +1,58 @@
+"""Commands as a user runs them."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from reign.cli import app
+
+
+def reign(*args: str) -> Any:
+    return CliRunner().invoke(app, list(args), env={"COLUMNS": "200"})
+
+
+def test_separate(tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    done = reign("separate", "rook", "--model", "ds:ed/3", "--model", "mpnn", "--wl", "1", "--wl", "3", "--csv", str(out))
+    assert done.exit_code == 0, done.output
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert list(rows[0]) == ["pair", "method", "separated", "margin"]
+    assert {(row["method"], row["separated"]) for row in rows} == {("ds:ed/3", "1"), ("mpnn", "0"), ("1-WL", "0"), ("3-WL", "0")}
+    assert "Pairs of rook told apart" in done.stdout
+
+
+def test_separate_lists_its_families() -> None:
+    done = reign("separate", "--list")
+    assert done.exit_code == 0
+    assert all(name in done.stdout for name in ("triangles", "csl", "rook", "exp"))
+
+
+def test_mistakes_exit_with_2_and_one_line(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.g6"
+    bad.write_text("Es\n")
+    for args, message in (
+        (["separate"], "a family or a graph6 file is needed"),
+        (["separate", "rook"], "nothing to try: give --model"),
+        (["separate", "rok", "--wl", "1"], "unknown family 'rok'; did you mean 'rook'?"),
+        (["separate", "rook", "--model", "sunn:nm"], "unknown model 'sunn'; did you mean 'sun'?"),
+        (["separate", "rook", "--model", "sun:eggo"], "unknown policy 'eggo'"),
+        (["separate", str(bad), "--wl", "1"], "line 1: b'Es' is no graph in graph6 format"),
+        (["card", "sun:nm", "-o", str(tmp_path / "no" / "folder.md")], "No such file or directory"),
+    ):
+        done = reign(*args)
+        assert done.exit_code == 2, (args, done.stdout, done.stderr)
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_models_and_card(tmp_path: Path) -> None:
+    done = reign("models")
+    assert done.exit_code == 0
+    assert "gnnakplus" in done.stdout
+    page = tmp_path / "card.md"
+    done = reign("card", "mpnn/2", "-o", str(page))
+    assert done.exit_code == 0, done.output
+    assert page.read_text().startswith("# MPNN(")
+    assert "1-WL: message passing on the graph itself" in done.stdout

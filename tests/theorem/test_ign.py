@@ -1,0 +1,71 @@
+"""Linear equivariant layers: as many as there should be, all equivariant, all independent."""
+
+from itertools import product
+
+import pytest
+import torch
+from torch_geometric.data import Batch
+
+from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs, random_permutation
+from reign.theory import IGN, IGNLinear, basis, orbits, pool_broadcast
+
+BELL = {2: 2, 3: 5, 4: 15, 5: 52, 6: 203}
+ORDERS = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (3, 1), (2, 3), (3, 2), (3, 3)]
+
+
+@pytest.mark.parametrize(("k", "m"), ORDERS)
+def test_basis_has_the_size_of_a_bell_number(k: int, m: int) -> None:
+    n = k + m
+    patterns = {tuple(t.index(v) for v in t) for t in product(range(n), repeat=n)}  # orbits of [n]^(k + m), by brute force
+    assert len(basis(k, m)) == len(set(basis(k, m))) == len(patterns) == BELL[n]
+
+
+@pytest.mark.parametrize(("k", "m"), ORDERS)
+def test_basis_is_independent_and_equivariant(k: int, m: int) -> None:
+    n = k + m
+    units = torch.eye(n**k, dtype=torch.float64).view([n] * k + [n**k])
+    maps = torch.stack([pool_broadcast(units, op).flatten() for op in basis(k, m)])
+    assert torch.linalg.matrix_rank(maps @ maps.t()) == len(basis(k, m))
+    perm = random_permutation(n)
+    x = torch.randn([n] * k + [1], dtype=torch.float64)
+
+    def moved(y: torch.Tensor, order: int) -> torch.Tensor:
+        for axis in range(order):
+            y = torch.zeros_like(y).index_copy_(axis, perm, y)
+        return y
+
+    for op in basis(k, m):
+        torch.testing.assert_close(pool_broadcast(moved(x, k), op), moved(pool_broadcast(x, op), m))
+
+
+def test_the_five_orbits() -> None:
+    assert orbits(3) == ("aaa", "aab", "aba", "abb", "abc")
+    x = torch.randn(4, 4, 4, 2)
+    parts = [pool_broadcast(x, f"{o}->{o}") for o in orbits(3)]
+    torch.testing.assert_close(sum(parts), x)
+
+
+@pytest.mark.parametrize("orders", [(2, 2, 2), (2, 2, 1), (2, 3, 3)])
+def test_networks_are_invariant_and_learn(orders: tuple[int, ...]) -> None:
+    graphs = random_graphs(3, min_nodes=3, max_nodes=5, num_features=2)
+    torch.manual_seed(0)
+    batch, target = Batch.from_data_list(graphs), torch.randn(3, 1)
+    model = IGN(2, 8, 1, orders)
+    assert_equivariant(model, batch, atol=1e-4, rtol=1e-4)
+    assert_batch_invariant(model, graphs)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.001)
+    first = None
+    for _ in range(15):
+        loss = (model(batch.x, batch.edge_index, batch=batch.batch) - target).pow(2).mean()
+        first = float(loss.detach()) if first is None else first
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert loss < 0.9 * first
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_wrong_orders() -> None:
+    with pytest.raises(ValueError, match="orders are \\(3, 3\\), expected to start with 2"):
+        IGN(1, 4, 1, (3, 3))
+    assert IGNLinear(2, 2, 1, 1).weight.shape == (15, 1, 1)

@@ -1,0 +1,165 @@
+"""Every lemma, theorem, proposition and corollary of the paper's main text, on random graphs and random weights."""
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+
+import reign
+from reign.nn import DS, DSS, GNNAK, IDGNN, NGNN, SUN, GNNAKctx, ReconstructionGNN, ReIGN2
+from reign.nn.model import Model
+from reign.nn.reign2 import REIGN2_OFF, REIGN2_ON
+from reign.testing import random_graphs
+from reign.theory import family, implement, linear_options, run_policy, separate, wl_separates
+from reign.theory.policy_programs import lift, policy_program
+
+POLICIES = ["null", "nd", "nm", "ego:1", "ego:2", "ego:3", "ego+:1", "ego+:3"]
+KNOWN = [ReconstructionGNN, DS, DSS, GNNAK, GNNAKctx, IDGNN, NGNN]  # the class Upsilon
+
+
+def graphs(seed: int = 0, size: int = 6) -> list[Data]:
+    made = random_graphs(4, min_nodes=2, max_nodes=size, edge_prob=0.45, num_features=2, dtype=torch.float64, seed=seed)
+    return made + random_graphs(1, min_nodes=1, max_nodes=1, num_features=2, dtype=torch.float64)
+
+
+def instance(kind: type, policy: str | None = None, **options: object) -> Model:
+    torch.manual_seed(0)
+    extra = {"inner_layers": 2} if issubclass(kind, GNNAK) else {}
+    given = {} if policy is None else {"policy": policy}
+    return kind(2, 3, 2, 2, **linear_options(kind), **extra, **given, **options).double().eval()
+
+
+def assert_implements(model: Model, target: str, given: list[Data], tolerance: float = 1e-8) -> torch.nn.Module:
+    batch = Batch.from_data_list(given)
+    made = implement(model, target, graphs=given)
+    with torch.no_grad():
+        ours, theirs = (m(batch.x, batch.edge_index, batch=batch.batch) for m in (made, model))
+    assert (ours - theirs).abs().max() <= tolerance * max(1.0, float(theirs.abs().max()))
+    return made
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_lemma_3ign_implements_policies(policy: str) -> None:
+    for seed in range(4):
+        for data in graphs(seed, size=7):
+            data.x = data.x.round()
+            ours, bag = run_policy(data, policy), reign.policy(policy).from_data(data).to_dense()
+            assert torch.equal(ours.A, bag.A)
+            assert torch.equal(ours.x, bag.x)
+
+
+@pytest.mark.parametrize("policy", ["nm", "ego+:2"])
+def test_programs_are_plain_3igns(policy: str) -> None:
+    """Linear equivariant layers of the basis, with ReLU on all channels: the selective one only costs channels."""
+    data = graphs(1)[0]
+    start, program = lift(data, 6, 2), policy_program(policy, 6, 2)
+    assert torch.equal(program.plain()(start), program(start))
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_lemma_3ign_implements_subgraph_networks(kind: type) -> None:
+    """The layers: values of all roots and all other nodes after the whole stack."""
+    model, given = instance(kind), graphs(2)
+    made = implement(model, "ign3", graphs=given)
+    for data in given:
+        bag = model.policy.from_data(data)
+        h = bag.lift(data.x)
+        with torch.no_grad():
+            for layer in model.layers:
+                h = layer(h, bag)
+        n, width = data.num_nodes, made.inner_width
+        if kind is NGNN:
+            continue  # its cube has gone on through the outer network; outputs are compared below
+        values = made.cube(data)[:, torch.arange(n), torch.arange(n), :width]
+        torch.testing.assert_close(values, h.view(n, n, -1), atol=1e-8, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+@pytest.mark.parametrize("policy", ["nd", "nm", "ego:2", "ego+:2"])
+def test_theorem_3ign_upperbounds_subgraph_networks(kind: type, policy: str) -> None:
+    """Policy, layers, pooling and head: the 3-IGN gives the same outputs, so it tells apart what the model does."""
+    assert_implements(instance(kind, policy), "ign3", graphs(3))
+
+
+def test_corollary_3wl_upperbounds_subgraph_networks() -> None:
+    """No model separates a pair that 3-WL does not; tests/theorem/test_separate.py does this for all models and policies."""
+    equal = [p for name in ("rook", "cfi") for p in family(name) if not wl_separates(p.one, p.other, 3)]
+    assert len(equal) == 3
+    assert not any(v.separated for v in separate(equal, ["ds:nm", "dss:ego+:2", "gnnakctx:nm", "idgnn:nm", "ngnn:ego:2"], layers=4))
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+@pytest.mark.parametrize("policy", ["nd", "nm", "ego:2", "ego+:2"])
+def test_theorem_reign_implements_subgraph_networks(kind: type, policy: str) -> None:
+    made = assert_implements(instance(kind, policy), "reign2", graphs(4))
+    names = {slot.name for layer in made.layers for slot in [*layer.slots(), *layer.slots(on=True)]}
+    assert names <= {*REIGN2_OFF, *REIGN2_ON, "local"}
+
+
+@pytest.mark.parametrize("term", sorted({*REIGN2_OFF, *REIGN2_ON}))
+def test_proposition_3ign_implements_reign_term_by_term(term: str) -> None:
+    torch.manual_seed(0)
+    for shared in (False, True):
+        off = [term] if term in REIGN2_OFF else ["own"]
+        on = None if shared else [term] if term in REIGN2_ON else ["own"]
+        model = ReIGN2(2, 2, 1, 2, policy="ego+:1", terms=off, root_terms=on, norm=None).double().eval()
+        assert_implements(model, "ign3", graphs(5, size=5))
+
+
+def test_proposition_3ign_implements_reign() -> None:
+    torch.manual_seed(0)
+    model = ReIGN2(2, 2, 2, 2, policy="ego+:2", norm=None).double().eval()
+    assert_implements(model, "ign3", graphs(6, size=5))
+
+
+def test_corollary_3wl_upperbounds_reign() -> None:
+    equal = [p for name in ("rook", "cfi") for p in family(name) if not wl_separates(p.one, p.other, 3)]
+    assert not any(v.separated for v in separate(equal, ["reign2:nm", "reign2:ego+:1", "sun:nm", "sun:null"], layers=3))
+
+
+@pytest.mark.parametrize("policy", ["null", "nd", "nm", "ego:2", "ego+:2"])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_proposition_sun_is_in_reign(policy: str, transpose: bool) -> None:
+    made = assert_implements(instance(SUN, policy, transpose=transpose), "reign2", graphs(7))
+    assert len(made.layers) == 4
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+@pytest.mark.parametrize("policy", ["nd", "nm", "ego:2", "ego+:2"])
+def test_proposition_sun_implements_subgraph_networks(kind: type, policy: str) -> None:
+    made = assert_implements(instance(kind, policy), "sun", graphs(8))
+    assert all(type(layer).__name__ == "SUNConv" for layer in made.layers)
+
+
+def test_sun_in_3igns() -> None:
+    assert_implements(instance(SUN, "ego+:2"), "ign3", graphs(9))
+
+
+@pytest.mark.parametrize("combine", ["sum", "cat"])
+def test_both_combinations_of_gnn_ak(combine: str) -> None:
+    for target in ("reign2", "sun", "ign3"):
+        assert_implements(instance(GNNAKctx, "ego:2", combine=combine), target, graphs(10))
+
+
+@pytest.mark.parametrize(
+    ("make", "target", "message"),
+    [
+        (lambda: reign.nn.SSWL(2, 3, 2, 2, norm=None), "sun", "no construction is known for SSWL in sun"),
+        (lambda: reign.nn.PPGN(2, 3, 2, 2), "ign3", "no construction is known for PPGN in ign3"),
+        (lambda: instance(ReIGN2), "sun", "a result that SUN implements all of ReIGN\\(2\\) would be needed"),
+        (lambda: instance(DS, "nm", residual=True), "reign2", "DS with residual connections"),
+        (lambda: DS(2, 3, 2, 2), "reign2", "got base encoder GIN .* norms"),
+        (lambda: DSS(2, 3, 2, 2, conv="graphconv", norm=None), "sun", "got means"),
+        (lambda: DS(2, 3, 2, 2, conv="graphconv", norm=None, act="silu"), "sun", "got activation SiLU"),
+        (lambda: SUN(2, 3, 2, 2, conv="graphconv", norm=None, needle="sum"), "reign2", "got MLPs"),
+        (lambda: GNNAK(2, 3, 2, 2, conv="graphconv", norm=None), "sun", "aggregation='sum'"),
+        (lambda: instance(DS, "nm+distance"), "ign3", "no construction is known for policy 'nm\\+distance5'"),
+        (lambda: IDGNN(2, 3, 2, 2, conv="graphconv", norm=None), "ign3", "covers domain='all'"),
+        (lambda: instance(DS, "nm"), "ign4", "target is 'ign4', expected 'reign2', 'sun' or 'ign3'"),
+    ],
+)
+def test_what_has_no_construction_says_so(make, target: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        implement(make(), target, graphs=graphs())
+    if target == "ign3":
+        with pytest.raises(ValueError):
+            implement(make(), target)
