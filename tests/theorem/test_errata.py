@@ -59,9 +59,9 @@ def test_sun_in_reign_with_u_plus_identity() -> None:
 
 
 def copy_of(layer: torch.nn.Module) -> list[torch.nn.Module]:
-    from reign.theory.implement import _to_reign2
+    from reign.theory.implement import to_reign2
 
-    return _to_reign2(layer)
+    return to_reign2(layer)
 
 
 def run(layers: list[torch.nn.Module], h: torch.Tensor, bag: reign.SubgraphBag) -> torch.Tensor:

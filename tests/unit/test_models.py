@@ -343,6 +343,7 @@ def test_a_bag_seen_in_inference_mode_can_be_trained_on() -> None:
         with torch.inference_mode():
             model.eval()(data.x, data.edge_index, bag=bag)
         model.train()(data.x, data.edge_index, bag=bag).sum().backward()
+        assert all(p.grad is not None for p in model.parameters())
 
 
 def test_second_derivatives() -> None:

@@ -11,7 +11,7 @@ from reign.nn.esan import DS, DSS, DSConv, DSSConv, ReconstructionGNN
 from reign.nn.gnnak import GNNAK, AKConv, GNNAKctx, GNNAKPlus
 from reign.nn.nested import IDGNN, NGNN, IDConv
 from reign.nn.pooling import DeepSets, IGNPooling, MeanPooling, OuterMPNN, RootPooling
-from reign.nn.reign2 import IGN2, ReIGN2, ReIGN2Conv
+from reign.nn.reign2 import IGN2, ReIGN2, ReIGN2Conv, TensorGNN
 from reign.nn.sswl import SSWL, SSWLConv
 from reign.nn.sun import SUN, SUNConv
 
@@ -45,4 +45,5 @@ __all__ = [
     "SUNConv",
     "SubgraphConv",
     "SubgraphGNN",
+    "TensorGNN",
 ]

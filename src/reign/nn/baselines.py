@@ -11,8 +11,8 @@ from reign.nn.custom import SubgraphGNN
 from reign.nn.esan import DSConv
 from reign.nn.mlp import MLP, Activation, make_act, make_norm
 from reign.nn.model import reject
-from reign.nn.pooling import IGNPooling, MeanPooling
-from reign.nn.reign2 import graph_tensor
+from reign.nn.pooling import MeanPooling
+from reign.nn.reign2 import TensorGNN
 from reign.nn.state import Aggregation
 
 
@@ -80,40 +80,13 @@ class PPGNConv(nn.Module):
         return f"PPGNConv({self.in_channels} -> {self.out_channels}, terms=['own', 'matrix product'])"
 
 
-class PPGN(SubgraphGNN):
-    """Provably powerful graph network: as strong as 3-WL, at cubic cost. The input is that of 2-IGN.
+class PPGN(TensorGNN):
+    """Provably powerful graph network: as strong as 3-WL, at cubic cost. Options as for ``TensorGNN``."""
 
-    Args:
-        in_channels: of node features, after ``node_encoder`` if there is one.
-        hidden_channels: of the layers.
-        num_layers: of them.
-        out_channels: of the prediction; None gives the pooled vectors themselves.
-        edge_dim: channels of edge features, which must be numbers.
-        options: act, norm, and those of ``Model`` but the policy.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int | None = None,
-        *,
-        edge_dim: int | None = None,
-        **options: Any,
-    ) -> None:
-        reject(self, options, "policy", "conv", "edge_encoder", "expansion", "train_eps")
-        self.edge_channels = edge_dim or 0
-        options.setdefault("pooling", IGNPooling)
-        super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy="null", layer=PPGNConv, **options)
-
-    def lifted_channels(self) -> int:
-        """The node's channels, one for the adjacency, and the edge's."""
-        return self.in_channels + 1 + self.edge_channels
-
-    def lift(self, x: Tensor, bag: SubgraphBag) -> Tensor:
-        """The graph as a tensor: features on the diagonal, edges off it."""
-        return graph_tensor(x, bag, self.edge_channels)
+    @staticmethod
+    def layer_type(in_channels: int, out_channels: int, **options: Any) -> nn.Module:
+        """Make a layer."""
+        return PPGNConv(in_channels, out_channels, **options)
 
 
 def _matrix_product(a: Tensor, b: Tensor, bag: SubgraphBag) -> Tensor:

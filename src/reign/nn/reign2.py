@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from reign.bag import SubgraphBag
 from reign.nn.custom import SubgraphGNN
@@ -91,8 +91,8 @@ class ReIGN2(SubgraphGNN):
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, **options)
 
 
-class IGN2(SubgraphGNN):
-    """2-IGN: the 15 global linear maps. No policy: x[i] goes onto the diagonal, [A, edge features] off it.
+class TensorGNN(SubgraphGNN):
+    """A model without a policy, which takes a graph as a tensor: x[i] on the diagonal, [A, edge features] off it.
 
     Args:
         in_channels: of node features, after ``node_encoder`` if there is one.
@@ -100,7 +100,7 @@ class IGN2(SubgraphGNN):
         num_layers: of them.
         out_channels: of the prediction; None gives the pooled vectors themselves.
         edge_dim: channels of edge features, which must be numbers.
-        options: all others of ``SubgraphGNN``.
+        options: act, norm, and those of ``Model`` but the policy.
     """
 
     needs_node_based = True
@@ -118,8 +118,13 @@ class IGN2(SubgraphGNN):
         reject(self, options, "policy", "conv", "edge_encoder", "expansion", "train_eps")
         self.edge_channels = edge_dim or 0
         options.setdefault("pooling", IGNPooling)
-        layer = partial(ReIGN2Conv, terms=IGN2_OFF, root_terms=IGN2_ON)
-        super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy="null", layer=layer, **options)
+        options.setdefault("layer", self.layer_type)
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy="null", **options)
+
+    @staticmethod
+    def layer_type(in_channels: int, out_channels: int, **options: Any) -> nn.Module:
+        """Make a layer."""
+        return ReIGN2Conv(in_channels, out_channels, terms=IGN2_OFF, root_terms=IGN2_ON, **options)
 
     def lifted_channels(self) -> int:
         """The node's channels, one for the adjacency, and the edge's."""
@@ -128,6 +133,10 @@ class IGN2(SubgraphGNN):
     def lift(self, x: Tensor, bag: SubgraphBag) -> Tensor:
         """The graph as a tensor: features on the diagonal, edges off it."""
         return graph_tensor(x, bag, self.edge_channels)
+
+
+class IGN2(TensorGNN):
+    """2-IGN: the 15 global linear maps. Options as for ``TensorGNN``."""
 
 
 def graph_tensor(x: Tensor, bag: SubgraphBag, edge_channels: int) -> Tensor:

@@ -3,7 +3,8 @@
 from reign.theory.card import Card, card
 from reign.theory.families import FAMILIES, GENERATED, Pair, family, read_graph6
 from reign.theory.ign import IGN, IGNLinear, basis, orbits, pool_broadcast
-from reign.theory.implement import IGN3Model, implement, linear_options
+from reign.theory.ign3 import IGN3Model
+from reign.theory.implement import implement, linear_options
 from reign.theory.policy_programs import policy_program, run_policy
 from reign.theory.program import Program, Step
 from reign.theory.separate import Verdict, separate

@@ -180,16 +180,21 @@ class IGN(nn.Module):
         self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None, batch: Tensor | None = None, **_: Any
     ) -> Tensor:
         """Predict one row per graph of a PyG batch."""
-        batch = edge_index.new_zeros(x.size(0)) if batch is None else batch
         rows = []
-        for g in range(int(batch.max()) + 1):
-            mine = (batch == g).nonzero().squeeze(1)
-            edges = edge_index[:, batch[edge_index[0]] == g] - int(mine[0])
-            h = graph_tensor(Data(x=x[mine], edge_index=edges))
+        for data in one_by_one(x, edge_index, batch):
+            h = graph_tensor(data)
             for layer in self.layers:
                 h = self.act(layer(h))
             rows.append(self.head(self.act(self.invariant(h))))
         return torch.stack(rows)
+
+
+def one_by_one(x: Tensor, edge_index: Tensor, batch: Tensor | None) -> Iterator[Data]:
+    """The graphs of a PyG batch, one after another."""
+    batch = edge_index.new_zeros(x.size(0)) if batch is None else batch
+    for g in range(int(batch.max()) + 1):
+        mine = (batch == g).nonzero().squeeze(1)
+        yield Data(x=x[mine], edge_index=edge_index[:, batch[edge_index[0]] == g] - int(mine[0]))
 
 
 def graph_tensor(data: Data) -> Tensor:

@@ -11,16 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 
 from reign.nn import DS, DSS, GNNAK, IDGNN, NGNN, SUN, AKConv, IDConv, ReIGN2, ReIGN2Conv, SubgraphConv, SubgraphGNN, SUNConv
 from reign.nn.model import Model
-from reign.nn.pooling import OuterMPNN
-from reign.nn.state import State
 from reign.terms import ALIASES, TERMS
-from reign.theory.layer_programs import bound_of, check_linear, layer_program, room
-from reign.theory.policy_programs import lift, policy_program
-from reign.theory.program import Program
+from reign.theory.layer_programs import check_linear
 
 Weights = dict[str, Tensor]  # a matrix for each term; "bias" for the bias
 
@@ -55,8 +51,10 @@ def implement(model: Model, target: str, graphs: Sequence[Data] | None = None) -
     if target == "ign3":
         if not graphs:
             raise ValueError("implement(model, 'ign3') needs graphs: the gates of the construction are exact on given graphs only.")
+        from reign.theory.ign3 import IGN3Model
+
         return IGN3Model(model, graphs)
-    rewrite = _to_reign2 if target == "reign2" else _to_sun
+    rewrite = to_reign2 if target == "reign2" else _to_sun
     made = copy.deepcopy(model)
     made.layers = nn.ModuleList([new for layer in model.layers for new in rewrite(layer)])
     return made.double().eval()
@@ -135,7 +133,8 @@ def weights_of(layer: SubgraphConv, on: bool = False) -> Weights:
     return found
 
 
-def _act(layer: SubgraphConv) -> str | None:
+def activation(layer: SubgraphConv) -> str | None:
+    """The activation of a layer, by name."""
     return "relu" if isinstance(layer.act, nn.ReLU) else None
 
 
@@ -158,7 +157,8 @@ def _blocks(layer: AKConv) -> tuple[list[SubgraphConv], Weights]:
 # -- into ReIGN(2) -----------------------------------------------------------------------------------------------------------
 
 
-def _to_reign2(layer: nn.Module) -> list[nn.Module]:
+def to_reign2(layer: nn.Module) -> list[nn.Module]:
+    """ReIGN(2) layers that do what a layer does."""
     if isinstance(layer, AKConv):
         inner, mix = _blocks(layer)
         ctx = mix.get("needle", torch.zeros_like(mix["node_root"]))
@@ -167,7 +167,7 @@ def _to_reign2(layer: nn.Module) -> list[nn.Module]:
         on = {"own": diagonal, "readout_strict": mix["node_readout"], "needle_strict": ctx, "bias": mix["bias"]}
         act = "relu" if isinstance(layer.act, nn.ReLU) else None
         return [
-            *(new for part in inner for new in _to_reign2(part)),
+            *(new for part in inner for new in to_reign2(part)),
             reign2_layer({"node_root": diagonal, **sums}, on, act, layer.domain),
         ]
     if isinstance(layer, ReIGN2Conv):
@@ -180,7 +180,7 @@ def _to_reign2(layer: nn.Module) -> list[nn.Module]:
     on = off if layer.root_terms is None else weights_of(layer, on=True)
     d, p = layer.in_channels, layer.out_channels
     if not {"needle", "needle_msg"} & {*off, *on}:  # DS-GNN and NGNN: one layer
-        return [reign2_layer(off, _on_diagonal(off), _act(layer), layer.domain)]
+        return [reign2_layer(off, _on_diagonal(off), activation(layer), layer.domain)]
     # DSS-GNN and SUN: the first p channels hold all terms but those of needles, the other d the needle itself
     eye, none, to_first = (
         torch.eye(d, dtype=torch.float64),
@@ -207,7 +207,7 @@ def _to_reign2(layer: nn.Module) -> list[nn.Module]:
         second.append({"own": own, "readout@A": along, "bias": terms["bias"]})
     zero = torch.zeros(p + d, dtype=torch.float64)
     first = reign2_layer({**first_off, "bias": zero}, {**first_on, "bias": zero}, None, layer.domain)
-    return [first, reign2_layer(second[0], second[1], _act(layer), layer.domain)]
+    return [first, reign2_layer(second[0], second[1], activation(layer), layer.domain)]
 
 
 def _on_diagonal(off: Weights) -> Weights:
@@ -228,7 +228,7 @@ def _id_in_two(layer: IDConv, make: Callable[..., SubgraphConv]) -> list[nn.Modu
     pick = torch.cat([torch.eye(p, dtype=torch.float64), torch.zeros(p, p, dtype=torch.float64)], dim=1)
     along = torch.cat([torch.zeros(p, p, dtype=torch.float64), torch.eye(p, dtype=torch.float64)], dim=1)
     terms = {"own": pick, "local": along, "bias": w["bias"]}
-    return [first, make(terms, dict(terms), _act(layer), layer.domain)]
+    return [first, make(terms, dict(terms), activation(layer), layer.domain)]
 
 
 # -- into SUN ----------------------------------------------------------------------------------------------------------------
@@ -255,95 +255,7 @@ def _to_sun(layer: nn.Module) -> list[nn.Module]:
         return _id_in_two(layer, sun_layer)
     assert isinstance(layer, SubgraphConv)
     terms = weights_of(layer)
-    return [sun_layer(terms, terms, _act(layer), layer.domain)]
-
-
-# -- into 3-IGNs -------------------------------------------------------------------------------------------------------------
-
-
-class IGN3Model(nn.Module):
-    """A model as a 3-IGN program: its policy and all its layers are steps on the cube; pooling and head are its own.
-
-    Attributes:
-        program: all steps, from the lifted graph to the final values of roots ("aaa") and other nodes ("abb").
-    """
-
-    def __init__(self, model: Model, graphs: Sequence[Data]) -> None:
-        super().__init__()
-        if model.domain != "all":
-            raise ValueError(
-                "the construction in 3-IGNs covers domain='all': sums over members would need gates on every global sum."
-            )
-        self.model = copy.deepcopy(model).double().eval()
-        outer = self.model.pooling if isinstance(self.model.pooling, OuterMPNN) else None
-        batch = Batch.from_data_list([Data(x=g.x.double(), edge_index=g.edge_index) for g in graphs])
-        bag = self.model.policy.from_data(batch)
-        h = self.model.lift(self.model.encode(batch.x), bag)
-        stack: list[Any] = [new for layer in model.layers for new in _to_reign2(layer)]
-        self.inner_width = stack[-1].out_channels
-        bounds = []
-        with torch.no_grad():
-            for layer in stack:
-                bounds.append(2 * bound_of(layer, State(h, bag)) + 1)
-                h = layer(h, bag)
-        outer_stack = [] if outer is None else _outer(outer)
-        with torch.no_grad():
-            for layer in outer_stack:
-                bounds.append(2 * bound_of(layer, State(h, bag)) + 1)
-                h = layer(h, bag)
-        stack += outer_stack
-        marks = self.model.policy.num_marks
-        self.features = self.model.in_channels
-        self.channels = max([room(layer) for layer in stack] + [marks + self.features + 1, 4])
-        self.program: Program = policy_program(self.model.policy, self.channels, self.features)
-        for layer, bound in zip(stack, bounds, strict=True):
-            self.program += layer_program(layer, self.channels, bound)
-        self.width = stack[-1].out_channels
-        self.has_outer = outer is not None
-
-    def cube(self, data: Data) -> Tensor:
-        """The cube of one graph after all steps."""
-        encoded = self.model.encode(data.x.double())
-        start = lift(Data(x=encoded, edge_index=data.edge_index), self.channels, self.model.policy.num_marks)
-        return self.program(start)
-
-    def forward(
-        self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None, batch: Tensor | None = None, **_: Any
-    ) -> Tensor:
-        """Predict for a PyG batch of the graphs it was made for."""
-        batch = edge_index.new_zeros(x.size(0)) if batch is None else batch
-        rows = []
-        for g in range(int(batch.max()) + 1):
-            mine = (batch == g).nonzero().squeeze(1)
-            data = Data(x=x[mine], edge_index=edge_index[:, batch[edge_index[0]] == g] - int(mine[0]))
-            Y, n = self.cube(data), data.num_nodes
-            values = Y[:, torch.arange(n), torch.arange(n), : self.width].reshape(n * n, -1)
-            state = State(values, self.model.policy.from_data(Data(x=data.x.double(), edge_index=data.edge_index)))
-            if self.has_outer:  # after the outer network all subgraphs agree: x[k, i] is the node's value
-                pooling: Any = self.model.pooling
-                nodes = state.root
-                total = nodes.sum(0, keepdim=True)
-                pooled = total if pooling.over_graph == "sum" else total / n
-                rows.append(pooled if self.model.head is None else self.model.head(pooled))
-            else:
-                rows.append(self.model.readout(state))
-        return torch.cat(rows)
-
-
-def _outer(pooling: OuterMPNN) -> list[SubgraphConv]:
-    """NGNN's outer network as ReIGN(2) layers: readouts to everybody, then message passing on the graph in all subgraphs alike."""
-    if pooling.over_nodes != "sum":
-        raise ValueError("the construction covers NGNN with readout='sum'.")
-    d = pooling.out_channels
-    eye = torch.eye(d, dtype=torch.float64)
-    spread = reign2_layer({"node_readout_strict": eye, "node_root": eye}, {"readout_strict": eye, "own": eye}, None, "all")
-    layers = [spread]
-    for layer in pooling.layers:
-        assert isinstance(layer, SubgraphConv)
-        w = weights_of(layer)
-        terms = {"own": w["own"], "readout@A": w["local"], "bias": w["bias"]}
-        layers.append(reign2_layer(terms, dict(terms), _act(layer), "all"))
-    return layers
+    return [sun_layer(terms, terms, activation(layer), layer.domain)]
 
 
 def linear_options(model: type[SubgraphGNN]) -> dict[str, Any]:
