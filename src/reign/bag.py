@@ -1,7 +1,7 @@
 """The bag of subgraphs: one shared graph, a membership bit per pair, and the maps between scopes."""
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int, Shaped
@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from reign import ragged, relabel, views
 from reign.graph import SharedGraph
 from reign.hops import FAR, hop_table, near_table
-from reign.keep import kept, lasting
+from reign.keep import kept
 from reign.wiring import Wiring
 
 if TYPE_CHECKING:
@@ -185,10 +185,7 @@ class SubgraphBag:
 
     def hops(self, max_distance: int) -> Int[Tensor, "pairs"]:
         """Hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for nodes out of reach; kept for later."""
-        key = ("hops", str(max_distance))
-        if key not in self.wires:
-            self.wires[key] = lasting(self._hops)(max_distance)
-        return cast(Tensor, self.wires[key])
+        return self.wiring.once(("hops", str(max_distance)), lambda: self._hops(max_distance))
 
     def _hops(self, max_distance: int) -> Tensor:
         radius = self.policy.radius

@@ -86,6 +86,12 @@ def check_values(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
         )
 
 
+def check(name: str, value: object, good: bool, expected: str) -> None:
+    """Raise ``ValueError`` that says what came and what was expected, unless the value is good."""
+    if not good:
+        raise ValueError(f"{name} is {value!r}, expected {expected}.")
+
+
 def validate(data: Any) -> None:
     """Check a PyG ``Data`` or ``Batch`` in full, once: shapes, indices, batch, and no NaN or infinity in the features.
 

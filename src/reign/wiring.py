@@ -84,11 +84,6 @@ class Wiring:
         return Sum.broadcast(self.bag.graph.batch, self.bag.num_graphs).t
 
     @_once
-    def to_graph(self) -> Sum:
-        """Pairs into graphs."""
-        return Sum.broadcast(self.bag.pair_batch, self.bag.num_graphs).t
-
-    @_once
     def edge_ends(self) -> tuple[Sum, Sum]:
         """From nodes to the sources and the targets of edges."""
         source, target = self.bag.graph.edge_index

@@ -18,7 +18,7 @@ from reign.nn.encoders import EncoderSpec
 from reign.nn.mlp import MLP, Activation, Linear, NoNorm, make_act, make_norm, normalise
 from reign.nn.state import Aggregation, State
 from reign.terms import TERMS, Scope, term
-from reign.validate import kind_of
+from reign.validate import check, kind_of
 from reign.wiring import Where
 
 Transform = Literal["mlp", "linear"]
@@ -112,20 +112,16 @@ class SubgraphConv(nn.Module):
         train_eps: bool = True,
     ) -> None:
         super().__init__()
-        if transform not in ("mlp", "linear"):
-            raise ValueError(f"transform is {transform!r}, expected 'mlp' or 'linear'.")
-        if domain not in ("all", "members"):
-            raise ValueError(f"domain is {domain!r}, expected 'all' or 'members'.")
-        for what, names in (("terms", terms), ("root_terms", root_terms)):
-            if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names) or not names):
-                raise ValueError(
-                    f"{what} is {names!r}, expected a list of at least one name, as ['own', 'local']; see reign.list_terms()."
-                )
         self.in_channels, self.out_channels, self.domain = in_channels, out_channels, domain
         self.aggregation = {term(name).name: how for name, how in (aggregation or {}).items()}
+        check("transform", transform, transform in ("mlp", "linear"), "'mlp' or 'linear'")
+        check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
         for name, how in self.aggregation.items():
-            if how not in ("sum", "mean"):
-                raise ValueError(f"aggregation of '{name}' is {how!r}, expected 'sum' or 'mean'.")
+            check(f"aggregation of '{name}'", how, how in ("sum", "mean"), "'sum' or 'mean'")
+        for what, names in (("terms", terms), ("root_terms", root_terms)):
+            good = names is None or (not isinstance(names, str) and bool(names) and all(isinstance(name, str) for name in names))
+            check(what, names, good, "a list of at least one name, as ['own', 'local']; see reign.list_terms()")
+        self._check_encoders([*terms, *(root_terms or [])], conv, edge_dim is not None or edge_encoder is not None)
 
         def slot(name: str) -> Slot:
             if "+" in name:
@@ -138,23 +134,26 @@ class SubgraphConv(nn.Module):
                 return TermSlot(name, Linear(in_channels, out_channels))
             return TermSlot(name, MLP(in_channels, out_channels, norm=norm, act=act))
 
-        merged = [name for name in [*terms, *(root_terms or [])] if "+" in name]
-        if (edge_dim is not None or edge_encoder is not None) and not merged:
-            raise ValueError(
-                f"edge features (edge_dim or edge_encoder) are used by base encoders only, and none of {list(terms)} has one; merge "
-                "terms as in 'own+local', or leave edge features out."
-            )
-        averaged = {part for name in merged if name in MERGED for part in MERGED[name][1] if self.aggregation.get(part) == "mean"}
-        if averaged and (conv not in ("gin", "graphconv") or edge_dim is not None or edge_encoder is not None):
-            raise ValueError(
-                f"the mean of {sorted(averaged)} needs conv='gin' or 'graphconv' without edge features, got conv={conv!r}."
-            )
         self.terms = nn.ModuleList([slot(name) for name in terms])
         self.root_terms = None if root_terms is None else nn.ModuleList([slot(name) for name in root_terms])
         plain = transform == "linear" and not any("+" in name for name in [*terms, *(root_terms or [])])
         self.norm = make_norm(norm if plain else None, out_channels)
         self.root_norm = None if root_terms is None else make_norm(norm if plain else None, out_channels)
         self.act = make_act(act)
+
+    def _check_encoders(self, names: Sequence[str], conv: str | Callable[..., nn.Module], edges: bool) -> None:
+        """Nothing that is given may be without effect."""
+        merged = [name for name in names if "+" in name]
+        if edges and not merged:
+            raise ValueError(
+                f"edge features (edge_dim or edge_encoder) are used by base encoders only, and none of {list(names)} has one; merge "
+                "terms as in 'own+local', or leave edge features out."
+            )
+        averaged = {part for name in merged if name in MERGED for part in MERGED[name][1] if self.aggregation.get(part) == "mean"}
+        if averaged and (edges or conv not in ("gin", "graphconv")):
+            raise ValueError(
+                f"the mean of {sorted(averaged)} needs conv='gin' or 'graphconv' without edge features, got conv={conv!r}."
+            )
 
     def forward(self, h: Tensor, bag: SubgraphBag, edge_attr: Tensor | None = None) -> Tensor:
         """Update the values ``h`` of the pairs of a bag; ``edge_attr`` if not that of the bag's graph."""

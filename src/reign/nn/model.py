@@ -19,7 +19,7 @@ from reign.nn.mlp import Activation, make_act
 from reign.nn.pooling import MeanPooling, Pooling
 from reign.nn.state import State
 from reign.policies import Policy
-from reign.validate import kind_of
+from reign.validate import check, kind_of
 
 TaskLevel = Literal["graph", "node", "edge"]
 JumpingKnowledge = Literal["last", "cat", "max", "sum"] | None
@@ -84,14 +84,14 @@ class Model(nn.Module):
     ) -> None:
         super().__init__()
         for name, size in (("in_channels", in_channels), ("hidden_channels", hidden_channels), ("num_layers", num_layers)):
-            _check(name, size, type(size) is int and size >= 1, "a whole number of at least 1")
+            check(name, size, type(size) is int and size >= 1, "a whole number of at least 1")
         good = out_channels is None or (type(out_channels) is int and out_channels >= 1)
-        _check("out_channels", out_channels, good, "a whole number of at least 1, or None")
-        _check("dropout", dropout, isinstance(dropout, int | float) and 0 <= dropout < 1, "a number of at least 0 and below 1")
-        _check("pooling", pooling, pooling is None or callable(pooling), "a function that makes a pooling for a number of channels")
-        _check("jk", jk, jk in (None, "last", "cat", "max", "sum"), "None, 'last', 'cat', 'max' or 'sum'")
-        _check("task_level", task_level, task_level in ("graph", "node", "edge"), "'graph', 'node' or 'edge'")
-        _check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
+        check("out_channels", out_channels, good, "a whole number of at least 1, or None")
+        check("dropout", dropout, isinstance(dropout, int | float) and 0 <= dropout < 1, "a number of at least 0 and below 1")
+        check("pooling", pooling, pooling is None or callable(pooling), "a function that makes a pooling for a number of channels")
+        check("jk", jk, jk in (None, "last", "cat", "max", "sum"), "None, 'last', 'cat', 'max' or 'sum'")
+        check("task_level", task_level, task_level in ("graph", "node", "edge"), "'graph', 'node' or 'edge'")
+        check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
         self.policy = copy.deepcopy(policies.policy(policy))  # sampled ones have a state
         self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels
         self.num_layers, self.jk, self.task_level, self.domain = num_layers, jk, task_level, domain
@@ -311,8 +311,3 @@ def _has_name(policy: Policy) -> bool:
 
 def _count(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
-
-
-def _check(name: str, value: object, good: bool, expected: str) -> None:
-    if not good:
-        raise ValueError(f"{name} is {value!r}, expected {expected}.")
