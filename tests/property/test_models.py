@@ -69,9 +69,16 @@ def test_node_and_edge_level(name: str, level: str) -> None:
     assert model(batch.x, batch.edge_index, batch=batch.batch).shape == (rows, 2)
 
 
+MEMBERS = [
+    (name, policy)
+    for name in reign.list_models()
+    if name not in FIXED
+    for policy in ["null", "nm+distance", "ego:1", "ego+:2", *(["nd", "2-ego:1", "2-nd"] if name in ANY else [])]
+]
+
+
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("policy", ["null", "nm+distance", "ego:1", "ego+:2"])
-@pytest.mark.parametrize("name", [name for name in reign.list_models() if name not in (*FIXED, "subgraphgnn")])
+@pytest.mark.parametrize(("name", "policy"), MEMBERS)
 def test_members_in_compact_storage_equal_full_storage_with_a_mask(name: str, policy: str, training: bool) -> None:
     model = make(name, policy, domain="members").double().train(training)
     batch = Batch.from_data_list(data())
