@@ -100,6 +100,25 @@ def test_methods_by_name() -> None:
         separate(family("triangles"), wl=["sun:nm"])
 
 
+def test_pairs_that_cannot_be_compared() -> None:
+    (pair,) = family("triangles")
+    wide, empty, broken = pair.one.clone(), pair.one.clone(), pair.one.clone()
+    wide.x, broken.x = torch.ones(6, 2), torch.full((6, 1), float("nan"))
+    empty.x, empty.edge_index = torch.ones(0, 1), torch.empty(2, 0, dtype=torch.long)
+    for other, message in ((wide, "have 2 and 1 features"), (empty, "has no nodes"), (broken, "not finite")):
+        with pytest.raises(ValueError, match=message):
+            separate([reign.theory.Pair("odd", other, pair.other)], ["mpnn"])
+    with pytest.raises(ValueError, match="num_layers is 0"):
+        separate([pair], ["sun:nm/0"])
+    with pytest.raises(ValueError, match="seeds is empty"):
+        separate([pair], ["mpnn"], seeds=())
+
+
+def test_ppgn_is_as_strong_as_3_wl_on_csl() -> None:
+    verdicts = separate(family("csl"), ["ppgn/3"])
+    assert count(verdicts, "ppgn/3") == 45
+
+
 def test_graph6_files(tmp_path: Path) -> None:
     import networkx as nx
 

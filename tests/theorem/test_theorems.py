@@ -163,3 +163,29 @@ def test_what_has_no_construction_says_so(make, target: str, message: str) -> No
     if target == "ign3":
         with pytest.raises(ValueError):
             implement(make(), target)
+
+
+def test_the_model_given_stays_as_it_is() -> None:
+    data = graphs()[0]
+    for kind, target in ((SUN, "sun"), (ReIGN2, "reign2"), (DS, "sun")):
+        model = kind(2, 3, 1, 1, policy="nm", **linear_options(kind))
+        made = implement(model, target)
+        assert not {id(p) for p in made.parameters()} & {id(p) for p in model.parameters()}
+        assert model(data.x.float(), data.edge_index).dtype == torch.float32
+        with pytest.raises(ValueError, match="constructed"):
+            made.save_pretrained("nowhere")
+    assert implement(ReIGN2(2, 3, 1, 1, policy="nm", norm=None), "ign3", graphs=[data])(data.x, data.edge_index).shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "target", "message"),
+    [
+        (lambda: instance(DSS, "nm", aggregated_adjacency=True), "sun", "no construction is known for the term 'needle_msg@agg'"),
+        (lambda: instance(NGNN, "ego:2", task_level="node"), "ign3", "covers task_level='graph'"),
+        (lambda: ReIGN2(2, 3, 1, 1, terms=["own", "swap_local"], root_terms=None, norm=None), "reign2", "'swap_local' is no entry"),
+        (lambda: DSS(2, 3, 1, 1, **(linear_options(DSS) | {"domain": "members"})), "reign2", "covers domain='all'"),
+    ],
+)
+def test_what_would_be_wrong_is_refused(make, target: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        implement(make(), target, graphs=graphs())

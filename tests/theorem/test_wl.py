@@ -121,3 +121,13 @@ def test_wrong_input() -> None:
         wl([Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [1]]))])
     with pytest.raises(ValueError, match="3-tuples of 2000 nodes with their neighbours need about .* GB are free"):
         wl([from_networkx(nx.cycle_graph(2000))], 3)
+    with pytest.raises(ValueError, match="k is 5, expected 1 to 4"):
+        wl_separates(ring, ring, 5)
+
+
+def test_features_are_numbers_not_bits() -> None:
+    ring = from_networkx(nx.cycle_graph(4))
+    zero, minus, none = ring.clone(), ring.clone(), ring.clone()
+    zero.x, minus.x, none.x, none.num_nodes = torch.zeros(4, 1), -torch.zeros(4, 1), None, 4
+    assert not wl_separates(zero, minus)
+    assert len(set(bag_wl([zero, minus, none], "nm"))) == 1

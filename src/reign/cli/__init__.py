@@ -8,7 +8,7 @@ from rich.console import Console
 
 import reign
 from reign.cli.tables import bag_table, family_table, model_table, policy_table, separation_table
-from reign.cli.tools import bars, fail, user_mistakes, write_csv
+from reign.cli.tools import bars, check_writable, fail, user_mistakes, write_csv
 
 app = typer.Typer(
     help="Subgraph graph neural networks.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
@@ -79,9 +79,10 @@ def separate(
     if seeds < 1:
         fail(f"--seeds is {seeds}, expected at least 1.")
     with user_mistakes():
+        check_writable(csv)
         pairs = find(family, all_pairs)
-        tests = [int(test) if test.isdigit() else test for test in wl or []]
-        with bars(console) as progress:
+        tests = [int(test) if test.isdecimal() else test for test in wl or []]
+        with bars() as progress:
             verdicts = run(pairs, model or [], tests, layers=layers, seeds=range(seeds), progress=progress)
         if csv is not None:
             write_csv(
@@ -101,7 +102,8 @@ def questions(
     from reign.theory.questions import answer
 
     console = Console()
-    with user_mistakes(), bars(console) as progress:
+    with user_mistakes(), bars() as progress:
+        check_writable(output)
         text = answer(quick=quick, progress=progress)
         if output is not None:
             output.write_text(text)
@@ -118,9 +120,10 @@ def card(
     from reign.theory.separate import parse_method
 
     with user_mistakes():
+        check_writable(output)
         kind, policy, layers = parse_method(model)
         options = {} if policy is None else {"policy": policy}
-        page = make(reign.build_model(kind, 1, 16, layers or 4, 1, **options))
+        page = make(reign.build_model(kind, 1, 16, 6 if layers is None else layers, 1, **options))
         if output is not None:
             text = page.html() if output.suffix == ".html" else page.markdown() if output.suffix == ".md" else str(page) + "\n"
             output.write_text(text)

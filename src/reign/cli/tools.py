@@ -27,10 +27,10 @@ def user_mistakes() -> Iterator[None]:
 
 
 @contextmanager
-def bars(console: Console) -> Iterator[Callable[[Iterable[Any], str], Iterable[Any]]]:
+def bars() -> Iterator[Callable[[Iterable[Any], str], Iterable[Any]]]:
     """A function that wraps loops in progress bars."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
 
         def track(items: Iterable[Any], label: str) -> Iterator[Any]:
             items = list(items)
@@ -41,6 +41,12 @@ def bars(console: Console) -> Iterator[Callable[[Iterable[Any], str], Iterable[A
             progress.remove_task(task)
 
         yield track
+
+
+def check_writable(file: Path | None) -> None:
+    """Say now, not after the work, that a file cannot be written."""
+    if file is not None and not file.absolute().parent.is_dir():
+        fail(f"there is no folder {file.absolute().parent} to write {file.name} to.")
 
 
 def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

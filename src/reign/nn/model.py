@@ -248,6 +248,10 @@ class Model(nn.Module):
     def save_pretrained(self, folder: str | Path) -> None:
         """Save the weights (safetensors) and the arguments of the model (JSON)."""
         folder = Path(folder)
+        if not self._config:
+            raise ValueError(
+                "the weights of this model were constructed, and its arguments do not describe it; save model.state_dict()."
+            )
         config = {name: str(value) if isinstance(value, Policy) else value for name, value in self._config.items()}
         if isinstance(self._config.get("policy"), Policy) and not _has_name(self._config["policy"]):
             raise ValueError(f"policy {self.policy!r} has no name to be saved under; save model.state_dict() instead.")

@@ -87,6 +87,9 @@ def _cost(model: Model) -> list[str]:
 def _bound(model: Model) -> list[str]:
     policy = model.policy
     in_class = isinstance(policy, Null | NodeDeletion | NodeMarking | EgoNets)
+    form = "by implement(model, 'ign3') for its linear form (GraphConv, sums, no norm, domain='all')"
+    if policy.mark == "distance":
+        form = "for which no construction is known here: the paper's lemma on policies does not cover distance marks"
     if isinstance(model, MPNN):
         return ["1-WL: message passing on the graph itself"]
     if isinstance(model, PPGN):
@@ -95,12 +98,12 @@ def _bound(model: Model) -> list[str]:
         return ["2-WL: 2-IGNs are as strong as it (Geerts 2020), and 2-WL as 1-WL"]
     if not in_class:
         return [
-            f"not known: policy '{policy}' is not node-based, so the 3-WL bound does not apply; (k + 2)-WL is conjectured for k-node policies"
+            f"not known: policy '{policy}' is not in the paper's class, so the 3-WL bound does not apply; (k + 2)-WL is conjectured for k-node policies"
         ]
     if isinstance(model, SUN | ReIGN2):
-        return ["3-WL (Corollary: 3-WL upper-bounds ReIGN(2)), by implement(model, 'ign3'): every term is a 3-IGN program"]
+        return ["3-WL (Corollary: 3-WL upper-bounds ReIGN(2)), " + form]
     if isinstance(model, DS | DSS | IDGNN | NGNN) or (isinstance(model, GNNAK) and not isinstance(model, GNNAKPlus)):
-        return ["3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs), by implement(model, 'ign3')"]
+        return ["3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs), " + form]
     if isinstance(model, SSWL):
         return [
             "3-WL: message passing along both axes is a 3-IGN operation, as 2-FWL refines it (Zhang et al. 2023); no construction here"
@@ -112,7 +115,7 @@ def _separates(model: Model, families: list[str]) -> list[str]:
     name = _method(model)
     if name is None or _has_edges(model):
         return ["not tried: no name in the catalogue, or edge features"]
-    lines = []
+    lines = [f"random weights, as: reign separate FAMILY --model {name}"]
     for chosen in families:
         pairs = family(chosen)
         done = separate(pairs, [name])

@@ -122,10 +122,19 @@ def _folder() -> Path:
 
 def _arrays(file: str) -> list[Pair]:
     """Consecutive graphs of an .npz file of the common layout."""
-    arrays = np.load(_folder() / file)
+    path = _folder() / file
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}: this family is read from REIGN_DATA.")
+    try:
+        arrays = dict(np.load(path))
+        missing = [key for key in ("node_ptr", "edge_ptr", "edge_uv") if key not in arrays]
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as an .npz file ({error}).") from None
+    if missing:
+        raise ValueError(f"{path} holds no {missing[0]}, expected the arrays node_ptr, edge_ptr and edge_uv.")
     node_ptr, edge_ptr = arrays["node_ptr"].astype(np.int64), arrays["edge_ptr"].astype(np.int64)
     uv = torch.from_numpy(arrays["edge_uv"].astype(np.int64))
-    key = next((k for k in ("node_tag", "node_type", "x") if k in arrays.files), None)
+    key = next((k for k in ("node_tag", "node_type", "x") if k in arrays), None)
     features = None if key is None else torch.from_numpy(arrays[key].astype(np.float32)).reshape(int(node_ptr[-1]), -1)
     graphs = []
     for g in range(len(node_ptr) - 1):
@@ -156,7 +165,9 @@ def read_graph6(file: str | Path, all_pairs: bool = False) -> list[Pair]:
 
 def pairs_of(graphs: Sequence[Data], all_pairs: bool, name: str) -> list[Pair]:
     """Graphs as pairs: consecutive ones, or all."""
-    if len(graphs) < 2 or (not all_pairs and len(graphs) % 2):
+    if len(graphs) < 2:
+        raise ValueError(f"{name} holds {len(graphs)} graphs, expected two or more.")
+    if not all_pairs and len(graphs) % 2:
         raise ValueError(
             f"{name} holds {len(graphs)} graphs, expected an even number of them for consecutive pairs; use --all-pairs."
         )

@@ -33,11 +33,13 @@ class IGN3Model(nn.Module):
                 "the construction in 3-IGNs covers domain='all': sums over members would need gates on every global sum."
             )
         self.model = copy.deepcopy(model).double().eval()
+        if model.task_level != "graph" and isinstance(model.pooling, OuterMPNN):
+            raise ValueError(f"the construction of NGNN covers task_level='graph', got '{model.task_level}'.")
         outer = self.model.pooling if isinstance(self.model.pooling, OuterMPNN) else None
         batch = Batch.from_data_list([Data(x=g.x.double(), edge_index=g.edge_index) for g in graphs])
         bag = self.model.policy.from_data(batch)
         h = self.model.lift(self.model.encode(batch.x), bag)
-        stack: list[Any] = [new for layer in model.layers for new in to_reign2(layer)]
+        stack: list[Any] = [new for layer in self.model.layers for new in to_reign2(layer)]
         self.inner_width = stack[-1].out_channels
         bounds = []
         with torch.no_grad():
@@ -76,8 +78,7 @@ class IGN3Model(nn.Module):
             state = State(values, self.model.policy.from_data(Data(x=data.x.double(), edge_index=data.edge_index)))
             if self.has_outer:  # after the outer network all subgraphs agree: x[k, i] is the node's value
                 pooling: Any = self.model.pooling
-                nodes = state.root
-                total = nodes.sum(0, keepdim=True)
+                total = state.root.sum(0, keepdim=True)
                 pooled = total if pooling.over_graph == "sum" else total / n
                 rows.append(pooled if self.model.head is None else self.model.head(pooled))
             else:

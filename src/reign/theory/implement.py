@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from reign.nn import DS, DSS, GNNAK, IDGNN, NGNN, SUN, AKConv, IDConv, ReIGN2, ReIGN2Conv, SubgraphConv, SubgraphGNN, SUNConv
 from reign.nn.model import Model
 from reign.terms import ALIASES, TERMS
-from reign.theory.layer_programs import check_linear
+from reign.theory.layer_programs import GLOBAL, LOCAL, check_linear
 
 Weights = dict[str, Tensor]  # a matrix for each term; "bias" for the bias
 
@@ -55,9 +55,11 @@ def implement(model: Model, target: str, graphs: Sequence[Data] | None = None) -
 
         return IGN3Model(model, graphs)
     rewrite = to_reign2 if target == "reign2" else _to_sun
-    made = copy.deepcopy(model)
-    made.layers = nn.ModuleList([new for layer in model.layers for new in rewrite(layer)])
-    return made.double().eval()
+    made = copy.deepcopy(model).double().eval()
+    made.layers = nn.ModuleList([new for layer in made.layers for new in rewrite(layer)]).eval()
+    made.num_layers = len(made.layers)
+    made._config = {}  # its weights are not those of its arguments
+    return made
 
 
 # -- building blocks -------------------------------------------------------------------------------------------------------
@@ -113,6 +115,11 @@ def sun_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> SUNCon
 def weights_of(layer: SubgraphConv, on: bool = False) -> Weights:
     """The matrix of every term of a linear layer: encoders are two terms each, equal terms are summed."""
     check_linear(layer, "the construction")
+    parts = [part for slot in layer.slots(on) for part in slot.name.split("+")]
+    if strange := [part for part in parts if part not in _KNOWN]:
+        raise ValueError(
+            f"no construction is known for the term '{strange[0]}'; the paper's proofs cover {', '.join(sorted(_KNOWN))}."
+        )
     found: Weights = {}
 
     def add(name: str, weight: Tensor) -> None:
@@ -131,6 +138,11 @@ def weights_of(layer: SubgraphConv, on: bool = False) -> Weights:
             add(slot.name if slot.name in TERMS else ALIASES[slot.name], transform.weight)
             add("bias", transform.bias)
     return found
+
+
+_KNOWN = {
+    "own", "local", "local_others", "root_msg", "needle", "needle_msg", "node_root", "root", "readout", "transpose",
+}  # fmt: skip
 
 
 def activation(layer: SubgraphConv) -> str | None:
@@ -172,6 +184,9 @@ def to_reign2(layer: nn.Module) -> list[nn.Module]:
         ]
     if isinstance(layer, ReIGN2Conv):
         check_linear(layer, "the construction")
+        for slot in [*layer.slots(), *layer.slots(on=True)]:
+            if slot.name not in {*GLOBAL, *LOCAL, *ALIASES}:
+                raise ValueError(f"'{slot.name}' is no entry of the ReIGN(2) table: no construction is known for it.")
         return [layer]
     if isinstance(layer, IDConv):
         return _id_in_two(layer, reign2_layer)
@@ -181,6 +196,8 @@ def to_reign2(layer: nn.Module) -> list[nn.Module]:
     d, p = layer.in_channels, layer.out_channels
     if not {"needle", "needle_msg"} & {*off, *on}:  # DS-GNN and NGNN: one layer
         return [reign2_layer(off, _on_diagonal(off), activation(layer), layer.domain)]
+    if layer.domain != "all":
+        raise ValueError("the construction of needles covers domain='all': over members, neighbours without a row would be missed.")
     # DSS-GNN and SUN: the first p channels hold all terms but those of needles, the other d the needle itself
     eye, none, to_first = (
         torch.eye(d, dtype=torch.float64),

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from reign.catalogue import MODELS, build_model
+from reign.nn import PPGNConv
 from reign.nn.engine import EncoderSlot, TermSlot
 from reign.nn.model import Model
 from reign.testing import permute_graph, random_permutation
@@ -59,17 +60,21 @@ def separate(
         progress: wraps loops, to show a progress bar.
         options: further arguments of the models.
     """
+    if not seeds:
+        raise ValueError("seeds is empty, expected at least one.")
     for pair in pairs:
-        check_simple(pair.one)
-        check_simple(pair.other)
+        _check_pair(pair)
     verdicts = []
     for test in wl:
-        if not isinstance(test, str) and not 1 <= test <= 4:
+        if isinstance(test, str) and not test.isdecimal():
+            _wl_classes([pairs[0].one], test)  # a name that is not known is refused now
+            continue
+        if not 1 <= int(test) <= 4:
             raise ValueError(f"a WL test of order {test} was asked for, expected 1 to 4, or 'ds:POLICY' or 'dss:POLICY'.")
-        if not isinstance(test, str):
+        else:
             check_size([graph for pair in pairs for graph in (pair.one, pair.other)], max(int(test) - 1, 1))
     channels = {pair.one.num_features for pair in pairs}
-    makers = [(name, _maker(name, layers or 6, options)) for name in models]
+    makers = [(name, _maker(name, 6 if layers is None else layers, options)) for name in models]
     for test in wl:
         label = f"{test}-WL"
         for pair in progress(pairs, label):
@@ -91,11 +96,23 @@ def separate(
     return verdicts
 
 
+def _check_pair(pair: Pair) -> None:
+    for graph in (pair.one, pair.other):
+        check_simple(graph)
+        if graph.x is None or graph.num_nodes == 0 or not bool(graph.x.isfinite().all()):
+            raise ValueError(
+                f"a graph of '{pair.name}' has no nodes, no features or some that are not finite; use x of ones for none."
+            )
+    if pair.one.num_features != pair.other.num_features:
+        widths = f"{pair.one.num_features} and {pair.other.num_features}"
+        raise ValueError(f"the graphs of '{pair.name}' have {widths} features, expected the same number.")
+
+
 def parse_method(name: str) -> tuple[str, str | None, int | None]:
     """A model, its policy, its number of layers: "sun:ego+:2/4" is ("sun", "ego+:2", 4)."""
     rest, _, layers = name.partition("/")
     model, _, policy = rest.partition(":")
-    if layers and not layers.isdigit():
+    if layers and not layers.isdecimal():
         raise ValueError(f"'{name}' ends in '/{layers}', expected a number of layers, as in 'sun:nm/4'.")
     return model, policy or None, int(layers) if layers else None
 
@@ -103,7 +120,7 @@ def parse_method(name: str) -> tuple[str, str | None, int | None]:
 def _maker(name: str, layers: int, options: dict[str, Any]) -> Callable[[int], Model]:
     """Checks the name now, and makes the model later, when the number of channels is known."""
     kind, policy, own = parse_method(name)
-    depth = own or layers
+    depth = layers if own is None else own
 
     def make(channels: int) -> Model:
         given: dict[str, Any] = {"norm": None, "act": "silu", **options}
@@ -142,9 +159,19 @@ def _scale(model: Model) -> None:
             gains[module] = 1 / out.pow(2).mean().sqrt().clamp(min=1e-6)
         return out * gains[module]
 
+    def centred(module: torch.nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        x = inputs[0]
+        if module not in moments:
+            moments[module] = x.mean(0), 1 / x.std(0, correction=0).clamp(min=1e-6)
+        mean, gain = moments[module]
+        return ((x - mean) * gain, *inputs[1:])
+
+    moments: dict[torch.nn.Module, tuple[Tensor, Tensor]] = {}
     for module in model.modules():
         if isinstance(module, TermSlot | EncoderSlot):
             module.register_forward_hook(scaled)
+        if isinstance(module, PPGNConv):  # its product has a large mean and a small signal; constants of the next linear map
+            module.skip.register_forward_pre_hook(centred)
 
 
 def _margins(model: Model, pairs: Sequence[Pair], seed: int) -> Tensor:
@@ -166,7 +193,7 @@ def _double(data: Data) -> Data:
 
 
 def _wl_classes(graphs: list[Data], test: int | str) -> list[int]:
-    if isinstance(test, str) and not test.isdigit():
+    if isinstance(test, str) and not test.isdecimal():
         kind, policy, _ = parse_method(test)
         if kind.lower() not in ("ds", "dss"):
             raise ValueError(f"WL test '{test}' is not known, expected a number, 'ds:POLICY' or 'dss:POLICY'.")

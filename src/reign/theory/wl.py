@@ -47,6 +47,8 @@ def wl(graphs: Sequence[Data], k: int = 1, *, folklore: bool = False, max_rounds
 
 def wl_classes(graphs: Sequence[Data], k: int = 1, *, max_rounds: int | None = None) -> list[int]:
     """A number for each graph; two graphs have the same one if k-WL does not tell them apart. Uses (k - 1)-FWL, which is faster."""
+    if k not in (1, 2, 3, 4):
+        raise ValueError(f"k is {k!r}, expected 1 to 4.")
     fast = wl(graphs, max(k - 1, 1), folklore=True, max_rounds=max_rounds)
     return _histograms([c.flatten() for c in fast])
 
@@ -63,7 +65,9 @@ def bag_wl(graphs: Sequence[Data], name: str | Policy = "nm", *, shared: bool = 
     Nodes of subgraphs are refined by their neighbours in the subgraph and, if shared, by their colours in all subgraphs and those
     of their neighbours in the graph; a graph is the multiset of its subgraphs' multisets of colours (Bevilacqua et al. 2022).
     """
-    bags = [policy(name)(data.x.double(), data.edge_index) for data in graphs]
+    for data in graphs:
+        check_simple(data)
+    bags = [policy(name)(_features(data), data.edge_index) for data in graphs]
     colours = _rename([_rows(torch.cat([bag.x, bag.member[:, None]], dim=1)) for bag in bags])
     rounds = 0
     while max_rounds is None or rounds < max_rounds:
@@ -115,9 +119,7 @@ def check_size(graphs: Sequence[Data], k: int) -> None:
 
 def _initial(graphs: Sequence[Data], k: int) -> list[Tensor]:
     """The isomorphism type of every tuple: features, equalities, adjacencies."""
-    nodes = _rename(
-        [_rows(data.x.double()) if data.x is not None else torch.zeros(data.num_nodes, dtype=torch.long) for data in graphs]
-    )
+    nodes = _rename([_rows(_features(data)) for data in graphs])
     out = []
     for colour, data in zip(nodes, graphs, strict=True):
         n = data.num_nodes
@@ -126,11 +128,15 @@ def _initial(graphs: Sequence[Data], k: int) -> list[Tensor]:
         pair = A + 2 * torch.eye(n, dtype=torch.long)
         total = torch.zeros([n] * k, dtype=torch.long)
         for a in range(k):
-            total = total + _mix(colour + 1000 * (a + 1)).view([n if d == a else 1 for d in range(k)])
+            total = total + _mix(_mix(colour) + a).view([n if d == a else 1 for d in range(k)])
             for b in range(a + 1, k):
-                total = total + _mix(pair + 10 * (a * k + b + 1)).view([n if d in (a, b) else 1 for d in range(k)])
+                total = total + _mix(_mix(pair) - (a * k + b + 1)).view([n if d in (a, b) else 1 for d in range(k)])
         out.append(total)
     return out
+
+
+def _features(data: Data) -> Tensor:
+    return torch.zeros(data.num_nodes, 1, dtype=torch.float64) if data.x is None else data.x.double()
 
 
 def _neighbours_1(colour: Tensor, data: Data) -> Tensor:
@@ -166,7 +172,7 @@ def _rename(colours: list[Tensor]) -> list[Tensor]:
 
 def _rows(x: Tensor) -> Tensor:
     """A hash of each row of features."""
-    bits = x.contiguous().view(torch.long) if x.dtype == torch.float64 else x.long()
+    bits = (x.double() + 0.0).contiguous().view(torch.long)  # + 0.0 makes -0.0 the same number as 0.0
     return _mix(sum((_mix(bits[:, c] + 7919 * c) for c in range(bits.size(1))), torch.zeros(x.size(0), dtype=torch.long)))
 
 
