@@ -18,6 +18,9 @@ def answer(quick: bool = False, progress: Progress = lambda items, _: items) -> 
     small = [name for name in names if name != "csl"]
     sr = [] if quick or not _readable("sr") else ["sr"]
     parts = [
+        "# Open questions, measured\n\nPrinted by `reign questions`: pairs told apart, of all pairs of a family (`reign separate --list`). "
+        "Models have random weights, 6 layers if no other number stands behind the slash, and three seeds. What is separated is "
+        "separated; what is not may still be by other weights, more layers or wider ones.",
         "## Which node-based policies separate more than others?\n\nPairs told apart by DS-GNN (6 layers), and by SUN, which can mark "
         "roots by itself.",
         _table(names, [f"{model}:{policy}" for model in ("ds", "sun") for policy in NODE_BASED], [], progress),
