@@ -74,7 +74,7 @@ def _sum(x: Tensor, index: Tensor, ptr: Tensor | None) -> Tensor:
     return F.embedding_bag(index, x, ptr, mode="sum", include_last_offset=True)
 
 
-def _grouped(by: Tensor, value: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
-    """Values in the order of their groups, and where each group starts (None if each group has just one, in order)."""
+def _grouped(by: Tensor, value: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Values in the order of their groups, and where each group starts."""
     count = torch.bincount(by, minlength=size)
     return value[torch.argsort(by, stable=True)], ragged.offsets(count)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from reign.bag import SubgraphBag
 from reign.nn.custom import SubgraphGNN
 from reign.nn.esan import DSConv
-from reign.nn.mlp import MLP, Activation, make_act, make_norm
+from reign.nn.mlp import MLP, Activation, make_act, make_norm, num_parameters
 from reign.nn.model import reject
 from reign.nn.pooling import MeanPooling
 from reign.nn.reign2 import TensorGNN
@@ -69,7 +69,7 @@ class PPGNConv(nn.Module):
 
     def describe(self) -> str:
         """The update equation and the parameters."""
-        size = sum(p.numel() for p in self.parameters())
+        size = num_parameters(self)
         return (
             f"PPGNConv({self.in_channels} -> {self.out_channels}), {size:,} parameters\n"
             f"  x[k,i] <- {type(self.act).__name__}(Linear[x[k,i], mean_j MLP(x)[k,j] * MLP(x)[j,i]])\n"

@@ -1,9 +1,8 @@
 """What a layer computes and costs, in words: the update equations, the parameters of each term, passes over the bag."""
 
-from torch import nn
-
 from reign.nn.convs import MERGED
 from reign.nn.engine import EncoderSlot, Slot, SubgraphConv
+from reign.nn.mlp import num_parameters
 from reign.terms import TERMS, Term
 
 SCOPES = {"pair": "pairs", "subgraph": "subgraphs", "node": "nodes", "graph": "graphs"}
@@ -11,7 +10,7 @@ SCOPES = {"pair": "pairs", "subgraph": "subgraphs", "node": "nodes", "graph": "g
 
 def describe_conv(layer: SubgraphConv) -> str:
     """The update equations of one layer on and off the diagonal, with parameters and scope of every term, and its cost."""
-    lines = [f"{type(layer).__name__}({layer.in_channels} -> {layer.out_channels}), {_count(layer):,} parameters"]
+    lines = [f"{type(layer).__name__}({layer.in_channels} -> {layer.out_channels}), {num_parameters(layer):,} parameters"]
     if layer.root_terms is None:
         lines += _branch("x[k,i]", layer, on=False)
     else:
@@ -59,7 +58,9 @@ def _branch(target: str, layer: SubgraphConv, on: bool) -> list[str]:
         formulas = [_formula(part, layer, on) for part in _parts(slot)]
         head = type(slot.encoder if isinstance(slot, EncoderSlot) else slot.transform).__name__
         where = "roots" if on else SCOPES[slot.scope]
-        lines.append(f"      + {head}({', '.join(formulas)})".ljust(64) + f"  {slot.name}, {_count(slot):,} parameters, on {where}")
+        lines.append(
+            f"      + {head}({', '.join(formulas)})".ljust(64) + f"  {slot.name}, {num_parameters(slot):,} parameters, on {where}"
+        )
     return [*lines, "  )"]
 
 
@@ -79,7 +80,3 @@ def _formula(term: Term, layer: SubgraphConv, on: bool) -> str:
         start = formula.rfind("sum_") if term.name == "needle_msg" else formula.find("sum_")
         formula = formula[:start] + "mean" + formula[start + 3 :]
     return formula
-
-
-def _count(module: nn.Module) -> int:
-    return sum(p.numel() for p in module.parameters())

@@ -8,10 +8,11 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
+import reign.policies as policies
 from reign.bag import Domain, SubgraphBag
 from reign.nn.custom import SubgraphGNN
 from reign.nn.esan import DSConv
-from reign.nn.mlp import MLP, Activation, make_act, make_norm
+from reign.nn.mlp import MLP, Activation, make_act, make_norm, num_parameters
 from reign.nn.pooling import RootPooling
 from reign.nn.state import Aggregation, State
 from reign.policies import EgoNets, Policy
@@ -101,18 +102,19 @@ class AKConv(nn.Module):
 
     def describe(self) -> str:
         """The convolutions in every subgraph, the equation that combines them, and the parameters of each part."""
-
-        def size(module: nn.Module | None) -> str:
-            return "0" if module is None else f"{sum(p.numel() for p in module.parameters()):,}"
-
         parts = [TERMS[name].formula.replace("x", "h").replace("sum", self.aggregation) for name in self.parts]
-        lines = [f"{self!r}, {size(self)} parameters", *(f"  h: {cast(DSConv, layer).describe()}" for layer in self.inner)]
+        lines = [
+            f"{self!r}, {num_parameters(self):,} parameters",
+            *(f"  h: {cast(DSConv, layer).describe()}" for layer in self.inner),
+        ]
         if self.max_distance is not None:
             lines += [f"  {name}: + distance embedding, MLP and gate" for name in self.parts]
-            added = [self.distance, *self.gates, *self.before]
-            lines.append(f"  distances, gates and transforms: {sum(int(size(m).replace(',', '')) for m in added):,} parameters")
+            added = num_parameters(self.distance, self.gates, self.before)
+            lines.append(f"  distances, gates and transforms: {added:,} parameters")
         phi = "Linear[" if self.mix is not None else "["
-        lines.append(f"  x[k,i] <- {type(self.act).__name__}({phi}{' , '.join(parts)}]), {size(self.mix)} parameters, on nodes")
+        lines.append(
+            f"  x[k,i] <- {type(self.act).__name__}({phi}{' , '.join(parts)}]), {num_parameters(self.mix):,} parameters, on nodes"
+        )
         lines.append(f"  cost beside the convolutions: {len(self.parts)} passes over pairs, 2 passes over nodes")
         return "\n".join(lines)
 
@@ -188,16 +190,12 @@ class GNNAKPlus(GNNAKctx):
     """
 
     def _max_distance(self, policy: str | Policy) -> int:
-        import reign.policies
-
-        made = reign.policies.policy(policy)
+        made = policies.policy(policy)
         return made.num_hops if isinstance(made, EgoNets) else 5
 
 
 def _remarked(block: Callable[..., AKConv], policy: str | Policy) -> Callable[..., AKConv]:
-    import reign.policies
-
-    marks = reign.policies.policy(policy).num_marks
+    marks = policies.policy(policy).num_marks
     if not marks:
         raise ValueError(f"remark=True needs a policy with marks, got '{policy}'; use 'ego+:h' or 'nm'.")
     made = 0

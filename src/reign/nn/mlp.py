@@ -30,6 +30,11 @@ def normalise(norm: nn.Module, x: Tensor, rows: Tensor | None = None) -> Tensor:
     return torch.zeros_like(x).index_copy(0, rows, norm(x.index_select(0, rows)).to(x.dtype))
 
 
+def num_parameters(*modules: nn.Module | None) -> int:
+    """How many weights some modules have together."""
+    return sum(p.numel() for module in modules if module is not None for p in module.parameters())
+
+
 def make_norm(norm: str | None, channels: int) -> nn.Module:
     """A norm by name: "batch_norm", "layer_norm" or None."""
     if norm is None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import reign.policies as policies
 from reign.bag import Domain, SubgraphBag
 from reign.nn.encoders import EncoderSpec, make_encoder
-from reign.nn.mlp import Activation, make_act
+from reign.nn.mlp import Activation, make_act, num_parameters
 from reign.nn.pooling import MeanPooling, Pooling
 from reign.nn.state import State
 from reign.policies import Policy
@@ -229,18 +229,18 @@ class Model(nn.Module):
 
     def describe(self) -> str:
         """The update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag."""
-        lines = [f"{self!r}", f"{_count(self):,} parameters"]
+        lines = [f"{self!r}", f"{num_parameters(self):,} parameters"]
         if self.node_encoder is not None:
-            lines.append(f"node encoder: {_count(self.node_encoder):,} parameters")
+            lines.append(f"node encoder: {num_parameters(self.node_encoder):,} parameters")
         previous = ""
         for t, layer in enumerate(self.layers):
             text = cast(Any, layer).describe()
             lines.append(f"layer {t}: " + ("as the one before" if text == previous else text))
             previous = text
         pooling = f"{type(self.pooling).__name__}({self.pooling.extra_repr()})"
-        lines.append(f"pooling: {pooling}, {_count(self.pooling):,} parameters, to {self.task_level} level")
+        lines.append(f"pooling: {pooling}, {num_parameters(self.pooling):,} parameters, to {self.task_level} level")
         if self.head is not None:
-            lines.append(f"head: {_count(self.head):,} parameters")
+            lines.append(f"head: {num_parameters(self.head):,} parameters")
         return "\n".join(lines)
 
     # -- on disk ---------------------------------------------------------------------------------------------------
@@ -311,7 +311,3 @@ def _has_name(policy: Policy) -> bool:
         return policies.policy(str(policy)) == policy
     except ValueError:
         return False
-
-
-def _count(module: nn.Module) -> int:
-    return sum(p.numel() for p in module.parameters())

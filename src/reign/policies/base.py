@@ -14,7 +14,7 @@ from reign.bag import Domain, SubgraphBag
 from reign.graph import SharedGraph
 from reign.hops import FAR, HopTable, hop_table, near_table, stored_table
 from reign.memory import check_fits
-from reign.validate import kind_of
+from reign.validate import check, kind_of
 
 Mark = Literal[False, True, "distance"]
 
@@ -145,8 +145,7 @@ class Policy(ABC):
             domain: "all" stores every pair of a graph, as in the paper; "members" only pairs inside a subgraph.
             hop_distance: what ``reign.transforms.AddHopDistance`` stored, so that nothing has to be searched.
         """
-        if domain not in ("all", "members"):
-            raise ValueError(f"domain is {domain!r}, expected 'all' or 'members'.")
+        check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
         graph = SharedGraph.build(x, edge_index, edge_attr, batch, batch_size)
         table = None if hop_distance is None else _stored(graph, hop_distance)
         anchor, sub_batch = self.anchors(graph)

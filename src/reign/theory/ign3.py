@@ -41,21 +41,15 @@ class IGN3Model(nn.Module):
         h = self.model.lift(self.model.encode(batch.x), bag)
         stack: list[Any] = [new for layer in self.model.layers for new in to_reign2(layer)]
         self.inner_width = stack[-1].out_channels
+        stack += [] if outer is None else _outer(outer)
         bounds = []
         with torch.no_grad():
             for layer in stack:
                 bounds.append(2 * bound_of(layer, State(h, bag)) + 1)
                 h = layer(h, bag)
-        outer_stack = [] if outer is None else _outer(outer)
-        with torch.no_grad():
-            for layer in outer_stack:
-                bounds.append(2 * bound_of(layer, State(h, bag)) + 1)
-                h = layer(h, bag)
-        stack += outer_stack
-        marks = self.model.policy.num_marks
-        self.features = self.model.in_channels
-        self.channels = max([room(layer) for layer in stack] + [marks + self.features + 1, 4])
-        self.program: Program = policy_program(self.model.policy, self.channels, self.features)
+        marks, features = self.model.policy.num_marks, self.model.in_channels
+        self.channels = max([room(layer) for layer in stack] + [marks + features + 1, 4])
+        self.program: Program = policy_program(self.model.policy, self.channels, features)
         for layer, bound in zip(stack, bounds, strict=True):
             self.program += layer_program(layer, self.channels, bound)
         self.width = stack[-1].out_channels

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from reign.nn import DS, DSS, GNNAK, IDGNN, NGNN, SUN, AKConv, IDConv, ReIGN2, ReIGN2Conv, SubgraphConv, SubgraphGNN, SUNConv
 from reign.nn.model import Model
-from reign.terms import ALIASES, TERMS
+from reign.terms import ALIASES
 from reign.theory.layer_programs import GLOBAL, LOCAL, check_linear
 
 Weights = dict[str, Tensor]  # a matrix for each term; "bias" for the bias
@@ -135,7 +135,7 @@ def weights_of(layer: SubgraphConv, on: bool = False) -> Weights:
             add("bias", encoder.lin_own.bias)
         else:
             transform: Any = slot.transform
-            add(slot.name if slot.name in TERMS else ALIASES[slot.name], transform.weight)
+            add(slot.name, transform.weight)
             add("bias", transform.bias)
     return found
 
@@ -145,7 +145,7 @@ _KNOWN = {
 }  # fmt: skip
 
 
-def activation(layer: SubgraphConv) -> str | None:
+def activation(layer: SubgraphConv | AKConv) -> str | None:
     """The activation of a layer, by name."""
     return "relu" if isinstance(layer.act, nn.ReLU) else None
 
@@ -177,10 +177,9 @@ def to_reign2(layer: nn.Module) -> list[nn.Module]:
         diagonal = mix["node_root"] + mix["node_readout"] + ctx  # the strict sums leave x[i, i] out
         sums = {"node_readout_strict": mix["node_readout"], "needle_strict": ctx, "bias": mix["bias"]}
         on = {"own": diagonal, "readout_strict": mix["node_readout"], "needle_strict": ctx, "bias": mix["bias"]}
-        act = "relu" if isinstance(layer.act, nn.ReLU) else None
         return [
             *(new for part in inner for new in to_reign2(part)),
-            reign2_layer({"node_root": diagonal, **sums}, on, act, layer.domain),
+            reign2_layer({"node_root": diagonal, **sums}, on, activation(layer), layer.domain),
         ]
     if isinstance(layer, ReIGN2Conv):
         check_linear(layer, "the construction")
@@ -195,7 +194,7 @@ def to_reign2(layer: nn.Module) -> list[nn.Module]:
     on = off if layer.root_terms is None else weights_of(layer, on=True)
     d, p = layer.in_channels, layer.out_channels
     if not {"needle", "needle_msg"} & {*off, *on}:  # DS-GNN and NGNN: one layer
-        return [reign2_layer(off, _on_diagonal(off), activation(layer), layer.domain)]
+        return [reign2_layer(off, on, activation(layer), layer.domain)]
     if layer.domain != "all":
         raise ValueError("the construction of needles covers domain='all': over members, neighbours without a row would be missed.")
     # DSS-GNN and SUN: the first p channels hold all terms but those of needles, the other d the needle itself
@@ -227,10 +226,6 @@ def to_reign2(layer: nn.Module) -> list[nn.Module]:
     return [first, reign2_layer(second[0], second[1], activation(layer), layer.domain)]
 
 
-def _on_diagonal(off: Weights) -> Weights:
-    return dict(off)
-
-
 def _id_in_two(layer: IDConv, make: Callable[..., SubgraphConv]) -> list[nn.Module]:
     """ID-GNN: transform roots and the others differently, then pass messages."""
     w = weights_of(layer)
@@ -257,9 +252,8 @@ def _to_sun(layer: nn.Module) -> list[nn.Module]:
         d = layer.out_channels
         eye, zero = torch.eye(d, dtype=torch.float64), torch.zeros(d, d, dtype=torch.float64)
         # printed as one layer, which reads the readout of k where that of i is needed: first the roots, then everybody takes theirs
-        act = "relu" if isinstance(layer.act, nn.ReLU) else None
         roots = {"own": mix["node_root"], "readout": mix["node_readout"], "needle": mix.get("needle", zero), "bias": mix["bias"]}
-        first = sun_layer({"own": zero}, roots, act, layer.domain)
+        first = sun_layer({"own": zero}, roots, activation(layer), layer.domain)
         return [
             *(new for part in inner for new in _to_sun(part)),
             first,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from reign.catalogue import MODELS, build_model
+from reign.catalogue import build_model
 from reign.nn import PPGNConv
 from reign.nn.engine import EncoderSlot, TermSlot
 from reign.nn.model import Model
@@ -55,13 +55,13 @@ def separate(
         pairs: the graphs.
         models: as "sun:nm" or "mpnn": a model, and after a colon its policy; after a slash its number of layers ("idgnn:nm/10").
         wl: orders of WL tests, or "ds:nm" and "dss:nm" for the colourings that match these models.
-        layers: of models that do not say themselves; as the model and the family want it, 6 if not given.
+        layers: of models that do not say themselves; 6 if not given.
         seeds: of the weights.
         progress: wraps loops, to show a progress bar.
         options: further arguments of the models.
     """
-    if not seeds:
-        raise ValueError("seeds is empty, expected at least one.")
+    if not seeds or not pairs:
+        raise ValueError(f"{'pairs' if seeds else 'seeds'} is empty, expected at least one.")
     for pair in pairs:
         _check_pair(pair)
     verdicts = []
@@ -71,8 +71,7 @@ def separate(
             continue
         if not 1 <= int(test) <= 4:
             raise ValueError(f"a WL test of order {test} was asked for, expected 1 to 4, or 'ds:POLICY' or 'dss:POLICY'.")
-        else:
-            check_size([graph for pair in pairs for graph in (pair.one, pair.other)], max(int(test) - 1, 1))
+        check_size([graph for pair in pairs for graph in (pair.one, pair.other)], max(int(test) - 1, 1))
     channels = {pair.one.num_features for pair in pairs}
     makers = [(name, _maker(name, 6 if layers is None else layers, options)) for name in models]
     for test in wl:
@@ -132,7 +131,7 @@ def _maker(name: str, layers: int, options: dict[str, Any]) -> Callable[[int], M
             given.setdefault("inner_layers", depth)
             given.setdefault("domain", "all")
             number = 1
-        elif plain in MODELS and plain in ("idgnn", "ngnn"):
+        elif plain in ("idgnn", "ngnn"):
             given.setdefault("domain", "all")
         model = build_model(kind, channels, 16, number, 4, **given).double().eval()
         _scale(model)
@@ -194,8 +193,8 @@ def _double(data: Data) -> Data:
 
 def _wl_classes(graphs: list[Data], test: int | str) -> list[int]:
     if isinstance(test, str) and not test.isdecimal():
-        kind, policy, _ = parse_method(test)
-        if kind.lower() not in ("ds", "dss"):
+        kind, policy, layers = parse_method(test)
+        if kind.lower() not in ("ds", "dss") or layers is not None:
             raise ValueError(f"WL test '{test}' is not known, expected a number, 'ds:POLICY' or 'dss:POLICY'.")
         return bag_wl(graphs, policy or "nm", shared=kind.lower() == "dss")
     return wl_classes(graphs, int(test))
