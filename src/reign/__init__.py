@@ -4,7 +4,8 @@ A subgraph GNN is (A, X) -> (mu . rho . S . pi)(A, X): a policy pi selects a bag
 rho pools it, and mu predicts.
 """
 
-from reign import interop, nn, policies, testing, theory, transforms
+from reign import data, interop, nn, policies, testing, theory, transforms
+from reign._load import load
 from reign._version import __version__
 from reign.bag import SubgraphBag
 from reign.catalogue import build_model, list_models
@@ -18,10 +19,12 @@ __all__ = [
     "__version__",
     "build_model",
     "card",
+    "data",
     "interop",
     "list_models",
     "list_policies",
     "list_terms",
+    "load",
     "nn",
     "policies",
     "policy",

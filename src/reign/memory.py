@@ -10,6 +10,10 @@ STATE_BYTES = 256  # one hidden state of 64 float32 channels: the least that any
 SMALL = 2**22  # below this many pairs nobody asks
 
 
+class DoesNotFit(ValueError):
+    """Too many pairs for the memory there is."""
+
+
 def free_memory(device: torch.device) -> int:
     """Bytes that can still be allocated on a device, as far as it can tell."""
     if device.type == "cuda":
@@ -24,13 +28,20 @@ def free_memory(device: torch.device) -> int:
 
 
 def check_fits(num_pairs: int, device: torch.device, what: str, way_out: str) -> None:
-    """Raise a ``ValueError`` that names pairs, bytes and the way out, if ``num_pairs`` rows cannot fit."""
+    """Raise ``DoesNotFit`` that names pairs, bytes and the way out, if ``num_pairs`` rows cannot fit."""
     if num_pairs < SMALL:
         return
     free = free_memory(device)
     bag, state = num_pairs * INDEX_BYTES, num_pairs * STATE_BYTES
     if bag + state > free:
-        raise ValueError(
+        raise DoesNotFit(
             f"{what} makes {num_pairs:,} pairs (subgraph, node): {bag / 1e9:,.1f} GB for the bag and {state / 1e9:,.1f} GB "
             f"for one hidden state of 64 float32 channels, where {free / 1e9:,.1f} GB are free on {device}. {way_out}"
         )
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Does an error say that memory is too small?"""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError | DoesNotFit):
+        return True
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)

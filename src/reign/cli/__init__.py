@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 import reign
+from reign.cli import data, papers, training
 from reign.cli.tables import bag_table, family_table, model_table, policy_table, separation_table
 from reign.cli.tools import bars, check_writable, fail, user_mistakes, write_csv
 
@@ -26,6 +27,11 @@ def options(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Subgraph graph neural networks."""
+
+
+for _command in (training.train, training.predict, training.evaluate, papers.reproduce, papers.tune, papers.recipes):
+    app.command()(_command)
+app.add_typer(data.app, name="data")
 
 
 @app.command()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from reign.bag import SubgraphBag
 from reign.nn.custom import SubgraphGNN
+from reign.nn.encoders import EncoderSpec, make_encoder
 from reign.nn.engine import SubgraphConv, Transform
 from reign.nn.model import reject
 from reign.nn.pooling import IGNPooling
@@ -99,7 +100,8 @@ class TensorGNN(SubgraphGNN):
         hidden_channels: of the layers.
         num_layers: of them.
         out_channels: of the prediction; None gives the pooled vectors themselves.
-        edge_dim: channels of edge features, which must be numbers.
+        edge_dim: channels of edge features that are numbers.
+        edge_encoder: of edge features that are types, to ``in_channels``; see ``make_encoder``.
         options: act, norm, and those of ``Model`` but the policy.
     """
 
@@ -113,13 +115,15 @@ class TensorGNN(SubgraphGNN):
         out_channels: int | None = None,
         *,
         edge_dim: int | None = None,
+        edge_encoder: EncoderSpec = None,
         **options: Any,
     ) -> None:
-        reject(self, options, "policy", "conv", "edge_encoder", "expansion", "train_eps")
-        self.edge_channels = edge_dim or 0
+        reject(self, options, "policy", "conv", "expansion", "train_eps")
+        self.edge_channels = (edge_dim or 0) if edge_encoder is None else in_channels
         options.setdefault("pooling", IGNPooling)
         options.setdefault("layer", self.layer_type)
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy="null", **options)
+        self.edge_encoder = make_encoder(edge_encoder, None, in_channels)
 
     @staticmethod
     def layer_type(in_channels: int, out_channels: int, **options: Any) -> nn.Module:
@@ -132,19 +136,21 @@ class TensorGNN(SubgraphGNN):
 
     def lift(self, x: Tensor, bag: SubgraphBag) -> Tensor:
         """The graph as a tensor: features on the diagonal, edges off it."""
-        return graph_tensor(x, bag, self.edge_channels)
+        given = bag.graph.edge_attr
+        return graph_tensor(
+            x, bag, self.edge_channels, given if self.edge_encoder is None or given is None else self.edge_encoder(given)
+        )
 
 
 class IGN2(TensorGNN):
     """2-IGN: the 15 global linear maps. Options as for ``TensorGNN``."""
 
 
-def graph_tensor(x: Tensor, bag: SubgraphBag, edge_channels: int) -> Tensor:
+def graph_tensor(x: Tensor, bag: SubgraphBag, edge_channels: int, given: Tensor | None) -> Tensor:
     """``h[i, i] = [x_i, 0, 0]`` and ``h[k, i] = [0, A_ki, e_ki]``: how 2-IGN and PPGN take a graph."""
     source, target = bag.graph.edge_index
     edge = x.new_ones(source.numel(), 1)
     if edge_channels:
-        given = bag.graph.edge_attr
         if given is None or given.dim() != 2 or given.size(1) != edge_channels or not given.is_floating_point():
             shape = None if given is None else (tuple(given.shape), given.dtype)
             raise ValueError(f"edge_attr is {shape}, expected floating-point numbers of shape (edges, {edge_channels}).")

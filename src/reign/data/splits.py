@@ -1,0 +1,61 @@
+"""Splits of molecules; equal molecules always go together."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+import torch
+from torch import Tensor
+
+SPLITS = ("train", "val", "test")
+WORDS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+
+
+def random_split(keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> dict[str, Tensor]:
+    """Shares of the items in random order; items with equal keys stay together.
+
+    >>> {split: ids.tolist() for split, ids in random_split("abcdeabcde", (0.6, 0.2, 0.2), 0).items()}
+    {'train': [0, 2, 4, 5, 7, 9], 'val': [1, 6], 'test': [3, 8]}
+    """
+    return _fill(_shuffle(_groups(keys), seed), sizes, len(keys))
+
+
+def scaffold_split(scaffolds: Sequence[Hashable], keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> dict[str, Tensor]:
+    """Molecules of one scaffold stay together; scaffolds larger than half a validation or test set are for training.
+
+    A molecule without rings has no scaffold: it is on its own.
+    """
+    groups = _groups([("ring", scaffold) if scaffold else ("none", key) for scaffold, key in zip(scaffolds, keys, strict=True)])
+    limit = min((size for size in sizes[1:] if size > 0), default=1.0) * len(keys) / 2
+    large = [group for group in groups if len(group) > limit]
+    small = [group for group in groups if len(group) <= limit]
+    return _fill(_shuffle(large, seed) + _shuffle(small, seed), sizes, len(keys))
+
+
+def column_split(words: Sequence[str]) -> tuple[dict[str, Tensor], dict[int, str]]:
+    """A split from a column of words; and what is wrong with the items that have none."""
+    found = [WORDS.get(word.strip().lower()) for word in words]
+    splits = {split: torch.tensor([i for i, f in enumerate(found) if f == split], dtype=torch.long) for split in SPLITS}
+    wrong = {i: f"the split is {words[i]!r}, expected train, val or test" for i, f in enumerate(found) if f is None}
+    return {split: ids for split, ids in splits.items() if ids.numel()}, wrong
+
+
+def _groups(keys: Sequence[Hashable]) -> list[list[int]]:
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for i, key in enumerate(keys):
+        groups[key].append(i)
+    return list(groups.values())
+
+
+def _shuffle(groups: list[list[int]], seed: int) -> list[list[int]]:
+    return [groups[int(g)] for g in torch.randperm(len(groups), generator=torch.Generator().manual_seed(seed))]
+
+
+def _fill(groups: list[list[int]], sizes: Sequence[float], number: int) -> dict[str, Tensor]:
+    """Groups in their order into the first split that has room for them, or else for the start of them."""
+    room = [size * number for size in sizes]
+    parts: list[list[int]] = [[] for _ in sizes]
+    for group in groups:
+        fits = [s for s in range(len(sizes)) if len(parts[s]) + len(group) <= room[s] + 1e-9]
+        open_ones = [s for s in range(len(sizes)) if len(parts[s]) < room[s] - 1e-9]
+        parts[(fits or open_ones or [0])[0]] += group
+    return {split: torch.tensor(sorted(part), dtype=torch.long) for split, part in zip(SPLITS, parts, strict=True) if part}

@@ -1,0 +1,64 @@
+"""Which graphs come together: batches, a process's share of them, and parts of bounded cost."""
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from reign.data.pack import GraphPack
+from reign.graph import SharedGraph
+from reign.memory import free_memory
+from reign.policies import Policy
+
+Ids = Int[Tensor, "ids"]
+STATES = 8  # hidden states a layer keeps for the backward pass, twice what was measured for SUN
+
+
+def shuffled(ids: Ids, size: int, seed: int) -> Iterator[Ids]:
+    """All graphs in batches, in an order that depends on the seed alone."""
+    yield from ids[torch.randperm(ids.numel(), generator=torch.Generator().manual_seed(seed))].split(size)
+
+
+def share(ids: Ids, rank: int, world: int) -> Ids:
+    """The part of a batch that one process takes."""
+    return ids[rank::world]
+
+
+def pairs_of(model: nn.Module, graphs: GraphPack) -> Int[Tensor, "graphs"]:
+    """How many pairs (subgraph, node) each graph has, or at most has when members only or samples are taken."""
+    policy = getattr(model, "policy", None)
+    if not isinstance(policy, Policy):
+        return graphs.sizes.cpu()
+    policy.eval()  # then all subgraphs are taken
+    found = []
+    for ids in torch.arange(len(graphs)).split(512):
+        b = graphs.batch(ids)
+        graph = SharedGraph.build(b.x, b.edge_index, None, b.batch, b.size)
+        found.append((torch.bincount(policy.anchors(graph)[1], minlength=b.size) * graph.sizes).cpu())
+    policy.train(model.training)
+    return torch.cat(found)
+
+
+def parts(ids: Ids, pairs: Int[Tensor, "graphs"], bound: int) -> list[Ids]:
+    """A batch in parts, each of at most ``bound`` pairs, or of one graph; ``pairs`` has a number for every graph there is.
+
+    >>> [part.tolist() for part in parts(torch.tensor([0, 2, 1]), torch.tensor([4, 9, 4]), 8)]
+    [[0, 2], [1]]
+    """
+    out: list[list[int]] = [[]]
+    total = 0
+    for g, cost in zip(ids.tolist(), pairs[ids].tolist(), strict=True):
+        if out[-1] and total + cost > bound:
+            out.append([])
+            total = 0
+        out[-1].append(g)
+        total += cost
+    return [torch.tensor(part, dtype=torch.long) for part in out]
+
+
+def affordable_pairs(model: nn.Module, device: torch.device) -> int:
+    """A careful guess at how many pairs a training step can have: half of the free memory."""
+    width, layers = getattr(model, "hidden_channels", 64), getattr(model, "num_layers", 1)
+    item = next((p.element_size() for p in model.parameters()), 4)
+    return max(1, int(0.5 * free_memory(device)) // (STATES * layers * width * item))

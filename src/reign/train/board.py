@@ -1,0 +1,31 @@
+"""TensorBoard, if it is wanted and installed."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def board(folder: Path | None, start: int) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A function that writes an epoch's metrics as curves; one that does nothing without a folder."""
+    if folder is None:
+        yield lambda row: None
+        return
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ModuleNotFoundError:
+        raise ValueError(
+            "train.tensorboard needs tensorboard: pip install tensorboard, or leave it out; metrics.csv has all."
+        ) from None
+    writer = SummaryWriter(str(folder), purge_step=start)
+    try:
+
+        def write(row: dict[str, Any]) -> None:
+            for name, value in row.items():
+                writer.add_scalar(name, value, row["epoch"])
+            writer.flush()
+
+        yield write
+    finally:
+        writer.close()

@@ -1,0 +1,32 @@
+"""Devices and processes."""
+
+import os
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from lightning.fabric.strategies.ddp import DDPStrategy
+
+
+def make_fabric(precision: str = "32-true", accelerator: str = "auto", devices: int = 1, num_nodes: int = 1) -> Fabric:
+    """One process, or several: as ``torchrun`` started them, or as many as ``devices`` and ``num_nodes`` say.
+
+    Args:
+        precision: "32-true", "64-true" or "bf16-mixed".
+        accelerator: "auto", "cpu" or "cuda".
+        devices: processes on this machine.
+        num_nodes: machines.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        num_nodes = int(os.environ["WORLD_SIZE"]) // devices
+    if accelerator == "auto":
+        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    if accelerator == "cuda" and devices > torch.cuda.device_count():
+        raise ValueError(f"devices is {devices}, expected at most the {torch.cuda.device_count()} GPUs of this machine.")
+    # a term may have no rows in a batch, and then its weights no gradient
+    strategy = DDPStrategy(find_unused_parameters=True) if devices * num_nodes > 1 else "auto"
+    mixed: Any = "bf16-mixed" if precision == "bf16-mixed" else "32-true"  # float64 is the model's own: nothing is to be converted
+    fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=num_nodes, strategy=strategy, precision=mixed)
+    fabric.launch()
+    return fabric

@@ -1,0 +1,49 @@
+"""Files that are whole or not there: written beside, then renamed."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def write_bytes(file: Path, content: bytes) -> None:
+    """Replace a file in one step; a kill at any moment leaves the old one or the new one."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    with beside.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    beside.replace(file)
+
+
+def write_text(file: Path, content: str) -> None:
+    """The same for text."""
+    write_bytes(file, content.encode())
+
+
+def write_json(file: Path, value: Any) -> None:
+    """The same for JSON."""
+    write_text(file, json.dumps(value, indent=2) + "\n")
+
+
+def write_state(file: Path, state: dict[str, Any]) -> None:
+    """The same for tensors and plain values."""
+    import io
+
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_bytes(file, buffer.getvalue())
+
+
+def read_state(file: Path) -> dict[str, Any]:
+    """What ``write_state`` wrote; nothing else is run."""
+    state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+    return state
+
+
+def read_json(file: Path) -> Any:
+    """What ``write_json`` wrote."""
+    return json.loads(file.read_text())

@@ -1,0 +1,92 @@
+"""What happened so far: metrics of every epoch and the best weights; kept on disk with everything that is needed to go on."""
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from reign.train.disk import read_state, write_state, write_text
+from reign.train.metrics import METRICS, better
+from reign.train.recipe import Training
+
+if TYPE_CHECKING:
+    from reign.train.learner import Learner
+
+
+class History:
+    """Metrics per epoch.
+
+    Args:
+        metric: by which epochs are compared, on the validation graphs; without any the last epoch is the best.
+        folder: where to keep it; None keeps nothing.
+    """
+
+    def __init__(self, metric: str, folder: Path | None) -> None:
+        self.metric, self.folder, self.key = metric, folder, f"val_{metric}"
+        self.rows: list[dict[str, float]] = []
+        self.best_epoch = -1
+        self.best_weights: dict[str, Tensor] = {}
+
+    def add(self, row: dict[str, Any], learner: "Learner") -> bool:
+        """Note an epoch; is it the best so far?"""
+        self.rows.append(row)
+        value = row.get(self.key)
+        best = self.rows[self.best_epoch].get(self.key) if self.best_epoch >= 0 else None
+        if value is None or self.best_epoch < 0 or better(self.metric, value, best):
+            self.best_epoch = int(row["epoch"])
+            self.best_weights = learner.evaluated_weights()
+            return True
+        return False
+
+    def save(self, learner: "Learner") -> None:
+        """Write all of it in one step, and the metrics as a table."""
+        if self.folder is None:
+            return
+        state = {
+            "learner": learner.state_dict(),
+            "rows": self.rows,
+            "best_epoch": self.best_epoch,
+            "best_weights": self.best_weights,
+        }
+        write_state(self.folder / "checkpoint.pt", state)
+        self._write_table()
+
+    def resume(self, learner: "Learner", folder: Path | None) -> int:
+        """Go on from a folder, if it holds something; the epoch that comes next."""
+        if folder is not None and (folder / "checkpoint.pt").is_file():
+            state = read_state(folder / "checkpoint.pt")
+            learner.load_state_dict(state["learner"])
+            self.rows, self.best_epoch, self.best_weights = state["rows"], state["best_epoch"], state["best_weights"]
+            self._write_table()
+        return len(self.rows)
+
+    def done(self, learner: "Learner", config: Training) -> bool:
+        """Is it time to stop: all epochs, a small learning rate, or no better epoch for long?"""
+        epoch = len(self.rows) - 1
+        if epoch < 0:
+            return False
+        waited = config.patience is not None and epoch - self.best_epoch >= config.patience
+        return epoch + 1 >= config.epochs or learner.rate.value <= config.stop_lr or waited
+
+    def loss(self) -> float:
+        """The last epoch as something to make small: the validation metric, or the training loss without one."""
+        row = self.rows[-1]
+        if self.key not in row:
+            return row["train_loss"]
+        return -row[self.key] if METRICS[self.metric] else row[self.key]
+
+    def _write_table(self) -> None:
+        if self.folder is not None:
+            out = io.StringIO()
+            writer = csv.DictWriter(out, fieldnames=list(self.rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.rows)
+            write_text(self.folder / "metrics.csv", out.getvalue())
+
+
+def read_metrics(folder: Path, column: str) -> list[float]:
+    """A column of the table of metrics."""
+    with (folder / "metrics.csv").open(newline="") as lines:
+        return [float(row[column]) for row in csv.DictReader(lines)]

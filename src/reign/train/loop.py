@@ -1,0 +1,89 @@
+"""The training loop.
+
+An epoch's randomness depends on the seed and the number of the epoch alone, so a run that was stopped goes on as if it had not been.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from reign.data.problem import Problem
+from reign.nn.mlp import num_parameters
+from reign.train.board import board
+from reign.train.devices import make_fabric
+from reign.train.history import History
+from reign.train.learner import Learner, NonFiniteLoss
+from reign.train.recipe import Training
+from reign.train.watch import Watch
+
+
+def fit(
+    model: nn.Module,
+    problem: Problem,
+    config: Training | None = None,
+    *,
+    seed: int = 0,
+    folder: Path | None = None,
+    fabric: Fabric | None = None,
+    watch: Watch | None = None,
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Train a model; its metric with the weights of the best validation epoch and of the last one, and its predictions.
+
+    Args:
+        model: called as ``model(x, edge_index, edge_attr, batch, batch_size)``; it ends with the weights that are reported.
+        problem: what to learn.
+        config: how.
+        seed: of the order of graphs, dropout and sampled subgraphs.
+        folder: where the state is kept after each epoch; training goes on from there if there is one.
+        fabric: devices and processes; one process if not given.
+        watch: is told of every batch and epoch.
+    """
+    config, watch = config or Training(), watch or Watch()
+    fabric = fabric or make_fabric(config.precision)
+    keep = folder if fabric.is_global_zero else None
+    learner = Learner(model, problem, config, seed, fabric)
+    history = History(learner.metric, keep)
+    history.resume(learner, folder)
+    with board(keep if config.tensorboard else None, len(history.rows)) as write:
+        while not history.done(learner, config):
+            epoch, began = len(history.rows), time.perf_counter()
+            try:
+                loss = learner.train_epoch(epoch, watch)
+            except NonFiniteLoss:
+                if keep is not None:
+                    learner.save(keep / "last_good")
+                raise
+            row = {"epoch": epoch, "lr": learner.rate.value, "train_loss": loss, **learner.validate(watch)}
+            improved = history.add({**row, "seconds": time.perf_counter() - began}, learner)
+            learner.rate.after_epoch(history.loss())
+            history.save(learner)
+            watch.epoch(row, config.epochs, improved)
+            write(row)
+    return measure(learner, history, keep, watch)
+
+
+def measure(learner: Learner, history: History, folder: Path | None, watch: Watch) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The metric of both sets of weights on all splits; those that are reported come last, and stay in the model."""
+    result: dict[str, Any] = {
+        "metric": learner.metric,
+        "report": learner.config.report,
+        "epochs": len(history.rows),
+        "best_epoch": history.best_epoch,
+        "best_train_loss": min(row["train_loss"] for row in history.rows),
+        "parameters": num_parameters(learner.model),
+        "seconds": sum(row["seconds"] for row in history.rows),
+    }
+    weights = {"best": history.best_weights, "last": learner.evaluated_weights()}
+    predictions: dict[str, Tensor] = {}
+    same = history.best_epoch == len(history.rows) - 1
+    for which in ("last", "best") if learner.config.report == "best" else ("best", "last"):
+        learner.show(weights[which])
+        if not predictions or not same:
+            predictions = {split: learner.predict(ids, watch, split) for split, ids in learner.problem.splits.items()}
+        result[which] = {split: learner.score(split, out) for split, out in predictions.items()}
+        if folder is not None:
+            learner.save(folder / which)
+    return result, predictions

@@ -1,0 +1,250 @@
+"""What a run is made of, as validated settings: data, model, training. Errors name the field."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from reign.catalogue import list_models
+
+TaskType = Literal["regression", "classification", "multiclass"]
+Positive = Annotated[int, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Settings(BaseModel):
+    """Settings that know all their fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Data(Settings):
+    """Which graphs, which targets, which splits."""
+
+    name: str = "csv"
+    options: dict[str, Any] = Field(default_factory=dict, description="of the data set's loader")
+    targets: list[str] | None = Field(None, description="which targets to learn; all if not given")
+    num_train: Positive | None = Field(None, description="learn from this many training graphs only, drawn by the seed")
+    limit: Positive | None = Field(None, description="keep at most this many graphs of each split, for quick looks")
+    path: str | None = Field(None, description="a CSV of molecules")
+    smiles_columns: list[str] = Field(default_factory=lambda: ["smiles"])
+    target_columns: list[str] | None = Field(None, description="all other columns with numbers if not given")
+    task: TaskType = "regression"
+    split: Literal["random", "scaffold_balanced"] = "random"
+    split_sizes: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)
+    splits_column: str | None = Field(None, description="a column that says train, val or test")
+    split_seed: int = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> "Data":
+        if abs(sum(self.split_sizes) - 1) > 1e-6 or self.split_sizes[0] == 0:
+            raise ValueError(f"split_sizes are {list(self.split_sizes)}, expected three shares that sum to 1, the first above 0")
+        if self.name == "csv" and self.path is None:
+            raise ValueError("a CSV of molecules needs its path; or give the name of a data set")
+        return self
+
+
+class Model(BaseModel):
+    """Which model; fields beside these are arguments of its constructor."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str = "sun"
+    hidden_channels: Positive = 64
+    num_layers: Positive = 4
+
+    @model_validator(mode="after")
+    def _check(self) -> "Model":
+        plain = self.name.lower().replace("-", "").replace("_", "")
+        if plain not in list_models():
+            raise ValueError(f"unknown model '{self.name}'{_hint(plain, list_models())}; known: {', '.join(list_models())}")
+        return self
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Further arguments of the constructor."""
+        return dict(self.model_extra or {})
+
+
+class Optimiser(Settings):
+    """How weights follow gradients."""
+
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: Annotated[float, Field(gt=0)] = 1e-3
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    momentum: Share = 0.0
+    sharpness: Literal["sam", "asam"] | None = Field(None, description="take the gradient where the loss nearby is worst")
+    rho: Annotated[float, Field(gt=0)] = 0.5
+    eta: Annotated[float, Field(ge=0)] = 0.01
+
+
+class Schedule(Settings):
+    """How the learning rate changes."""
+
+    name: Literal["constant", "step", "plateau", "cosine"] = "constant"
+    factor: Annotated[float, Field(gt=0, lt=1)] = Field(0.5, description="step, plateau: what the rate is multiplied with")
+    every: Positive = Field(50, description="step: epochs between two of them")
+    patience: Annotated[int, Field(ge=0)] = Field(40, description="plateau: epochs without a better validation metric")
+    warmup: Share = Field(0.05, description="cosine: share of the steps in which the rate rises")
+
+
+class Training(Settings):
+    """The loop."""
+
+    epochs: Positive = 100
+    batch_size: Positive = 128
+    loss: Literal["l1", "mse", "bce", "cross_entropy"] | None = Field(None, description="by the task if not given")
+    metric: Literal["mae", "rmse", "log10_mse", "accuracy", "roc_auc", "average_precision"] | None = Field(
+        None, description="by the task if not given"
+    )
+    report: Literal["best", "last"] = Field("best", description="weights of the best validation epoch, or of the last one")
+    scale_targets: bool = Field(False, description="learn targets with mean 0 and deviation 1 over the training graphs")
+    optimiser: Optimiser = Optimiser()
+    schedule: Schedule = Schedule()
+    stop_lr: Annotated[float, Field(ge=0)] = Field(0.0, description="stop when the learning rate is at or below this")
+    patience: Positive | None = Field(None, description="stop after this many epochs without a better validation metric")
+    average: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="evaluate a running average of the weights with this decay"
+    )
+    clip: Annotated[float, Field(ge=0)] = Field(0.0, description="largest norm of a gradient; 0: no bound")
+    accumulate: Positive = Field(1, description="batches whose gradients make one step")
+    precision: Literal["32-true", "64-true", "bf16-mixed"] = "32-true"
+    max_pairs: Positive | None = Field(None, description="split batches with more pairs (subgraph, node) than this")
+    tensorboard: bool = False
+
+
+class Recipe(Settings):
+    """One run: data, model, training, and how often."""
+
+    data: Data
+    model: Model = Model()
+    train: Training = Training()
+    seeds: list[int] = Field([0], min_length=1)
+    folds: Annotated[int, Field(ge=2)] | None = Field(None, description="cross-validation; the epoch with the best mean over folds")
+
+    @model_validator(mode="after")
+    def _check(self) -> "Recipe":
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds are {self.seeds}, expected all different")
+        return self
+
+    @classmethod
+    def check(cls, values: Mapping[str, Any], source: str = "the recipe") -> "Recipe":
+        """Settings from plain values; one ``ValueError`` names every field that is wrong, and the nearest that exists."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise ValueError(f"{source}: " + "; ".join(_explain(dict(e)) for e in error.errors())) from None
+
+    def save(self, file: Path) -> None:
+        """Write as YAML."""
+        from reign.train.disk import write_text
+
+        write_text(file, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
+
+    @classmethod
+    def load(cls, file: Path) -> "Recipe":
+        """Read what ``save`` wrote."""
+        return cls.check(read_yaml(file), str(file))
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """A YAML file of settings."""
+    try:
+        values = yaml.safe_load(Path(file).read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is no YAML ({' '.join(str(error).split())}).") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{file} holds {type(values).__name__}, expected settings such as 'data:' and 'model:'.")
+    return values
+
+
+def merge(*settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings, later ones over earlier ones.
+
+    >>> merge({"model": {"name": "sun", "num_layers": 6}}, {"model": {"name": "ds"}})
+    {'model': {'name': 'ds', 'num_layers': 6}}
+    """
+    out: dict[str, Any] = {}
+    for values in settings:
+        for key, value in values.items():
+            if isinstance(value, Mapping) and isinstance(out.get(key), Mapping):
+                out[key] = merge(out[key], value)
+            else:
+                out[key] = value
+    return out
+
+
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """A dotted key as nested settings.
+
+    >>> nested("train.optimiser.lr", 0.1)
+    {'train': {'optimiser': {'lr': 0.1}}}
+    """
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value
+
+
+def override(text: str) -> dict[str, Any]:
+    """``key=value`` as nested settings; the value is read as YAML.
+
+    >>> override("train.epochs=3")
+    {'train': {'epochs': 3}}
+    """
+    key, sign, value = text.partition("=")
+    if not sign or not key.strip() or "" in key.strip().split("."):
+        raise ValueError(f"--set got {text!r}, expected key=value, as in train.optimiser.lr=0.001.")
+    return nested(key.strip(), read_value(value))
+
+
+def read_value(text: str) -> Any:
+    """A value as YAML has it, and 1e-3 as a number, which YAML takes for a word.
+
+    >>> [read_value(text) for text in ("3", "1e-3", "ego+:2", "[64, 64]", "null")]
+    [3, 0.001, 'ego+:2', [64, 64], None]
+    """
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ValueError(f"{text!r} is no value that YAML can read.") from None
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return float(value)
+    return value
+
+
+def fields(settings: type[BaseModel] = Recipe, prefix: str = "") -> list[str]:
+    """All fields with dots, as ``--set`` takes them."""
+    names = []
+    for name, field in settings.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            names += fields(kind, f"{prefix}{name}.")
+        else:
+            names.append(prefix + name)
+    return names
+
+
+def _explain(error: dict[str, Any]) -> str:
+    place = [str(part) for part in error["loc"]]
+    name = ".".join(place) or "recipe"
+    if error["type"] == "extra_forbidden":
+        known = fields()
+        beside = {k.split(".")[len(place) - 1] for k in known if k.split(".")[: len(place) - 1] == place[:-1]}
+        near = get_close_matches(place[-1], beside, n=1)
+        hint = f", did you mean '{near[0]}'?" if near else f"; known: {', '.join(sorted(beside))}"
+        return f"there is no setting '{name}'{hint}"
+    message = error["msg"].removeprefix("Value error, ")
+    given = error.get("input")
+    shown = f" (got {given!r})" if not isinstance(given, dict | BaseModel) else ""
+    return f"{name}: {message[:1].lower()}{message[1:]}{shown}"
+
+
+def _hint(word: str, known: list[str]) -> str:
+    near = get_close_matches(word, known, n=1)
+    return f", did you mean '{near[0]}'?" if near else ""

@@ -1,0 +1,111 @@
+"""Results over seeds and folds: means, deviations, the ensemble, and tables of predictions."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reign.data.problem import Ids, Problem
+from reign.train.disk import write_text
+from reign.train.history import read_metrics
+from reign.train.metrics import METRICS, metric
+from reign.train.recipe import Recipe
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """Mean and standard deviation; one value has none."""
+    return {"mean": mean(values), "std": stdev(values) if len(values) > 1 else None, "values": list(values)}
+
+
+def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The results of all models of a run as one."""
+    first = results[0]
+    name = first["metric"]
+    out: dict[str, Any] = {
+        "metric": name,
+        "higher_is_better": METRICS[name],
+        "report": first["report"],
+        "parameters": first["parameters"],
+    }
+    if recipe.folds is not None:
+        out["folds"] = recipe.folds
+        out["val"] = _over_folds(recipe, folder, name)
+    else:
+        for split in first[first["report"]]:
+            out[split] = spread([r[r["report"]][split] for r in results])
+        out["best_train"] = spread([r["best_train_loss"] for r in results])
+        if "test" in problem.splits:
+            out["ensemble"] = {"size": len(results), "test": _ensemble(problem, folder, results, name)}
+    return {**out, "seconds": sum(r["seconds"] for r in results), "members": results}
+
+
+def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
+    """For every seed the epoch with the best mean over folds, and the folds there; then over seeds."""
+    seeds = []
+    for seed in recipe.seeds:
+        assert recipe.folds is not None
+        curves = [read_metrics(folder / f"seed-{seed}" / f"fold-{f}", f"val_{name}") for f in range(recipe.folds)]
+        length = min(map(len, curves))
+        means = [mean(curve[e] for curve in curves) for e in range(length)]
+        epoch = max(range(length), key=lambda e: means[e] if METRICS[name] else -means[e])
+        seeds.append({"seed": seed, "epoch": epoch, **spread([curve[epoch] for curve in curves])})
+    if len(seeds) == 1:
+        return seeds[0]
+    return {**spread([s["mean"] for s in seeds]), "seeds": seeds}
+
+
+def _ensemble(problem: Problem, folder: Path, results: list[dict[str, Any]], name: str) -> float:
+    """The metric of the mean prediction; the table of means and spreads is written on the way."""
+    ids = problem.splits["test"]
+    outs = torch.stack([read_predictions(folder / r["folder"] / "predictions.csv", problem.num_outputs) for r in results])
+    combined, unsure = combine(outs, problem.task)
+    write_predictions(folder / "predictions.csv", problem, ids, combined, unsure)
+    if problem.task == "classification":
+        combined = torch.logit(combined, eps=1e-12)
+    return metric(name, combined, problem.y[ids])
+
+
+def combine(outs: Tensor, task: str) -> tuple[Tensor, Tensor]:
+    """Predictions of several models as their mean and spread: probabilities where targets are classes.
+
+    Args:
+        outs: shape (models, graphs, outputs), logits for classes.
+        task: what they predict.
+    """
+    values = torch.sigmoid(outs) if task == "classification" else torch.softmax(outs, dim=-1) if task == "multiclass" else outs
+    return values.mean(0), values.std(0) if len(values) > 1 else torch.full_like(values[0], math.nan)
+
+
+def write_predictions(file: Path, problem: Problem, ids: Ids, out: Tensor, unsure: Tensor | None = None) -> None:
+    """Targets and predictions of some graphs, all digits; logits of one model, probabilities of several."""
+    labels = problem.classes if problem.task == "multiclass" else problem.targets
+    header = ["row" if problem.names is not None else "graph", *problem.targets, *(f"{label}_pred" for label in labels)]
+    columns: list[Sequence[Any]] = [
+        [problem.names[i] for i in ids.tolist()] if problem.names is not None else ids.tolist(),
+        *problem.y[ids].t().tolist(),
+        *out.t().tolist(),
+    ]
+    if unsure is not None:
+        header += [f"{label}_unc" for label in labels]
+        columns += unsure.t().tolist()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    for row in zip(*columns, strict=True):
+        writer.writerow(["" if isinstance(v, float) and math.isnan(v) else repr(v) if isinstance(v, float) else v for v in row])
+    write_text(file, text.getvalue())
+
+
+def read_predictions(file: Path, outputs: int) -> Tensor:
+    """The predictions that ``write_predictions`` wrote for one model."""
+    with file.open(newline="") as lines:
+        rows = list(csv.reader(lines))[1:]
+    return torch.tensor([[float(v or "nan") for v in row[len(row) - outputs :]] for row in rows], dtype=torch.float64).view(
+        -1, outputs
+    )

@@ -1,0 +1,191 @@
+"""A run is a folder: everything that went into it, and everything that came out.
+
+RUN/recipe.yaml          all settings
+    environment.json     versions, device, command
+    rows_left_out.csv    rows of a table that could not be read, and why
+    summary.json         results over all seeds and folds
+    predictions.csv      of the test graphs: mean and spread over seeds
+    seed-0/              one model; seed-0/fold-3/ in cross-validation
+        splits.json, metrics.csv, result.json, predictions.csv
+        best/, last/     weights and arguments of the model, for ``from_pretrained``
+        checkpoint.pt    to go on from
+"""
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+
+import reign._version
+from reign.data.problem import Problem
+from reign.train.build import make_model, make_problem
+from reign.train.devices import make_fabric
+from reign.train.disk import read_json, write_json, write_text
+from reign.train.loop import fit
+from reign.train.recipe import Recipe
+from reign.train.results import summarise, write_predictions
+from reign.train.scale import Scale
+from reign.train.watch import Watch
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model of a run."""
+
+    seed: int
+    fold: int | None
+    folder: Path
+    problem: Problem
+
+
+def train(
+    recipe: Recipe,
+    folder: str | Path,
+    *,
+    resume: bool = False,
+    fabric: Fabric | None = None,
+    watch: Watch | None = None,
+) -> dict[str, Any]:
+    """Train all models of a recipe, and sum up.
+
+    Args:
+        recipe: what to do.
+        folder: the run; a new or an empty one, unless ``resume``.
+        resume: go on with what is there, and skip what is done; seeds may be added.
+        fabric: devices and processes; one process on the best device if not given.
+        watch: is told of all that happens.
+    """
+    folder, watch = Path(folder), watch or Watch()
+    check_folder(recipe, folder, resume)
+    if (folder / "summary.json").is_file() and Recipe.load(folder / "recipe.yaml") == recipe:
+        done: dict[str, Any] = read_json(folder / "summary.json")
+        return done
+    fabric = fabric or make_fabric(recipe.train.precision)
+    problem = make_problem(recipe.data, _Keep(watch, folder) if fabric.is_global_zero else None)
+    members = list(_members(recipe, problem, folder))
+    if fabric.is_global_zero:
+        recipe.save(folder / "recipe.yaml")
+        if not (folder / "environment.json").is_file():
+            write_json(folder / "environment.json", environment(fabric))
+        write_json(folder / "problem.json", describe(problem))
+    for m, member in enumerate(members):
+        if (member.folder / "result.json").is_file():
+            continue
+        watch.member(str(member.folder.relative_to(folder)), m, len(members))
+        train_member(recipe, member, fabric, watch)
+    fabric.barrier()
+    results = [
+        {"seed": m.seed, "fold": m.fold, "folder": str(m.folder.relative_to(folder)), **read_json(m.folder / "result.json")}
+        for m in members
+    ]
+    summary = summarise(recipe, problem, folder, results)
+    if fabric.is_global_zero:
+        write_json(folder / "summary.json", summary)
+    return summary
+
+
+def train_member(recipe: Recipe, member: Member, fabric: Fabric, watch: Watch) -> None:
+    """Train one model of a run."""
+    model = make_model(recipe.model, member.problem, member.seed)
+    if fabric.is_global_zero:
+        write_json(member.folder / "splits.json", _named_splits(member.problem))
+        scale = Scale.of(member.problem, recipe.train.scale_targets)
+        write_json(member.folder / "scale.json", {"mean": scale.mean.tolist(), "deviation": scale.deviation.tolist()})
+    fabric.barrier()
+    result, predictions = fit(
+        model, member.problem, recipe.train, seed=member.seed, folder=member.folder, fabric=fabric, watch=watch
+    )
+    if fabric.is_global_zero:
+        shown = "test" if "test" in predictions else "val"
+        if shown in predictions:
+            ids = member.problem.splits[shown]
+            write_predictions(member.folder / "predictions.csv", member.problem, ids, predictions[shown])
+        write_json(member.folder / "result.json", result)
+    fabric.barrier()
+
+
+def check_folder(recipe: Recipe, folder: Path, resume: bool) -> None:
+    """Raise ``ValueError`` rather than mix two runs."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, expected a folder for the run.")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not (folder / "recipe.yaml").is_file():
+        raise ValueError(f"{folder} holds other files and no run; choose a new folder with -o.")
+    if not resume:
+        raise ValueError(f"{folder} holds a run already; go on with it by --resume {folder}, or choose a new folder with -o.")
+    there, here = (_flat(r.model_dump(mode="json", exclude={"seeds"})) for r in (Recipe.load(folder / "recipe.yaml"), recipe))
+    if other := [key for key in {**there, **here} if there.get(key) != here.get(key)]:
+        key = other[0]
+        raise ValueError(
+            f"{folder} holds a run of another recipe ({key} is {there.get(key)!r} there and {here.get(key)!r} here); choose a new folder "
+            "with -o, or delete that one."
+        )
+
+
+def environment(fabric: Fabric) -> dict[str, Any]:
+    """Where and with what a run was made."""
+    from importlib.metadata import version
+
+    device = torch.cuda.get_device_name() if fabric.device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "reign": reign._version.__version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "torch_geometric", "lightning")},
+        "device": device,
+        "processes": fabric.world_size,
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "command": sys.argv,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def describe(problem: Problem) -> dict[str, Any]:
+    """What a model of a run predicts."""
+    return {"name": problem.name, "task": problem.task, "targets": problem.targets, "classes": problem.classes}
+
+
+def _members(recipe: Recipe, problem: Problem, folder: Path) -> Iterator[Member]:
+    for seed in recipe.seeds:
+        own = problem if recipe.data.num_train is None else problem.fewer(recipe.data.num_train, seed)
+        if recipe.folds is None:
+            yield Member(seed, None, folder / f"seed-{seed}", own)
+            continue
+        for f, fold in enumerate(own.folds(recipe.folds, seed)):
+            yield Member(seed, f, folder / f"seed-{seed}" / f"fold-{f}", fold)
+
+
+def _named_splits(problem: Problem) -> dict[str, list[Any]]:
+    names = problem.names
+    return {
+        split: ids.tolist() if names is None else [int(names[i]) for i in ids.tolist()] for split, ids in problem.splits.items()
+    }
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in values.items():
+        out |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return out
+
+
+class _Keep(Watch):
+    """Writes the rows that were left out into the run, and tells another watch."""
+
+    def __init__(self, watch: Watch, folder: Path) -> None:
+        self.watch, self.folder = watch, folder
+
+    def table(self, report: Any) -> None:
+        """Write and pass on."""
+        if report.left_out:
+            rows = "".join(f'{row},"{reason.replace(chr(34), chr(34) * 2)}"\n' for row, reason in report.left_out.items())
+            write_text(self.folder / "rows_left_out.csv", "row,reason\n" + rows)
+        self.watch.table(report)
