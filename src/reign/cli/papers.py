@@ -70,7 +70,7 @@ def reproduce(
 
 
 def tune(
-    recipe: Annotated[str, typer.Argument(help="RECIPE[/ROW[/COLUMN]], or a YAML file; - for a CSV with --set data.path=FILE.")],
+    recipe: Annotated[str, typer.Argument(help="RECIPE/ROW/COLUMN as in train, or a YAML file; - for a CSV with --set data.path=FILE.")],
     grid: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=V1,V2", help="Choices for a setting; over those of the recipe. Repeat for more."),

@@ -38,8 +38,8 @@ class GraphPack:
     edge_index: Int[Tensor, "2 edges"]
     edge_attr: Shaped[Tensor, "edges ..."] | None
     y: Shaped[Tensor, "graphs targets"] | None
-    node_ptr: Int[Tensor, "graphs+1"]
-    edge_ptr: Int[Tensor, "graphs+1"]
+    node_ptr: Int[Tensor, "ends"]
+    edge_ptr: Int[Tensor, "ends"]
 
     @classmethod
     def of(cls, graphs: Sequence[Data]) -> "GraphPack":

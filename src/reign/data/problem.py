@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from reign.data.pack import GraphPack
 
-Ids = Int[Tensor, "ids"]
+Ids = Int[Tensor, "_"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,7 +60,7 @@ def need_columns(table: pd.DataFrame, columns: Sequence[str], path: str | Path) 
     for column in columns:
         if column not in table.columns:
             near = get_close_matches(column, list(map(str, table.columns)), n=1)
-            hint = f", did you mean '{near[0]}'?" if near else ""
+            hint = f", did you mean '{near[0]}'?" if near else "."
             raise ValueError(f"{path} has no column '{column}'{hint} It has {', '.join(map(str, table.columns))}.")
 
 

@@ -37,7 +37,7 @@ def make_problem(config: Data, watch: Watch | None = None) -> Problem:
 
 
 def make_model(config: ModelSettings, problem: Problem, seed: int) -> Model:
-    """A model of the right sizes and encoders, its weights drawn by the seed."""
+    """A model of the right sizes and encoders, its weights drawn by the seed; null leaves an argument of it as it is by itself."""
     options = dict(config.options)
     if problem.node_encoder is not None:
         options.setdefault("node_encoder", problem.node_encoder)
@@ -46,7 +46,8 @@ def make_model(config: ModelSettings, problem: Problem, seed: int) -> Model:
         options.setdefault("edge_encoder", problem.edge_encoder)
     elif attr is not None and attr.is_floating_point():
         options.setdefault("edge_dim", attr.size(1))
-    typed = options.get("node_encoder") is not None
+    options = {name: value for name, value in options.items() if value is not None}
+    typed = "node_encoder" in options
     in_channels = config.hidden_channels if typed else problem.graphs.x.size(1)
     torch.manual_seed(seed)
     try:

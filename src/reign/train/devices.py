@@ -24,8 +24,7 @@ def make_fabric(precision: str = "32-true", accelerator: str = "auto", devices: 
         accelerator = "cuda" if torch.cuda.is_available() else "cpu"
     if accelerator == "cuda" and devices > torch.cuda.device_count():
         raise ValueError(f"devices is {devices}, expected at most the {torch.cuda.device_count()} GPUs of this machine.")
-    # a term may have no rows in a batch, and then its weights no gradient
-    strategy = DDPStrategy(find_unused_parameters=True) if devices * num_nodes > 1 else "auto"
+    strategy = DDPStrategy() if devices * num_nodes > 1 else "auto"
     mixed: Any = "bf16-mixed" if precision == "bf16-mixed" else "32-true"  # float64 is the model's own: nothing is to be converted
     fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=num_nodes, strategy=strategy, precision=mixed)
     fabric.launch()

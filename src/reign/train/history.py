@@ -36,7 +36,7 @@ class History:
         best = self.rows[self.best_epoch].get(self.key) if self.best_epoch >= 0 else None
         if value is None or self.best_epoch < 0 or better(self.metric, value, best):
             self.best_epoch = int(row["epoch"])
-            self.best_weights = learner.evaluated_weights()
+            self.best_weights = learner.weights()
             return True
         return False
 

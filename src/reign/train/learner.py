@@ -1,6 +1,5 @@
 """A model that learns: one epoch of steps, and predictions, in parts that fit into memory."""
 
-import copy
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +56,6 @@ class Learner:
         self.rate = LearningRate(config.schedule, optimiser, steps)
         sharp = config.optimiser
         self.sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
-        self.average = copy.deepcopy(model) if config.average else None
         self.pairs = batches.pairs_of(model, self.graphs)
         self.max_pairs = config.max_pairs or batches.affordable_pairs(model, fabric.device)
 
@@ -100,7 +98,6 @@ class Learner:
             self.fabric.clip_gradients(self.wrapped, self.optimiser, max_norm=self.config.clip, error_if_nonfinite=False)
         self.optimiser.step()
         self.rate.after_step()
-        self._follow()
         return loss, labels
 
     def _gradients(self, group: list[Ids]) -> tuple[float, float]:
@@ -124,16 +121,6 @@ class Learner:
     def _forward(self, batch: MiniBatch) -> Tensor:
         out: Tensor = self.wrapped(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.size)
         return out.float() if out.dtype == torch.bfloat16 else out
-
-    def _follow(self) -> None:
-        """The running average of the weights moves a little."""
-        if self.average is not None:
-            with torch.no_grad():
-                for kept, new in zip(self.average.state_dict().values(), self.model.state_dict().values(), strict=True):
-                    if kept.is_floating_point():
-                        kept.lerp_(new, 1 - self.config.average)
-                    else:
-                        kept.copy_(new)
 
     def _give_up(self, loss: float, group: list[Ids], before: list[Tensor], epoch: int, number: int) -> None:
         with torch.no_grad():
@@ -187,8 +174,7 @@ class Learner:
     @torch.no_grad()
     def predict(self, ids: Ids, watch: Watch | None = None, label: str = "predict") -> Tensor:
         """Predictions for some graphs, in the units of the targets (logits for classes)."""
-        model = self.average if self.average is not None else self.model
-        model.eval()
+        self.model.eval()
         rows: list[Tensor] = []
         places = torch.arange(self.fabric.global_rank, ids.numel(), self.fabric.world_size)
         chunks = places.split(self.config.batch_size)
@@ -199,7 +185,7 @@ class Learner:
                 for part in batches.parts(ids[chunk], self.pairs, self.max_pairs):
                     b = self.graphs.batch(part)
                     with self.fabric.autocast():
-                        found.append(model(b.x, b.edge_index, b.edge_attr, b.batch, b.size).to(self.scale.mean.dtype))
+                        found.append(self.model(b.x, b.edge_index, b.edge_attr, b.batch, b.size).to(self.scale.mean.dtype))
                 return found
 
             rows += self._within_memory(work, ids[chunk], watch or Watch())
@@ -222,15 +208,9 @@ class Learner:
 
     # -- state -----------------------------------------------------------------------------------------------------
 
-    def evaluated_weights(self) -> dict[str, Tensor]:
-        """A copy of the weights that predictions are made with."""
-        source = self.average if self.average is not None else self.model
-        return {name: value.detach().cpu().clone() for name, value in source.state_dict().items()}
-
-    def show(self, weights: dict[str, Tensor]) -> None:
-        """Predict with these weights from now on."""
-        self.average = None
-        self.model.load_state_dict(weights)
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the weights."""
+        return {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
 
     def save(self, folder: Path) -> None:
         """Write the model, if it is one of ours, or its weights alone."""
@@ -241,7 +221,6 @@ class Learner:
         """All that is needed to go on."""
         return {
             "model": self.model.state_dict(),
-            "average": None if self.average is None else self.average.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "rate": self.rate.state_dict(),
             "max_pairs": self.max_pairs,
@@ -250,8 +229,6 @@ class Learner:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.model.load_state_dict(state["model"])
-        if self.average is not None:
-            self.average.load_state_dict(state["average"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.rate.load_state_dict(state["rate"])
         self.max_pairs = state["max_pairs"]

@@ -76,11 +76,11 @@ def measure(learner: Learner, history: History, folder: Path | None, watch: Watc
         "parameters": num_parameters(learner.model),
         "seconds": sum(row["seconds"] for row in history.rows),
     }
-    weights = {"best": history.best_weights, "last": learner.evaluated_weights()}
+    weights = {"best": history.best_weights, "last": learner.weights()}
     predictions: dict[str, Tensor] = {}
     same = history.best_epoch == len(history.rows) - 1
     for which in ("last", "best") if learner.config.report == "best" else ("best", "last"):
-        learner.show(weights[which])
+        learner.model.load_state_dict(weights[which])
         if not predictions or not same:
             predictions = {split: learner.predict(ids, watch, split) for split, ids in learner.problem.splits.items()}
         result[which] = {split: learner.score(split, out) for split, out in predictions.items()}

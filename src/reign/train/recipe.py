@@ -107,9 +107,6 @@ class Training(Settings):
     schedule: Schedule = Schedule()
     stop_lr: Annotated[float, Field(ge=0)] = Field(0.0, description="stop when the learning rate is at or below this")
     patience: Positive | None = Field(None, description="stop after this many epochs without a better validation metric")
-    average: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="evaluate a running average of the weights with this decay"
-    )
     clip: Annotated[float, Field(ge=0)] = Field(0.0, description="largest norm of a gradient; 0: no bound")
     accumulate: Positive = Field(1, description="batches whose gradients make one step")
     precision: Literal["32-true", "64-true", "bf16-mixed"] = "32-true"

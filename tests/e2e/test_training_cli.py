@@ -1,0 +1,421 @@
+"""Training as a user does it: tables, runs, kills, several processes, the paper's tables."""
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+import reign as package
+from reign.cli import app
+from reign.train.disk import read_json
+
+SMALL = ["--set", "model.hidden_channels=8", "--set", "model.num_layers=2", "-b", "8", "--epochs", "2"]
+CARBON = (
+    ["C" * n for n in range(1, 11)]
+    + ["C" * n + "O" for n in range(1, 11)]
+    + ["C" * n + "N" for n in range(1, 11)]
+    + ["c1ccccc1" + "C" * n for n in range(10)]
+)
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REIGN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("REIGN_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def reign(*args: str) -> Any:
+    return CliRunner().invoke(app, list(args), env={"COLUMNS": "200"})
+
+
+def works(*args: str) -> Any:
+    done = reign(*args)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def fails(*args: str) -> str:
+    done = reign(*args)
+    assert done.exit_code == 2, done.output
+    assert "Traceback" not in done.output
+    return str(done.stderr)
+
+
+def table(folder: Path, name: str = "mols.csv", **columns: list[Any]) -> str:
+    """Forty molecules, their number of atoms, and some more columns."""
+    frame = pd.DataFrame({"smiles": CARBON, "size": [len(s) / 3 for s in CARBON], **columns})
+    frame.to_csv(folder / name, index=False)
+    return str(folder / name)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "seed-0" / "last" / "model.safetensors")
+
+
+# -- one run -----------------------------------------------------------------------------------------------------------
+
+
+def test_train_predict_evaluate(tmp_path: Path) -> None:
+    file = table(tmp_path)
+    with open(file, "a") as out:
+        out.write("xyz,1\n,2\nC(C)(C)(C)(C)C,3\nCCCl ,\n")
+    done = works("train", "-i", file, "-s", "smiles", "--target-columns", "size", "-o", "run", "--ensemble-size", "2", *SMALL)
+    assert "40 of 44 rows read" in done.stderr
+    assert "row 41 left out: 'xyz' is not a SMILES" in done.stderr
+    assert "row 42 left out: no SMILES" in done.stderr
+    assert "row 43 left out: 'C(C)(C)(C)(C)C': Explicit valence" in done.stderr
+    assert "row 44 left out: no label" in done.stderr
+    run = tmp_path / "run"
+    left_out = list(csv.DictReader((run / "rows_left_out.csv").read_text().splitlines()))
+    assert [row["row"] for row in left_out] == ["41", "42", "43", "44"]
+    for name in ("recipe.yaml", "environment.json", "summary.json", "predictions.csv", "seed-1/splits.json", "seed-0/metrics.csv"):
+        assert (run / name).is_file(), name
+    splits = read_json(run / "seed-0" / "splits.json")
+    assert sorted(row for ids in splits.values() for row in ids) == list(range(1, 41))
+    assert len((run / "seed-0" / "metrics.csv").read_text().splitlines()) == 3
+    assert not list(run.rglob(".*"))  # nothing half written
+
+    works("predict", "-i", file, "--model-paths", "run", "-o", "out.csv")
+    found = pd.read_csv("out.csv", dtype=str, keep_default_na=False)
+    given = pd.read_csv(file, dtype=str, keep_default_na=False)
+    assert list(found.columns) == ["smiles", "size", "size_pred", "size_unc", "error"]
+    assert found[["smiles", "size"]].equals(given)
+    assert [bool(error) for error in found["error"]] == [False] * 40 + [True] * 3 + [False]
+    assert [value == "" for value in found["size_pred"]] == [False] * 40 + [True] * 3 + [False]
+
+    predictor = package.load("run")
+    again = predictor.predict([*CARBON, "xyz"])
+    assert again["size_pred"][:40].tolist() == pytest.approx([float(v) for v in found["size_pred"][:40]], abs=1e-5)
+    assert "not a SMILES" in again["error"][40]
+    each = [package.load("run").models[m] for m in (0, 1)]
+    assert len(each) == 2
+
+    summary = read_json(run / "summary.json")
+    result = predictor.evaluate("test")
+    assert result["models"] == pytest.approx(summary["test"]["values"], rel=1e-5)
+    assert result["ensemble"] == pytest.approx(summary["ensemble"]["test"], rel=1e-5)
+    tested = pd.read_csv(run / "predictions.csv")
+    error = (tested["size"] - tested["size_pred"]).pow(2).mean() ** 0.5
+    assert error == pytest.approx(summary["ensemble"]["test"], rel=1e-6)
+    assert tested["row"].tolist() == splits["test"]
+    done = works("evaluate", "run", "--split", "val")
+    assert f"seed-1: val rmse {summary['val']['values'][1]:.4g}"[:22] in done.stdout
+    assert "ensemble of 2: mols.csv rmse" in works("evaluate", "run", "-i", file).stdout
+    assert "the run has no split 'dev'" in fails("evaluate", "run", "--split", "dev")
+
+
+def test_two_runs_are_an_ensemble(tmp_path: Path) -> None:
+    file = table(tmp_path)
+    for seed in (1, 2):
+        works("train", "-i", file, "-o", f"run{seed}", "--set", f"seeds=[{seed}]", *SMALL)
+    works("predict", "-i", file, "--model-paths", "run1", "--model-paths", "run2", "-o", "both.csv")
+    works("predict", "-i", file, "--model-paths", "run1", "-o", "one.csv")
+    both, one = pd.read_csv("both.csv"), pd.read_csv("one.csv")
+    assert "size_unc" in both
+    assert "size_unc" not in one
+    other = package.load("run2").predict(CARBON)["size_pred"]
+    assert both["size_pred"].tolist() == pytest.approx(((one["size_pred"] + other) / 2).tolist(), abs=1e-5)
+    works(
+        "predict", "-i", file, "--model-paths", "run1", "--model-paths", "run2", "-o", "plain.csv", "--uncertainty-method", "none"
+    )
+    assert "size_unc" not in pd.read_csv("plain.csv")
+
+
+def test_classes_and_several_targets(tmp_path: Path) -> None:
+    ring = [int("c" in s) for s in CARBON]
+    kind = ["ring" if "c" in s else "chain" if s[-1] == "C" else "polar" for s in CARBON]
+    other: list[Any] = [r if i % 3 else "" for i, r in enumerate(ring)]
+    file = table(tmp_path, ring=ring, kind=kind, other=other)
+    works(
+        "train",
+        "-i",
+        file,
+        "--target-columns",
+        "ring",
+        "--target-columns",
+        "other",
+        "-t",
+        "classification",
+        "-o",
+        "yes",
+        "--seeds",
+        "2",
+        *SMALL,
+    )
+    found = package.load("yes").predict(CARBON)
+    assert found["ring_pred"].between(0, 1).all()
+    assert {"ring_pred", "ring_unc", "other_pred", "other_unc", "error"} <= set(found.columns)
+    assert read_json(Path("yes/summary.json"))["metric"] == "roc_auc"
+    more = ["--set", "train.epochs=30", "--set", "train.optimiser.lr=0.01"]
+    works("train", "-i", file, "--target-columns", "kind", "-t", "multiclass", "-o", "kinds", *SMALL, *more)
+    found = package.load("kinds").predict([*CARBON, ""])
+    names = ["kind_prob_chain", "kind_prob_polar", "kind_prob_ring"]
+    assert found[names][:40].sum(axis=1).tolist() == pytest.approx([1.0] * 40)
+    assert set(found["kind_pred"][:40]) <= {"chain", "polar", "ring"}
+    assert (found["kind_pred"][:40] == kind).mean() > 0.6
+    assert found["error"][40] == "no SMILES"
+    works("train", "-i", file, "--target-columns", "size", "--split-type", "scaffold_balanced", "-o", "scaffold", *SMALL)
+    rings = {i + 1 for i, r in enumerate(ring) if r}
+    assert rings <= set(read_json(Path("scaffold/seed-0/splits.json"))["train"])
+
+
+def test_graphs_from_python(tmp_path: Path) -> None:
+    """A run on a data set predicts for PyG graphs."""
+    works("train", "counting/gin/4-cycle", "--epochs", "1", "--seeds", "1", "--set", "data.options.num_graphs=40", "-o", "run")
+    data = package.data.Counting(num_graphs=40, split="test")
+    found = package.load("run").predict([data[0], data[1]])
+    assert found["4-cycle_pred"].notna().all()
+    with pytest.raises(ValueError, match="not from SMILES"):
+        package.load("run").predict(["CC"])
+    with pytest.raises(ValueError, match="expected all of one kind"):
+        package.load("run").predict(["CC", data[0]])
+    assert "learned from counting" in fails("predict", "-i", table(tmp_path), "--model-paths", "run", "-o", "x.csv")
+
+
+def test_mistakes(tmp_path: Path) -> None:
+    file = table(tmp_path)
+    works("train", "-i", file, "-o", "run", *SMALL)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thing").touch()
+    table(tmp_path, "taken.csv", size_pred=[0] * 40)
+    for args, message in (
+        (["train"], "give a recipe"),
+        (["train", "zinc", "-i", file], "give a recipe"),
+        (["train", "-i", "none.csv"], "there is no file none.csv"),
+        (["train", "zink"], "did you mean 'zinc'?"),
+        (["train", "-i", file, "-o", "run"], "holds a run already; go on with it by --resume run"),
+        (["train", "-i", file, "-o", "full"], "holds other files and no run"),
+        (["train", "-i", file, "-o", file], "is a file, expected a folder"),
+        (["train", "-i", file, "-o", "r", "--target-columns", "sise"], "no column 'sise', did you mean 'size'?"),
+        (["train", "-i", file, "-o", "r", "-t", "regresion"], "data.task: input should be 'regression'"),
+        (["train", "-i", file, "-o", "r", "--split-sizes", "0.5"], "data.split_sizes"),
+        (["train", "-i", file, "-o", "r", "--epochs", "0"], "train.epochs: input should be greater than 0"),
+        (["train", "-i", file, "-o", "r", "--model", "sunn"], "unknown model 'sunn', did you mean 'sun'?"),
+        (["train", "-i", file, "-o", "r", "--policy", "eggo"], "unknown policy 'eggo'"),
+        (["train", "-i", file, "-o", "r", "--policy", "ed"], "SUN needs one subgraph per node"),
+        (["train", "-i", file, "-o", "r", "--set", "model.nonsense=1"], "nonsense"),
+        (["train", "-i", file, "-o", "r", "--set", "train.epoch=1"], "did you mean 'epochs'?"),
+        (["train", "-i", file, "-o", "r", "--ensemble-size", "0"], "--ensemble-size is 0, expected at least 1"),
+        (["train", "--resume", "none"], "holds no run to go on with"),
+        (["train", "zinc", "--resume", "run"], "--resume takes the recipe from the run"),
+        (["predict", "-i", file, "--model-paths", "none", "-o", "o.csv"], "holds no recipe.yaml"),
+        (["predict", "-i", "none.csv", "--model-paths", "run", "-o", "o.csv"], "there is no file none.csv"),
+        (["predict", "-i", file, "--model-paths", "run", "-o", "no/o.csv"], "there is no folder"),
+        (["predict", "-i", file, "--model-paths", "run", "-o", "o.csv", "-s", "smile"], "did you mean 'smiles'?"),
+        (["predict", "-i", "taken.csv", "--model-paths", "run", "-o", "o.csv"], "has a column 'size_pred' already"),
+        (["predict", "-i", file, "--model-paths", "run", "--uncertainty-method", "x"], "expected ensemble or none"),
+        (["evaluate", "none"], "holds no recipe.yaml"),
+        (["reproduce", "molecules"], "is a single recipe, not a table"),
+        (["reproduce", "zinc", "--row", "sunego"], "did you mean 'sun-ego'?"),
+        (["tune", "zinc/gin"], "has no grid to search"),
+        (["tune", "zinc/gin", "--grid", "x"], "expected key=v1,v2"),
+        (["data", "info", "zink"], "did you mean 'zinc'?"),
+        (["data", "info", "counting", "--set", "kind=x"], "kind is 'x'"),
+        (["recipes", "zink"], "did you mean 'zinc'?"),
+    ):
+        assert message in fails(*args), args
+    assert not (tmp_path / "o.csv").exists()
+
+
+def test_default_folders_do_not_collide(tmp_path: Path) -> None:
+    file = table(tmp_path)
+    works("train", "-i", file, "-q", *SMALL)
+    works("train", "-i", file, "-q", *SMALL)
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["mols", "mols-2"]
+
+
+def test_resume_can_add_seeds(tmp_path: Path) -> None:
+    file = table(tmp_path)
+    works("train", "-i", file, "-o", "run", *SMALL)
+    before = (tmp_path / "run/seed-0/result.json").stat().st_mtime_ns
+    works("train", "--resume", "run", "--seeds", "2")
+    assert (tmp_path / "run/seed-0/result.json").stat().st_mtime_ns == before
+    assert len(read_json(tmp_path / "run/summary.json")["members"]) == 2
+    assert "holds a run of another recipe (train.epochs is 2 there and 9 here)" in fails(
+        "train", "--resume", "run", "--epochs", "9"
+    )
+
+
+# -- kills and processes -----------------------------------------------------------------------------------------------
+
+
+def process(*args: str, folder: Path, launcher: list[str] | None = None) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *(launcher or []), "-m", "reign", *args]
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def epochs_done(run: Path) -> int:
+    file = run / "seed-0" / "metrics.csv"
+    return len(file.read_text().splitlines()) - 1 if file.is_file() else 0
+
+
+def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    file = table(tmp_path)
+    settings = ["--epochs", "16", "-b", "4", "--set", "model.hidden_channels=16", "--set", "model.dropout=0.2", "-q"]
+    whole = process("train", "-i", file, "-o", "whole", *settings, folder=tmp_path)
+    rng = random.Random()
+    kills, starts = 0, 0
+    while not (tmp_path / "run/summary.json").is_file():
+        starts += 1
+        assert starts < 12
+        args = ["--resume", "run", "-q"] if (tmp_path / "run/recipe.yaml").is_file() else ["-i", file, "-o", "run", *settings]
+        worker = process("train", *args, folder=tmp_path)
+        if kills < 3:
+            # wait for some epoch, and then for any moment within the next ones
+            goal, limit = min(epochs_done(tmp_path / "run") + rng.randint(1, 4), 15), time.monotonic() + 120
+            while epochs_done(tmp_path / "run") < goal and worker.poll() is None and time.monotonic() < limit:
+                time.sleep(0.002)
+            time.sleep(rng.uniform(0, 0.15))
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGKILL)
+                kills += 1
+        _, error = worker.communicate(timeout=300)
+        assert worker.returncode in (0, -signal.SIGKILL), error.decode()
+    _, error = whole.communicate(timeout=300)
+    assert whole.returncode == 0, error.decode()
+    assert kills >= 2
+    one, other = weights(tmp_path / "whole"), weights(tmp_path / "run")
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    curves = [pd.read_csv(tmp_path / run / "seed-0" / "metrics.csv").drop(columns="seconds") for run in ("whole", "run")]
+    assert curves[0].equals(curves[1])
+    assert (tmp_path / "whole/predictions.csv").read_text() == (tmp_path / "run/predictions.csv").read_text()
+
+
+def test_two_processes_compute_what_one_does(tmp_path: Path) -> None:
+    """The last batch has one graph, so one process has none; some labels are missing; batches are split by their pairs too."""
+    sizes: list[Any] = ["" if i % 7 == 0 else len(s) / 3 for i, s in enumerate(CARBON)]
+    file = table(tmp_path, other=sizes)
+    words = ["train"] * 31 + ["val"] * 5 + ["test"] * 4
+    pd.read_csv(file).assign(split=words).to_csv(file, index=False)
+    settings = ["--splits-column", "split", "--target-columns", "size", "--target-columns", "other", "-b", "6", "--epochs", "1", "-q"]
+    settings += ["--set", "train.precision=64-true", "--set", "model.hidden_channels=8", "--set", "model.num_layers=2"]
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(20_000 + os.getpid() % 20_000)]
+    workers = [
+        process("train", "-i", file, "-o", "one", *settings, folder=tmp_path),
+        process("train", "-i", file, "-o", "two", "--accelerator", "cpu", *settings, folder=tmp_path, launcher=launcher),
+    ]
+    for worker in workers:
+        _, error = worker.communicate(timeout=300)
+        assert worker.returncode == 0, error.decode()
+    assert read_json(tmp_path / "two/environment.json")["processes"] == 2
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    assert one.keys() == two.keys()
+    for name in one:
+        torch.testing.assert_close(two[name], one[name], atol=1e-9, rtol=0)
+    results = [json.loads((tmp_path / run / "seed-0" / "result.json").read_text()) for run in ("one", "two")]
+    for which in ("best", "last"):
+        assert results[0][which] == pytest.approx(results[1][which], abs=1e-9)
+
+
+# -- the paper's tables ------------------------------------------------------------------------------------------------
+
+
+def test_reproduce(tmp_path: Path) -> None:
+    small = [
+        "--set",
+        "data.options.num_graphs=40",
+        "--set",
+        "train.epochs=1",
+        "--set",
+        "model.hidden_channels=8",
+        "--set",
+        "model.num_layers=2",
+    ]
+    args = [
+        "reproduce",
+        "counting",
+        "--quick",
+        "--row",
+        "gin",
+        "--row",
+        "sun-ego+",
+        "--column",
+        "4-cycle",
+        "--column",
+        "star",
+        "-o",
+        "runs",
+        *small,
+    ]
+    done = works(*args)
+    assert "0.2185" in done.stdout
+    assert "0.0105 +- 0.0006" in done.stdout
+    assert "PNA (quoted)" in done.stdout
+    rows = list(csv.DictReader((tmp_path / "runs/table.csv").read_text().splitlines()))
+    assert [(row["row"], row["column"]) for row in rows] == [
+        ("gin", "4-cycle"),
+        ("gin", "star"),
+        ("sun-ego+", "4-cycle"),
+        ("sun-ego+", "star"),
+    ]
+    sun = rows[2]
+    assert float(sun["difference_in_std"]) == pytest.approx((float(sun["ours"]) - 0.0105) / 0.0006)
+    stamp = (tmp_path / "runs/gin/star/summary.json").stat().st_mtime_ns
+    works(*args)  # what is done is not done again
+    assert (tmp_path / "runs/gin/star/summary.json").stat().st_mtime_ns == stamp
+    more = works(*args, "--seeds", "2")
+    assert "(2)" in more.stdout
+
+
+def test_reproduce_with_columns_of_one_run(tmp_path: Path) -> None:
+    small = ["--set", "data.options.num_graphs=40", "--set", "train.epochs=1", "--set", "model.hidden_channels=8"]
+    done = works("reproduce", "four-cycle", "--quick", "-o", "runs", "--row", "gin", *small)
+    assert [path.name for path in (tmp_path / "runs/gin").iterdir()] == ["best_train"]
+    assert all(word in done.stdout for word in ("best_train", "0.2148 +- 0.0051", "Trivial (quoted)"))
+
+
+def test_tune(tmp_path: Path) -> None:
+    file = table(tmp_path)
+    args = [
+        "tune",
+        "-",
+        "--set",
+        f"data.path={file}",
+        "--set",
+        "train.epochs=1",
+        "--set",
+        "model.num_layers=1",
+        "--storage",
+        "sqlite:///s.db",
+    ]
+    args += ["--grid", "model.hidden_channels=4,8", "--grid", "train.optimiser.lr=0.01", "-o", "out"]
+    works(*args, "--trials", "1")
+    done = works(*args)  # a second worker takes what is left
+    assert "2 points" in done.stdout
+    found = {read_json(path)["val"]["mean"] for path in (tmp_path / "out").glob("trial-*/summary.json")}
+    assert len(found) == 2
+
+
+def test_data_commands() -> None:
+    done = works("data", "list")
+    assert all(name in done.stdout for name in ("zinc", "molhiv", "tu", "csl", "counting", "graph-properties", "exp", "sr"))
+    done = works("data", "info", "counting", "--set", "num_graphs=40")
+    assert "1-WL census: after 6 rounds 0 of 780 pairs" in done.stdout
+    assert "40 graphs ready" in works("data", "prepare", "counting", "--set", "num_graphs=40").stdout
+    assert "which is not set" in fails("data", "prepare", "exp")
+    assert "sun-ego-500k" in works("recipes").stdout
+    assert "0.083 +- 0.003" in works("recipes", "zinc").stdout
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "reproduce", "tune", "recipes", "data", "models", "policies"])
+def test_help(command: str) -> None:
+    assert "--help" in works(command, "--help").stdout
+
+
+def test_a_typo_gets_a_suggestion() -> None:
+    assert "Did you mean 'train'?" in fails("trian")

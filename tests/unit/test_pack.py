@@ -1,0 +1,107 @@
+"""Graphs end to end: a batch equals PyG's, and odd lists are refused."""
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+
+from reign.data import GraphPack, Problem
+from reign.testing import random_graphs
+
+
+def make(number: int = 6) -> list[Data]:
+    graphs = random_graphs(number, min_nodes=1, max_nodes=6, num_features=2, edge_dim=3)
+    for g, data in enumerate(graphs):
+        data.y = torch.tensor([[float(g), -1.0]])
+    return graphs
+
+
+@pytest.mark.parametrize("ids", [[0, 1, 2, 3, 4, 5], [4, 1], [3], [2, 2, 0]])
+def test_a_batch_is_pygs(ids: list[int]) -> None:
+    graphs = make()
+    ours, theirs = GraphPack.of(graphs).batch(ids), Batch.from_data_list([graphs[g] for g in ids])
+    for name in ("x", "edge_index", "edge_attr", "batch"):
+        assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+    assert torch.equal(ours.y, theirs.y.double())
+    assert ours.size == len(ids)
+
+
+def test_an_empty_batch() -> None:
+    b = GraphPack.of(make()).batch([])
+    assert (b.size, b.x.shape, b.edge_index.shape, b.y.shape) == (0, (0, 2), (2, 0), (0, 2))
+
+
+def test_one_graph_comes_back() -> None:
+    graphs = make()
+    pack = GraphPack.of(graphs)
+    for g in (2, 5):
+        for name in ("x", "edge_index", "edge_attr"):
+            assert torch.equal(getattr(pack.graph(g), name), getattr(graphs[g], name))
+    assert len(pack) == 6
+    assert pack.sizes.tolist() == [data.num_nodes for data in graphs]
+
+
+def test_moving_leaves_types_alone() -> None:
+    graphs = make()
+    for data in graphs:
+        data.x = data.x.long()
+    pack = GraphPack.of(graphs).to(dtype=torch.float64)
+    assert (pack.x.dtype, pack.edge_attr.dtype, pack.edge_index.dtype) == (torch.int64, torch.float64, torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda d: setattr(d, "y", None), "graph 3: y is None where graph 0"),
+        (lambda d: setattr(d, "y", torch.ones(1, 3)), "graph 3: y holds 3 targets where graph 0 has 2"),
+        (lambda d: setattr(d, "x", torch.ones(d.num_nodes, 5)), "graph 3: x is a tensor of shape"),
+        (lambda d: setattr(d, "edge_attr", None), "graph 3: edge_attr is None"),
+        (lambda d: setattr(d, "edge_index", torch.tensor([[0], [99]])), "graph 3: edge_"),
+        (lambda d: d.x.fill_(float("nan")), "graph 3: x holds NaN"),
+    ],
+)
+def test_what_does_not_fit_together_is_named(spoil: object, message: str) -> None:
+    graphs = make()
+    spoil(graphs[3])  # type: ignore[operator]
+    with pytest.raises(ValueError, match=message):
+        GraphPack.of(graphs)
+
+
+def test_no_graphs() -> None:
+    with pytest.raises(ValueError, match="there are no graphs"):
+        GraphPack.of([])
+
+
+def test_problems() -> None:
+    graphs = make(12)
+    problem = Problem.of(graphs[:6], graphs[6:9], graphs[9:], targets=["a", "b"])
+    assert {split: ids.tolist() for split, ids in problem.splits.items()} == {
+        "train": [0, 1, 2, 3, 4, 5],
+        "val": [6, 7, 8],
+        "test": [9, 10, 11],
+    }
+    assert problem.select(["b"]).y.squeeze(1).tolist() == [-1.0] * 12
+    assert problem.limit(2).splits["val"].tolist() == [6, 7]
+    fewer = problem.fewer(3, seed=1).splits["train"]
+    assert fewer.numel() == 3
+    assert set(fewer.tolist()) <= set(range(6))
+    assert not torch.equal(fewer, problem.fewer(3, seed=2).splits["train"])
+    with pytest.raises(ValueError, match="has no target 'c'; it has a, b"):
+        problem.select(["c"])
+    with pytest.raises(ValueError, match="at most the 6 training graphs"):
+        problem.fewer(7, seed=0)
+    with pytest.raises(ValueError, match="expected a column for each"):
+        Problem.of(graphs, targets=["a"])
+
+
+def test_folds_are_stratified_and_cover_all() -> None:
+    graphs = make(20)
+    for g, data in enumerate(graphs):
+        data.y = torch.tensor([[float(g % 4 == 0)]])
+    problem = Problem.of(graphs, task="multiclass", classes=["no", "yes"])
+    folds = problem.folds(5, seed=3)
+    assert torch.cat([fold.splits["val"] for fold in folds]).sort().values.tolist() == list(range(20))
+    for fold in folds:
+        assert problem.y[fold.splits["val"]].sum() == 1
+        assert not set(fold.splits["val"].tolist()) & set(fold.splits["train"].tolist())
+    with pytest.raises(ValueError, match="at most the 20 graphs"):
+        problem.folds(21, seed=0)
