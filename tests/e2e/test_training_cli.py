@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import reign as package
 from reign.cli import app
-from reign.train.disk import read_json
+from reign.disk import read_json
 
 SMALL = ["--set", "model.hidden_channels=8", "--set", "model.num_layers=2", "-b", "8", "--epochs", "2"]
 CARBON = (
@@ -302,7 +302,19 @@ def test_two_processes_compute_what_one_does(tmp_path: Path) -> None:
     file = table(tmp_path, other=sizes)
     words = ["train"] * 31 + ["val"] * 5 + ["test"] * 4
     pd.read_csv(file).assign(split=words).to_csv(file, index=False)
-    settings = ["--splits-column", "split", "--target-columns", "size", "--target-columns", "other", "-b", "6", "--epochs", "1", "-q"]
+    settings = [
+        "--splits-column",
+        "split",
+        "--target-columns",
+        "size",
+        "--target-columns",
+        "other",
+        "-b",
+        "6",
+        "--epochs",
+        "1",
+        "-q",
+    ]
     settings += ["--set", "train.precision=64-true", "--set", "model.hidden_channels=8", "--set", "model.num_layers=2"]
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(20_000 + os.getpid() % 20_000)]
     workers = [

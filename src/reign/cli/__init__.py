@@ -9,7 +9,8 @@ from rich.console import Console
 import reign
 from reign.cli import data, papers, training
 from reign.cli.tables import bag_table, family_table, model_table, policy_table, separation_table
-from reign.cli.tools import bars, check_writable, fail, user_mistakes, write_csv
+from reign.cli.tools import bars, check_writable, fail, user_mistakes
+from reign.disk import write_csv
 
 app = typer.Typer(
     help="Subgraph graph neural networks.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False

@@ -7,8 +7,9 @@ import typer
 from rich.console import Console
 
 from reign.cli.tables import comparison_rows, comparison_table, recipe_table, study_table
-from reign.cli.tools import fail, user_mistakes, write_csv
+from reign.cli.tools import fail, user_mistakes
 from reign.cli.training import Accelerator, Devices, Nodes, Settings
+from reign.disk import write_csv
 
 
 def recipes(
@@ -70,7 +71,9 @@ def reproduce(
 
 
 def tune(
-    recipe: Annotated[str, typer.Argument(help="RECIPE/ROW/COLUMN as in train, or a YAML file; - for a CSV with --set data.path=FILE.")],
+    recipe: Annotated[
+        str, typer.Argument(help="RECIPE/ROW/COLUMN as in train, or a YAML file; - for a CSV with --set data.path=FILE.")
+    ],
     grid: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=V1,V2", help="Choices for a setting; over those of the recipe. Repeat for more."),

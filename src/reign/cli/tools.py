@@ -1,7 +1,6 @@
 """What commands share: progress bars, errors without tracebacks, files."""
 
-import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -47,11 +46,3 @@ def check_writable(file: Path | None) -> None:
     """Say now, not after the work, that a file cannot be written."""
     if file is not None and not file.absolute().parent.is_dir():
         fail(f"there is no folder {file.absolute().parent} to write {file.name} to.")
-
-
-def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table."""
-    with file.open("w", newline="") as out:
-        writer = csv.writer(out)
-        writer.writerow(header)
-        writer.writerows(rows)

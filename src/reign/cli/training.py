@@ -21,7 +21,9 @@ Nodes = Annotated[int, typer.Option(help="Machines.")]
 def train(
     recipe: Annotated[
         str | None,
-        typer.Argument(help="RECIPE, RECIPE/ROW or RECIPE/ROW/COLUMN of the paper, as zinc/sun-ego (reign recipes lists them), or a YAML file."),
+        typer.Argument(
+            help="RECIPE, RECIPE/ROW or RECIPE/ROW/COLUMN of the paper, as zinc/sun-ego (reign recipes lists them), or a YAML file."
+        ),
     ] = None,
     data_path: Annotated[Path | None, typer.Option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
     smiles_columns: Annotated[

@@ -1,5 +1,7 @@
 """From settings to things: the problem, and the model for it."""
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from reign.catalogue import build_model
@@ -8,11 +10,14 @@ from reign.data.problem import Problem
 from reign.nn.model import Model
 from reign.train.recipe import Data
 from reign.train.recipe import Model as ModelSettings
-from reign.train.watch import Watch
+
+if TYPE_CHECKING:
+    from reign.data.table import Report
 
 
-def make_problem(config: Data, watch: Watch | None = None) -> Problem:
-    """The graphs, targets and splits that settings name; what is odd about a table is told."""
+def make_problem(config: Data) -> "tuple[Problem, Report | None]":
+    """The graphs, targets and splits that settings name, and what was found in a table, if it is one."""
+    report = None
     if config.name == "csv":
         from reign.data.table import load_table
 
@@ -27,13 +32,11 @@ def make_problem(config: Data, watch: Watch | None = None) -> Problem:
             config.splits_column,
             config.split_seed,
         )
-        if watch is not None:
-            watch.table(report)
     else:
         problem = load_problem(config.name, **config.options)
     if config.targets is not None:
         problem = problem.select(config.targets)
-    return problem if config.limit is None else problem.limit(config.limit)
+    return problem if config.limit is None else problem.limit(config.limit), report
 
 
 def make_model(config: ModelSettings, problem: Problem, seed: int) -> Model:
@@ -54,3 +57,11 @@ def make_model(config: ModelSettings, problem: Problem, seed: int) -> Model:
         return build_model(config.name, in_channels, config.hidden_channels, config.num_layers, problem.num_outputs, **options)
     except TypeError as error:
         raise ValueError(f"model: {error}; the arguments of {config.name} are shown by help(reign.nn).") from None
+
+
+def try_model(config: ModelSettings, problem: Problem) -> None:
+    """Raise ``ValueError`` now, before anything is written, if the model cannot take these graphs."""
+    model = make_model(config, problem, 0).eval()
+    b = problem.graphs.to(dtype=torch.float32).batch(problem.splits["train"][:1])
+    with torch.no_grad():
+        model(b.x, b.edge_index, b.edge_attr, b.batch, b.size)

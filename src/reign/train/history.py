@@ -1,13 +1,12 @@
 """What happened so far: metrics of every epoch and the best weights; kept on disk with everything that is needed to go on."""
 
 import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from reign.train.disk import read_state, write_state, write_text
+from reign.disk import read_state, write_csv, write_state
 from reign.train.metrics import METRICS, better
 from reign.train.recipe import Training
 
@@ -79,11 +78,7 @@ class History:
 
     def _write_table(self) -> None:
         if self.folder is not None:
-            out = io.StringIO()
-            writer = csv.DictWriter(out, fieldnames=list(self.rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows)
-            write_text(self.folder / "metrics.csv", out.getvalue())
+            write_csv(self.folder / "metrics.csv", list(self.rows[0]), [list(row.values()) for row in self.rows])
 
 
 def read_metrics(folder: Path, column: str) -> list[float]:

@@ -9,10 +9,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from reign.data.pack import GraphPack
+from reign.disk import read_json
 from reign.nn.model import Model
 from reign.train import batches
 from reign.train.build import make_problem
-from reign.train.disk import read_json
 from reign.train.metrics import metric
 from reign.train.recipe import Recipe
 from reign.train.results import combine
@@ -107,7 +107,7 @@ class Predictor:
 
     def evaluate(self, split: str = "test", watch: Watch | None = None) -> dict[str, Any]:
         """The metric of every model, and of their mean, on a split of the data of the run, all computed anew."""
-        problem = make_problem(self.recipe.data)
+        problem, _ = make_problem(self.recipe.data)
         place = {name: i for i, name in enumerate(problem.names)} if problem.names is not None else None
         outs = self.outputs(problem.graphs, watch)
         name = self.summary["metric"]

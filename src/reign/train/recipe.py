@@ -139,7 +139,7 @@ class Recipe(Settings):
 
     def save(self, file: Path) -> None:
         """Write as YAML."""
-        from reign.train.disk import write_text
+        from reign.disk import write_text
 
         write_text(file, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
 

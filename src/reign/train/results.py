@@ -1,21 +1,23 @@
 """Results over seeds and folds: means, deviations, the ensemble, and tables of predictions."""
 
 import csv
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from reign.data.problem import Ids, Problem
-from reign.train.disk import write_text
+from reign.disk import write_csv
 from reign.train.history import read_metrics
 from reign.train.metrics import METRICS, metric
 from reign.train.recipe import Recipe
+
+if TYPE_CHECKING:
+    from reign.data.table import Report
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
@@ -94,12 +96,18 @@ def write_predictions(file: Path, problem: Problem, ids: Ids, out: Tensor, unsur
     if unsure is not None:
         header += [f"{label}_unc" for label in labels]
         columns += unsure.t().tolist()
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    for row in zip(*columns, strict=True):
-        writer.writerow(["" if isinstance(v, float) and math.isnan(v) else repr(v) if isinstance(v, float) else v for v in row])
-    write_text(file, text.getvalue())
+    rows = ([_cell(value) for value in row] for row in zip(*columns, strict=True))
+    write_csv(file, header, rows)
+
+
+def write_left_out(file: Path, report: "Report") -> None:
+    """The rows of a table that could not be read, and why; nothing if there are none."""
+    if report.left_out:
+        write_csv(file, ["row", "reason"], report.left_out.items())
+
+
+def _cell(value: Any) -> Any:
+    return "" if isinstance(value, float) and math.isnan(value) else repr(value) if isinstance(value, float) else value
 
 
 def read_predictions(file: Path, outputs: int) -> Tensor:

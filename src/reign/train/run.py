@@ -25,12 +25,12 @@ from lightning.fabric import Fabric
 
 import reign._version
 from reign.data.problem import Problem
-from reign.train.build import make_model, make_problem
+from reign.disk import read_json, write_json
+from reign.train.build import make_model, make_problem, try_model
 from reign.train.devices import make_fabric
-from reign.train.disk import read_json, write_json, write_text
 from reign.train.loop import fit
 from reign.train.recipe import Recipe
-from reign.train.results import summarise, write_predictions
+from reign.train.results import summarise, write_left_out, write_predictions
 from reign.train.scale import Scale
 from reign.train.watch import Watch
 
@@ -68,9 +68,13 @@ def train(
         done: dict[str, Any] = read_json(folder / "summary.json")
         return done
     fabric = fabric or make_fabric(recipe.train.precision)
-    problem = make_problem(recipe.data, _Keep(watch, folder) if fabric.is_global_zero else None)
+    problem, report = make_problem(recipe.data)
     members = list(_members(recipe, problem, folder))
+    try_model(recipe.model, members[0].problem)
     if fabric.is_global_zero:
+        if report is not None:
+            watch.table(report)
+            write_left_out(folder / "rows_left_out.csv", report)
         recipe.save(folder / "recipe.yaml")
         if not (folder / "environment.json").is_file():
             write_json(folder / "environment.json", environment(fabric))
@@ -175,17 +179,3 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         out |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return out
-
-
-class _Keep(Watch):
-    """Writes the rows that were left out into the run, and tells another watch."""
-
-    def __init__(self, watch: Watch, folder: Path) -> None:
-        self.watch, self.folder = watch, folder
-
-    def table(self, report: Any) -> None:
-        """Write and pass on."""
-        if report.left_out:
-            rows = "".join(f'{row},"{reason.replace(chr(34), chr(34) * 2)}"\n' for row, reason in report.left_out.items())
-            write_text(self.folder / "rows_left_out.csv", "row,reason\n" + rows)
-        self.watch.table(report)

@@ -1,7 +1,10 @@
 """Files that are whole or not there: written beside, then renamed."""
 
+import csv
+import io
 import json
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,15 @@ def write_text(file: Path, content: str) -> None:
     write_bytes(file, content.encode())
 
 
+def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """The same for a table."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_text(file, out.getvalue())
+
+
 def write_json(file: Path, value: Any) -> None:
     """The same for JSON."""
     write_text(file, json.dumps(value, indent=2) + "\n")
@@ -31,8 +43,6 @@ def write_json(file: Path, value: Any) -> None:
 
 def write_state(file: Path, state: dict[str, Any]) -> None:
     """The same for tensors and plain values."""
-    import io
-
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write_bytes(file, buffer.getvalue())
