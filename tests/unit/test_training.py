@@ -397,6 +397,22 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_state(tmp_path: 
     assert result["epochs"] == 3
 
 
+def test_a_gradient_that_is_no_number_stops_too(tmp_path: Path) -> None:
+    """The root of zero has a value and no slope: weights would be lost with the step, and seen only with the next batch."""
+
+    class Root(SUN):
+        def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+            out: Tensor = super().forward(*args, **kwargs)
+            return out + (out - out).abs().sqrt()
+
+    torch.manual_seed(0)
+    net = Root(1, 8, 2, 1, policy="ego+:2")
+    before = [p.detach().clone() for p in net.parameters()]
+    with pytest.raises(NonFiniteLoss, match="the gradient is nan in epoch 1, batch 1"):
+        learn(net)
+    assert all(torch.equal(p, old) for p, old in zip(net.parameters(), before, strict=True))
+
+
 def test_tensorboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

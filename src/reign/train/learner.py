@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 
 from reign.data.pack import MiniBatch
 from reign.data.problem import Ids, Problem
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 
 class NonFiniteLoss(ValueError):
-    """The loss is NaN or infinite."""
+    """The loss or its gradient is NaN or infinite."""
 
 
 class Learner:
@@ -77,23 +78,28 @@ class Learner:
 
     def _step(self, group: list[Ids], epoch: int, number: int, watch: Watch) -> tuple[float, float]:
         """One step along the gradients of some batches; the sum of the loss, and how many labels it is of."""
-        before = [b.clone() for b in self.model.buffers()]
+        before = [buffer.clone() for buffer in self.model.buffers()]
 
-        def gradients() -> tuple[float, float]:
+        def undo() -> None:
             self.optimiser.zero_grad()
             with torch.no_grad():
                 for buffer, old in zip(self.model.buffers(), before, strict=True):
                     buffer.copy_(old)
-            return self._gradients(group)
 
-        loss, labels = self._within_memory(gradients, torch.cat(group), watch)
-        if not math.isfinite(loss):
-            self._give_up(loss, group, before, epoch, number)
+        def gradients() -> tuple[float, float]:
+            loss, labels = self._within_memory(lambda: self._gradients(group), torch.cat(group), watch, undo)
+            slope = float(get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None]))
+            if not math.isfinite(loss) or not math.isfinite(slope):
+                undo()
+                what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient is {slope}"
+                raise NonFiniteLoss(self._complaint(what, torch.cat(group).tolist(), epoch, number))
+            return loss, labels
+
+        self.optimiser.zero_grad()
+        loss, labels = gradients()
         if self.sharpness is not None:
             with self.sharpness.nearby():
-                nearby, _ = self._within_memory(gradients, torch.cat(group), watch)
-            if not math.isfinite(nearby):
-                self._give_up(nearby, group, before, epoch, number)
+                gradients()
         if self.config.clip:
             self.fabric.clip_gradients(self.wrapped, self.optimiser, max_norm=self.config.clip, error_if_nonfinite=False)
         self.optimiser.step()
@@ -122,14 +128,10 @@ class Learner:
         out: Tensor = self.wrapped(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.size)
         return out.float() if out.dtype == torch.bfloat16 else out
 
-    def _give_up(self, loss: float, group: list[Ids], before: list[Tensor], epoch: int, number: int) -> None:
-        with torch.no_grad():
-            for buffer, old in zip(self.model.buffers(), before, strict=True):
-                buffer.copy_(old)
-        ids = torch.cat(group).tolist()
+    def _complaint(self, what: str, ids: list[int], epoch: int, number: int) -> str:
         shown = ", ".join(map(str, ids[:8])) + (", ..." if len(ids) > 8 else "")
-        raise NonFiniteLoss(
-            f"the loss is {loss} in epoch {epoch + 1}, batch {number + 1} ({len(ids)} graphs of {self.problem.name}: {shown}). The weights "
+        return (
+            f"the {what} in epoch {epoch + 1}, batch {number + 1} ({len(ids)} graphs of {self.problem.name}: {shown}). The weights "
             "before this batch are kept. Look at the features and targets of these graphs; if they are fine, use a smaller learning rate "
             "(--set train.optimiser.lr=...) or a bound on gradients (--set train.clip=1)."
         )
@@ -141,8 +143,8 @@ class Learner:
         found = batches.parts(ids, self.pairs, self.max_pairs)
         return found + [ids[:0]] * (most(len(found)) - len(found))
 
-    def _within_memory(self, work: Callable[[], T], ids: Ids, watch: Watch) -> T:
-        """Do some work; where memory is too small, again in smaller parts."""
+    def _within_memory(self, work: Callable[[], T], ids: Ids, watch: Watch, undo: Callable[[], None] = lambda: None) -> T:
+        """Do some work; where memory is too small, undo what was done of it, and do it again in smaller parts."""
         while True:
             try:
                 return work()
@@ -150,6 +152,7 @@ class Learner:
                 if not out_of_memory(error):
                     raise
                 reason = str(error).splitlines()[0]
+            undo()
             self._smaller(ids, reason, watch)
 
     def _smaller(self, ids: Ids, reason: str, watch: Watch) -> None:
@@ -164,7 +167,6 @@ class Learner:
                 "use fewer hidden_channels or num_layers, a sampled policy as 'ego+:3@0.5', or leave the graph out."
             )
         self.max_pairs = max(used // 2, int(pairs.max()))
-        self.optimiser.zero_grad()
         if self.fabric.device.type == "cuda":
             torch.cuda.empty_cache()
         watch.note(f"memory is too small for this batch; from now on batches are split at {self.max_pairs:,} pairs ({reason}).")
