@@ -29,7 +29,7 @@ def like(name: str, **options: object) -> Problem:
     """A tiny problem with the features, targets and splits of a data set."""
     kind = DATASETS[name]
     rng = torch.Generator().manual_seed(0)
-    classes = [str(c) for c in range(SETS[str(options["set"])][3])] if name == "tu" else list(kind.classes)
+    classes = [str(c) for c in range(SETS[str(options.get("set", "MUTAG"))][4])] if name == "tu" else list(kind.classes)
 
     def types(columns: list[int], rows: int) -> torch.Tensor:
         return torch.stack([torch.randint(0, size, (rows,), generator=rng) for size in columns], dim=1)

@@ -37,15 +37,24 @@ def list_models() -> list[str]:
     return list(MODELS)
 
 
-def build_model(name: str, *args: Any, **kwargs: Any) -> Model:
-    """A model by name; all other arguments are its own.
+def find_model(name: str) -> type[Model]:
+    """A model by name, in any usual spelling.
 
-    >>> build_model("dss", 16, 64, 4, 1, policy="nm")
-    DSS(16 -> 64 x 4 -> 1, policy='nm', terms=['own+local', 'needle+needle_msg'])
+    >>> find_model("GNN-AK+").__name__
+    'GNNAKPlus'
     """
     plain = name.lower().replace("-", "").replace("_", "").replace("(2)", "2").replace("+", "plus")
     if plain not in MODELS:
         near = get_close_matches(plain, list_models(), n=2)
         hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
         raise ValueError(f"unknown model '{name}'{hint} Known: {', '.join(map(repr, MODELS))}.")
-    return MODELS[plain](*args, **kwargs)
+    return MODELS[plain]
+
+
+def build_model(name: str, *args: Any, **kwargs: Any) -> Model:
+    """A model by name; all other arguments are its own.
+
+    >>> build_model("dss", 16, 64, 4, 1, policy="nm")
+    DSS(16 -> 64 x 4 -> 1, policy='nm', terms=['own+local', 'needle+needle_msg'])
+    """
+    return find_model(name)(*args, **kwargs)

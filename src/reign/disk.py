@@ -50,10 +50,29 @@ def write_state(file: Path, state: dict[str, Any]) -> None:
 
 def read_state(file: Path) -> dict[str, Any]:
     """What ``write_state`` wrote; nothing else is run."""
-    state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever a damaged file makes torch raise
+        raise ValueError(f"{file} is damaged ({_first_line(error)}); delete it to start this model anew.") from None
+    if not isinstance(state, dict):
+        raise ValueError(f"{file} holds {type(state).__name__}, expected the state of a run; delete it to start this model anew.")
     return state
 
 
 def read_json(file: Path) -> Any:
     """What ``write_json`` wrote."""
-    return json.loads(file.read_text())
+    try:
+        value = json.loads(file.read_text())
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged ({_first_line(error)}).") from None
+    return value
+
+
+def remove_unfinished(folder: Path) -> None:
+    """What a kill left of files that were being written."""
+    for file in folder.rglob(".*.[0-9]*"):
+        file.unlink(missing_ok=True)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

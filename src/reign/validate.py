@@ -4,6 +4,8 @@ Shapes and dtypes are always checked, they cost nothing. Values are looked at on
 stop the device; ``reign.validate`` looks at everything, wherever it lies.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -90,6 +92,16 @@ def check(name: str, value: object, good: bool, expected: str) -> None:
     """Raise ``ValueError`` that says what came and what was expected, unless the value is good."""
     if not good:
         raise ValueError(f"{name} is {value!r}, expected {expected}.")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint at the end of a message: the nearest word there is, or nothing.
+
+    >>> did_you_mean("epoch", ["epochs", "loss"]), did_you_mean("xyz", ["epochs"])
+    (", did you mean 'epochs'?", '.')
+    """
+    near = get_close_matches(word.lower(), list(known), n=1)
+    return f", did you mean '{near[0]}'?" if near else "."
 
 
 def validate(data: Any) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from reign.data.rows import read_table
 from reign.data.smiles import canonical, from_smiles, scaffold
 from reign.data.splits import column_split, random_split, scaffold_split
-from reign.data.table import load_table, read_table
+from reign.data.table import load_table
 
 
 def test_features_of_a_molecule() -> None:
@@ -40,6 +41,8 @@ def test_features_of_a_molecule() -> None:
         ("C1CC", "is not a SMILES"),
         ("F(F)(F)F", "Explicit valence for atom # 0 F, 3|4"),
         ("c1cccc1", "Can't kekulize"),
+        ("CC O", "'CC O' holds white space, expected one SMILES"),
+        ("C\nC", "holds white space"),
     ],
 )
 def test_what_is_no_molecule_says_why(text: object, reason: str) -> None:
@@ -120,7 +123,7 @@ def test_a_table_with_all_kinds_of_rows(tmp_path: Path) -> None:
         [True, False],
         [False, True],
     ]
-    assert len(report.lines()) == 5
+    assert len(report.lines()) == 7  # two of them: no row is for val, for test
 
 
 def test_targets_by_default_are_columns_of_numbers(tmp_path: Path) -> None:
@@ -173,10 +176,69 @@ def test_tables_that_cannot_be_learned_from(tmp_path: Path, text: str, options: 
 def test_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no file"):
         read_table(tmp_path / "none.csv")
-    table = read_table(write(tmp_path, "smiles\ty\nCC\t007\n", "t.tsv"))
+    table, wrong = read_table(write(tmp_path, "smiles\ty\nCC\t007\n", "t.tsv"))
     assert table["y"].tolist() == ["007"]  # as it stands
+    assert not wrong
     (tmp_path / "bom.csv").write_bytes(b"\xef\xbb\xbfsmiles,y\nCC,1\n")
-    assert list(read_table(tmp_path / "bom.csv").columns) == ["smiles", "y"]
+    assert list(read_table(tmp_path / "bom.csv")[0].columns) == ["smiles", "y"]
     (tmp_path / "latin.csv").write_bytes(b"smiles,y\nCC,\xe9\n")
     with pytest.raises(ValueError, match="cannot be read as a table"):
         read_table(tmp_path / "latin.csv")
+
+
+def test_every_line_is_a_row(tmp_path: Path) -> None:
+    """Blank lines, too many and too few fields, commas at the end, quotes with line breaks."""
+    table, wrong = read_table(write(tmp_path, 'smiles,y\nCC,1\n\nCCC\nCO,2,extra\n"C\nC",3\nCN,4,,\n'))
+    assert table["smiles"].tolist() == ["CC", "", "CCC", "CO", "C\nC", "CN"]
+    assert table["y"].tolist() == ["1", "", "", "2", "3", "4"]
+    assert wrong == {3: "the row has 3 fields, expected 2"}
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zip"])
+def test_compressed_tables(tmp_path: Path, ending: str) -> None:
+    import pandas as pd
+
+    file = tmp_path / f"t.csv{ending}"
+    pd.DataFrame({"smiles": ["CC"], "y": ["1"]}).to_csv(file, index=False)
+    assert read_table(file)[0]["smiles"].tolist() == ["CC"]
+    file.write_bytes(file.read_bytes()[:20])
+    with pytest.raises(ValueError, match="cannot be read as a table"):
+        read_table(file)
+
+
+def test_tables_with_a_wrong_header(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has 2 columns named 'y'"):
+        read_table(write(tmp_path, "smiles,y,y\nCC,1,2\n"))
+    with pytest.raises(ValueError, match="Columns must be separated by commas"):
+        load_table(write(tmp_path, "smiles;y\nCC;1\n"))
+    with pytest.raises(ValueError, match="column 'y' was given twice"):
+        load_table(write(tmp_path, "smiles,y\nCC,1\n"), target_columns=["y", "y"])
+
+
+def test_what_is_said_of_repeated_molecules_is_true(tmp_path: Path) -> None:
+    file = write(tmp_path, "smiles,y,s\nCC,1,train\nCC,2,test\nCCC,3,train\nCCO,4,val\n")
+    _, report = load_table(file, target_columns=["y"], splits_column="s")
+    assert "1 rows repeat a molecule; all are kept, 1 of them are in more than one split" in report.lines()
+    _, report = load_table(file, target_columns=["y"], split_sizes=(1.0, 0.0, 0.0))
+    assert "1 rows repeat a molecule; all are kept, each in one split" in report.lines()
+    assert {"no row is for val", "no row is for test"} <= set(report.lines())
+
+
+def test_classes_that_are_one_number_keep_one_order(tmp_path: Path) -> None:
+    file = write(tmp_path, "smiles,k\nCC,1.0\nCCC,01\nCCO,1\nCCN,0\n")
+    assert load_table(file, target_columns=["k"], task="multiclass", split_sizes=(1.0, 0.0, 0.0))[0].classes == [
+        "0",
+        "01",
+        "1",
+        "1.0",
+    ]
+
+
+def test_a_target_without_training_labels(tmp_path: Path) -> None:
+    file = write(tmp_path, "smiles,a,b,s\nCC,1,,train\nCCC,2,1,test\n")
+    with pytest.raises(ValueError, match="b has no label in the 1 training rows"):
+        load_table(file, target_columns=["a", "b"], splits_column="s")
+
+
+def test_a_very_large_molecule() -> None:
+    assert canonical("C" * 5000) == "C" * 5000

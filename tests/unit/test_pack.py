@@ -30,12 +30,9 @@ def test_an_empty_batch() -> None:
     assert (b.size, b.x.shape, b.edge_index.shape, b.y.shape) == (0, (0, 2), (2, 0), (0, 2))
 
 
-def test_one_graph_comes_back() -> None:
+def test_sizes() -> None:
     graphs = make()
     pack = GraphPack.of(graphs)
-    for g in (2, 5):
-        for name in ("x", "edge_index", "edge_attr"):
-            assert torch.equal(getattr(pack.graph(g), name), getattr(graphs[g], name))
     assert len(pack) == 6
     assert pack.sizes.tolist() == [data.num_nodes for data in graphs]
 
@@ -80,7 +77,9 @@ def test_problems() -> None:
         "test": [9, 10, 11],
     }
     assert problem.select(["b"]).y.squeeze(1).tolist() == [-1.0] * 12
-    assert problem.limit(2).splits["val"].tolist() == [6, 7]
+    few = problem.limit(2).splits["val"].tolist()
+    assert len(few) == 2
+    assert set(few) < {6, 7, 8}
     fewer = problem.fewer(3, seed=1).splits["train"]
     assert fewer.numel() == 3
     assert set(fewer.tolist()) <= set(range(6))
@@ -103,5 +102,30 @@ def test_folds_are_stratified_and_cover_all() -> None:
     for fold in folds:
         assert problem.y[fold.splits["val"]].sum() == 1
         assert not set(fold.splits["val"].tolist()) & set(fold.splits["train"].tolist())
-    with pytest.raises(ValueError, match="at most the 20 graphs"):
-        problem.folds(21, seed=0)
+    with pytest.raises(ValueError, match="folds is 6, expected at most 5: the graphs of the rarest class"):
+        problem.folds(6, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": "foo"}, "task is 'foo', expected 'regression' or"),
+        ({"task": "multiclass"}, "expected one target and its classes"),
+        ({"task": "multiclass", "classes": ["a"]}, r"y is \[0.0, 1.0, 2.0, 3.0, 4.0, 5.0\], expected whole numbers from 0 to 0"),
+        ({"task": "classification"}, "expected 0, 1 or NaN"),
+    ],
+)
+def test_labels_must_suit_the_task(options: dict[str, object], message: str) -> None:
+    graphs = make()
+    for data in graphs:
+        data.y = data.y[:, :1]
+    with pytest.raises(ValueError, match=message):
+        Problem.of(graphs, **options)  # type: ignore[arg-type]
+
+
+def test_fingerprints() -> None:
+    one = GraphPack.of(make()).fingerprint()
+    assert one == GraphPack.of(make()).fingerprint()
+    other = make()
+    other[2].y = other[2].y.double() + 1e-12
+    assert one != GraphPack.of(other).fingerprint()

@@ -26,9 +26,9 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
     """Statistics of a data set: graphs, splits, nodes, edges, targets; for counting also the 1-WL census."""
     with user_mistakes():
         console = Console()
-        chosen = _options(options)
+        chosen = _options(name, options)
         for table in problem_table(name, chosen):
-            console.print(table, highlight=False)
+            console.print(table)
         if name == "counting":
             from reign.data.counting import census
 
@@ -52,7 +52,7 @@ def prepare(
         for name in names or list_datasets():
             find_dataset(name)
         for name in names or list_datasets():
-            variants = [{"set": s} for s in SETS] if name == "tu" and not options else [_options(options)]
+            variants = [{"set": s} for s in SETS] if name == "tu" and not options else [_options(name, options)]
             for variant in variants:
                 label = name + "".join(f" {key}={value}" for key, value in variant.items())
                 try:
@@ -60,13 +60,21 @@ def prepare(
                 except (ValueError, OSError) as error:
                     if names:
                         raise
-                    console.print(f"{label}: not ready. {error}", highlight=False, soft_wrap=True)
+                    console.print(f"{label}: not ready. {error}", highlight=False, soft_wrap=True, markup=False)
                     continue
-                console.print(f"{label}: {len(problem.graphs):,} graphs ready", highlight=False)
-        console.print(f"kept in {cache_folder()}", highlight=False, soft_wrap=True)
+                console.print(f"{label}: {len(problem.graphs):,} graphs ready", highlight=False, markup=False)
+        console.print(f"kept in {cache_folder()}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _options(given: list[str] | None) -> dict[str, Any]:
-    from reign.train.recipe import override
+def _options(name: str, given: list[str] | None) -> dict[str, Any]:
+    from reign.data.catalogue import find_dataset
+    from reign.train.values import override
+    from reign.validate import did_you_mean
 
-    return {key: value for text in given or [] for key, value in override(text).items()}
+    known = find_dataset(name).defaults()
+    chosen = {key: value for text in given or [] for key, value in override(text).items()}
+    if unknown := [key for key in chosen if key not in known]:
+        raise ValueError(
+            f"{name} has no option '{unknown[0]}'{did_you_mean(unknown[0], known)} It has {', '.join(known) or 'none'}."
+        )
+    return chosen

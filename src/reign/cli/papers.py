@@ -42,9 +42,9 @@ def reproduce(
     with user_mistakes():
         from reign.cli.watch import watching
         from reign.train.devices import make_fabric
-        from reign.train.recipe import override
         from reign.train.reproduce import reproduce as run
         from reign.train.tables import load_table_recipe
+        from reign.train.values import override
 
         plan = load_table_recipe(table)
         if list(plan.rows) == ["run"]:
@@ -95,11 +95,13 @@ def tune(
     with user_mistakes():
         from reign.cli.watch import watching
         from reign.train.devices import make_fabric
-        from reign.train.recipe import override, read_value
         from reign.train.tables import find_recipe, load_table_recipe, point
         from reign.train.tune import tune as run
+        from reign.train.values import override, read_value
 
-        changes = [*(override(text) for text in settings or []), {"seeds": list(range(max(1, seeds)))}]
+        if seeds < 1 or (trials is not None and trials < 1):
+            fail(f"--seeds is {seeds} and --trials is {trials}, expected at least 1.")
+        changes = [*(override(text) for text in settings or []), {"seeds": list(range(seeds))}]
         choices: dict[str, list[Any]] = {}
         for text in grid or []:
             key, sign, values = text.partition("=")
@@ -114,16 +116,19 @@ def tune(
         folder = output if output is not None else Path("runs") / "tune" / full.replace("/", "-")
         fabric = make_fabric(first.train.precision, accelerator)
         with watching(not quiet) as watch:
-            found = run(
-                lambda p: find_recipe(name, *changes, point(p))[0],
-                whole,
-                folder,
-                name=study or full,
-                storage=storage,
-                trials=trials,
-                fabric=fabric,
-                watch=watch,
-            )
+            try:
+                found = run(
+                    lambda p: find_recipe(name, *changes, point(p))[0],
+                    whole,
+                    folder,
+                    name=study or full,
+                    storage=storage,
+                    trials=trials,
+                    fabric=fabric,
+                    watch=watch,
+                )
+            except KeyboardInterrupt:
+                fail("stopped; with --storage the same command goes on from here.")
     Console().print(study_table(found))
 
 

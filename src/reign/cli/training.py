@@ -66,9 +66,10 @@ def train(
     """
     with user_mistakes():
         from reign.train.devices import make_fabric
-        from reign.train.recipe import Recipe, merge, override
+        from reign.train.recipe import Recipe
         from reign.train.run import train as run
         from reign.train.tables import find_recipe
+        from reign.train.values import merge, override
 
         changes: list[dict[str, Any]] = [
             {
@@ -86,14 +87,16 @@ def train(
             {"model": _given(name=model, policy=policy), "train": _given(epochs=epochs, batch_size=batch_size)},
             *(override(text) for text in settings or []),
         ]
+        if ensemble_size is not None and seeds is not None:
+            fail("--ensemble-size and --seeds are the same; give one of them.")
         number = ensemble_size if ensemble_size is not None else seeds
         if number is not None:
             if number < 1:
                 fail(f"--{'ensemble-size' if ensemble_size is not None else 'seeds'} is {number}, expected at least 1.")
             changes.append({"seeds": list(range(number))})
         if resume is not None:
-            if recipe is not None or data_path is not None:
-                fail("--resume takes the recipe from the run; leave the recipe and -i out.")
+            if recipe is not None or data_path is not None or output is not None:
+                fail("--resume takes the recipe and the folder from the run; leave the recipe, -i and -o out.")
             if not (resume / "recipe.yaml").is_file():
                 fail(f"{resume} holds no run to go on with: there is no recipe.yaml.")
             saved = Recipe.load(resume / "recipe.yaml")
@@ -106,11 +109,9 @@ def train(
             if data_path is not None and not data_path.is_file():
                 fail(f"there is no file {data_path}.")
             plan, name = find_recipe(recipe or "molecules", *changes)
-            folder = output if output is not None else _free(Path("runs") / (data_path.stem if data_path else name))
+            folder = output if output is not None else _free(Path("runs") / (_stem(data_path) if data_path else name))
         from reign.cli.watch import watching
-        from reign.train.run import check_folder
 
-        check_folder(plan, folder, resume is not None)
         fabric = make_fabric(plan.train.precision, accelerator, devices, num_nodes)
         with watching(not quiet and fabric.is_global_zero) as watch:
             try:
@@ -120,7 +121,7 @@ def train(
     if fabric.is_global_zero:
         console = Console()
         console.print(summary_table(summary))
-        console.print(f"The run is in {folder}.", highlight=False, soft_wrap=True)
+        console.print(f"The run is in {folder}.", highlight=False, soft_wrap=True, markup=False)
         if plan.data.name == "csv":
             console.print(
                 f"Predict with: reign predict -i FILE.csv --model-paths {folder} -o out.csv", highlight=False, soft_wrap=True
@@ -146,26 +147,26 @@ def predict(
     """
     with user_mistakes():
         from reign.cli.watch import watching
-        from reign.data.table import need_columns, read_table
+        from reign.data.rows import need_columns, read_table
+        from reign.data.table import read_molecules
         from reign.train.predictor import load
 
         if uncertainty_method not in ("ensemble", "none"):
             fail(f"--uncertainty-method is '{uncertainty_method}', expected ensemble or none.")
-        target = output if output is not None else data_path.with_name(f"{data_path.name.split('.')[0]}_preds.csv")
+        target = output if output is not None else data_path.with_name(f"{_stem(data_path)}_preds.csv")
         check_writable(target)
         predictor = load(*model_paths, device=_device(accelerator))
         if predictor.recipe.data.name != "csv":
             fail(
                 f"{model_paths[0]} learned from {predictor.recipe.data.name}, not from a CSV of molecules; use reign.load(...).predict(graphs) from Python."
             )
-        table = read_table(data_path)
+        table, odd = read_table(data_path)
         columns = smiles_columns or predictor.recipe.data.smiles_columns
         need_columns(table, columns, data_path)
-        texts = [".".join(parts) for parts in zip(*([t.strip() for t in table[c]] for c in columns), strict=True)]
         with watching(not quiet) as watch:
-            found = predictor.predict(texts, watch).drop(columns="smiles", errors="ignore")
+            found = predictor.table(*read_molecules(table, columns, odd), watch)
         if uncertainty_method == "none":
-            found = found[[c for c in found.columns if not c.endswith("_unc")]]
+            found = found.drop(columns=[f"{target}_unc" for target in predictor.targets], errors="ignore")
         if taken := [c for c in found.columns if c in table.columns]:
             fail(f"{data_path} has a column '{taken[0]}' already; rename it.")
         for column in found.columns:
@@ -177,6 +178,7 @@ def predict(
         + (f" {bad:,} could not be read; see its column error." if bad else ""),
         highlight=False,
         soft_wrap=True,
+        markup=False,
     )
 
 
@@ -208,7 +210,7 @@ def evaluate(
                     data_path, settings.smiles_columns, predictor.targets, predictor.task, classes=predictor.classes
                 )
                 watch.table(report)
-                outs = predictor.outputs(problem.graphs, watch)
+                outs = predictor.outputs(problem.graphs, watch=watch)
                 name = predictor.summary["metric"]
                 result = {
                     "metric": name,
@@ -218,7 +220,7 @@ def evaluate(
                 }
     console = Console()
     for member, value in zip(predictor.members, result["models"], strict=True):
-        console.print(f"{member.relative_to(run)}: {result['split']} {result['metric']} {value:.5g}", highlight=False)
+        console.print(f"{member.relative_to(run)}: {result['split']} {result['metric']} {value:.5g}", highlight=False, markup=False)
     if "ensemble" in result and len(result["models"]) > 1:
         console.print(
             f"ensemble of {len(result['models'])}: {result['split']} {result['metric']} {result['ensemble']:.5g}", highlight=False
@@ -227,6 +229,14 @@ def evaluate(
 
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _stem(file: Path) -> str:
+    """The name of a table without .csv, .csv.gz and the like."""
+    name = file.name
+    for ending in (".gz", ".bz2", ".xz", ".zip", ".csv", ".tsv"):
+        name = name.removesuffix(ending)
+    return name or file.name
 
 
 def _free(folder: Path) -> Path:

@@ -40,12 +40,12 @@ class RichWatch(Watch):
         done = int(row["epoch"]) + 1
         self.progress.update(self.epochs, description=f"{self.label}: {numbers}", completed=done, total=epochs, visible=True)
         if not self.console.is_terminal and (done == epochs or done % math.ceil(epochs / 10) == 0):
-            self.console.print(f"{self.label}, epoch {done} of {epochs}: {numbers}", highlight=False)
+            self.console.print(f"{self.label}, epoch {done} of {epochs}: {numbers}", highlight=False, markup=False)
 
     def table(self, report: "Report") -> None:
         """What was found in a table."""
         for line in report.lines():
-            self.console.print(line, highlight=False)
+            self.console.print(line, highlight=False, markup=False)
         for row, reason in list(report.left_out.items())[:SHOWN]:
             self.console.print(f"row {row} left out: {reason}", highlight=False, markup=False)
         if len(report.left_out) > SHOWN:

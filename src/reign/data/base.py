@@ -36,6 +36,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     node_encoder: ClassVar[Any] = None
     edge_encoder: ClassVar[Any] = None
     classes: ClassVar[list[str]] = []
+    sizes: ClassVar[dict[str, int]] = {}  # graphs of each split, where these are known
     version: ClassVar[int] = 1  # of what ``make`` gives: another number makes it anew
 
     def __init__(
@@ -71,6 +72,12 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     def make(self) -> dict[str, list[Data]]:
         """The graphs of every split, each with ``y`` of shape (1, targets)."""
 
+    def check(self, made: dict[str, list[Data]]) -> None:
+        """Raise ``ValueError`` unless these are the graphs of the paper, as far as statistics can tell."""
+        found = {split: len(graphs) for split, graphs in made.items()}
+        if self.sizes and found != self.sizes:
+            raise ValueError(f"{self.name} has {found} graphs here, expected {self.sizes}; is the source complete?")
+
     @property
     def processed_file_names(self) -> list[str]:
         """One file a split."""
@@ -78,7 +85,9 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
 
     def process(self) -> None:
         """Make all splits, and keep them; nothing half made is ever kept under its name."""
-        for split, graphs in self.make().items():
+        made = self.make()
+        self.check(made)
+        for split, graphs in made.items():
             if self.pre_filter is not None:
                 graphs = [data for data in graphs if self.pre_filter(data)]
             if self.pre_transform is not None:

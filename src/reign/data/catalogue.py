@@ -1,7 +1,6 @@
 """All data sets by name, as problems to learn."""
 
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from reign.data.problem import Problem
 from reign.data.properties import GraphProperties
 from reign.data.tu import TU
 from reign.data.zinc import ZINC
+from reign.validate import did_you_mean
 
 DATASETS: dict[str, type[GraphDataset]] = {kind.name: kind for kind in (ZINC, MolHIV, TU, CSL, Counting, GraphProperties, EXP, SR)}
 
@@ -31,9 +31,7 @@ def list_datasets() -> list[str]:
 def find_dataset(name: str) -> type[GraphDataset]:
     """A data set by name."""
     if name not in DATASETS:
-        near = get_close_matches(name.lower(), DATASETS, n=1)
-        hint = f", did you mean '{near[0]}'?" if near else "."
-        raise ValueError(f"unknown data set '{name}'{hint} Known: {', '.join(DATASETS)}.")
+        raise ValueError(f"unknown data set '{name}'{did_you_mean(name, DATASETS)} Known: {', '.join(DATASETS)}.")
     return DATASETS[name]
 
 

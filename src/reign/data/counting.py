@@ -47,6 +47,8 @@ class Counting(GraphDataset):
         number = options["num_graphs"]
         check("num_graphs", number, type(number) is int and number >= 10, "a whole number of at least 10")
         check("seed", options["seed"], type(options["seed"]) is int, "a whole number")
+        if options["kind"] == "chen2020" and {**options, "kind": "regular"} != cls.defaults():
+            raise ValueError("the set of Chen et al. is what it is: num_graphs and seed have no use with kind='chen2020'.")
 
     def make(self) -> dict[str, list[Data]]:
         """Generate the graphs, and count."""
@@ -74,29 +76,24 @@ def counts(graphs: GraphPack) -> Int[Tensor, "graphs patterns"]:
     """
     b = graphs.batch(torch.arange(len(graphs)))
     deg = torch.bincount(b.edge_index[0], minlength=b.x.size(0))
-    triangles = cycles(graphs, 3)
-    at_node = _triangles_at_nodes(graphs)
+    found = {length: _cycles(graphs, length) for length in (3, 4, 5, 6)}
 
     def add(values: Tensor) -> Tensor:
         return torch.zeros(len(graphs), dtype=torch.long).index_add_(0, b.batch, values)
 
-    tailed = add(at_node * (deg - 2))
+    tailed = add(found[3][1] * (deg - 2))
     star = add(deg * (deg - 1) * (deg - 2) // 6)
-    return torch.stack([triangles, tailed, star, cycles(graphs, 4), cycles(graphs, 5), cycles(graphs, 6)], dim=1)
+    return torch.stack([found[3][0], tailed, star, found[4][0], found[5][0], found[6][0]], dim=1)
 
 
-def cycles(graphs: GraphPack, length: int, chunk: int = 256) -> Int[Tensor, "graphs"]:
-    """How many cycles of a length each graph has: simple paths are listed from their smallest node, and closed."""
-    found = [_list_cycles(graphs, ids, length)[0] for ids in torch.arange(len(graphs)).split(chunk)]
-    return torch.cat(found)
-
-
-def _triangles_at_nodes(graphs: GraphPack) -> Int[Tensor, "nodes"]:
-    return torch.cat([_list_cycles(graphs, ids, 3)[1] for ids in torch.arange(len(graphs)).split(256)])
+def _cycles(graphs: GraphPack, length: int) -> tuple[Tensor, Tensor]:
+    """How many cycles of a length each graph has, and how many go through each node."""
+    found = [_list_cycles(graphs, ids, length) for ids in torch.arange(len(graphs)).split(256)]
+    return torch.cat([a for a, _ in found]), torch.cat([b for _, b in found])
 
 
 def _list_cycles(graphs: GraphPack, ids: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Cycles in each of some graphs, and through each of their nodes."""
+    """The same for some graphs: simple paths are listed from their smallest node, and closed."""
     b = graphs.batch(ids)
     graph = SharedGraph.build(b.x, b.edge_index, None, b.batch, b.size)
     paths = torch.arange(b.x.size(0))[:, None]

@@ -20,6 +20,7 @@ class CSL(GraphDataset):
     task = "multiclass"
     targets = ("skip",)  # type: ignore[assignment]
     classes = tuple(map(str, range(10)))  # type: ignore[assignment]
+    sizes = {"train": 90, "val": 30, "test": 30}  # noqa: RUF012
 
     def make(self) -> dict[str, list[Data]]:
         """From ``REIGN_DATA``, or through PyG from the official place."""
@@ -48,6 +49,7 @@ class EXP(GraphDataset):
     about = "EXP and CEXP, pairs of graphs in two classes that 1-WL confuses (classification)"
     task = "classification"
     targets = ("class",)  # type: ignore[assignment]
+    sizes = {"train": 720, "val": 240, "test": 240}  # noqa: RUF012
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -77,6 +79,7 @@ class SR(GraphDataset):
     targets = ("graph",)  # type: ignore[assignment]
     classes = tuple(map(str, range(15)))  # type: ignore[assignment]
     splits = ("all",)
+    sizes = {"all": 15}  # noqa: RUF012
 
     def make(self) -> dict[str, list[Data]]:
         """From ``REIGN_DATA``."""

@@ -18,11 +18,20 @@ class MolHIV(GraphDataset):
     targets = ("HIV_active",)  # type: ignore[assignment]
     node_encoder = "atom"
     edge_encoder = "bond"
+    sizes = {"train": 32_901, "val": 4_113, "test": 4_113}  # noqa: RUF012
+    actives = {"train": 1_232, "val": 81, "test": 130}  # noqa: RUF012
 
     def make(self) -> dict[str, list[Data]]:
         """From ``REIGN_DATA``, or through ogb from the official place."""
         file = local_file("ogbg_molhiv.csv.xz")
         return self._official() if file is None else self._from_smiles(str(file))
+
+    def check(self, made: dict[str, list[Data]]) -> None:
+        """The sizes of the splits, and how many molecules of each are active."""
+        super().check(made)
+        found = {split: sum(int(data.y) for data in graphs) for split, graphs in made.items()}
+        if self.actives and found != self.actives:
+            raise ValueError(f"{self.name} has {found} active molecules here, expected {self.actives}.")
 
     def _from_smiles(self, file: str) -> dict[str, list[Data]]:
         import pandas as pd

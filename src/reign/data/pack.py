@@ -1,5 +1,6 @@
 """Graphs end to end in a few tensors, on any device: a batch is one gather, with no loop over graphs."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -89,25 +90,14 @@ class GraphPack:
             ids=ids,
         )
 
-    def graph(self, g: int) -> Data:
-        """One graph as PyG has it."""
-        b = self.batch([g])
-        return Data(x=b.x, edge_index=b.edge_index, edge_attr=b.edge_attr, y=b.y)
-
-    def subset(self, ids: Sequence[int] | Tensor) -> "GraphPack":
-        """Some graphs as a pack of their own."""
-        b = self.batch(ids)
-        first = self.node_ptr.new_zeros(b.size)
-        first[1:] = self.sizes[b.ids].cumsum(0)[:-1]
-        owner = ragged.ranges(self.edge_ptr[b.ids], self.edge_ptr.diff()[b.ids])[0]
-        return GraphPack(
-            b.x,
-            b.edge_index - first[owner],
-            b.edge_attr,
-            b.y,
-            ragged.offsets(self.sizes[b.ids]),
-            ragged.offsets(self.edge_ptr.diff()[b.ids]),
-        )
+    def fingerprint(self) -> str:
+        """A number that other graphs or targets do not have."""
+        found = hashlib.sha256()
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if value is not None:
+                found.update(value.cpu().contiguous().numpy().tobytes())
+        return found.hexdigest()[:16]
 
     def with_targets(self, y: Tensor) -> "GraphPack":
         """The same graphs with other targets."""

@@ -10,8 +10,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from reign.data.pack import GraphPack
+from reign.validate import check
 
 Ids = Int[Tensor, "_"]
+TASKS = ("regression", "classification", "multiclass")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +45,17 @@ class Problem:
         if self.graphs.y is None or self.graphs.y.size(1) != len(self.targets):
             shape = None if self.graphs.y is None else tuple(self.graphs.y.shape)
             raise ValueError(f"{self.name} has targets {self.targets} and y of shape {shape}, expected a column for each.")
+        check("task", self.task, self.task in TASKS, " or ".join(map(repr, TASKS)))
+        labels = self.y[~self.y.isnan()]
+        if self.task == "multiclass":
+            if len(self.targets) != 1 or not self.classes:
+                raise ValueError(
+                    f"{self.name} has targets {self.targets} and classes {self.classes}, expected one target and its classes."
+                )
+            good = bool(((labels >= 0) & (labels < len(self.classes)) & (labels == labels.round())).all())
+            check("y", sorted(set(labels.tolist())), good, f"whole numbers from 0 to {len(self.classes) - 1}")
+        if self.task == "classification":
+            check("y", sorted(set(labels.tolist())), bool(((labels == 0) | (labels == 1)).all()), "0, 1 or NaN")
 
     @classmethod
     def of(
@@ -85,8 +98,13 @@ class Problem:
         return replace(self, graphs=self.graphs.with_targets(self.y[:, columns]), targets=list(targets))
 
     def limit(self, number: int) -> "Problem":
-        """At most so many graphs of each split, the first ones."""
-        return replace(self, splits={split: ids[:number] for split, ids in self.splits.items()})
+        """At most so many graphs of each split, spread over it: data sets are often sorted."""
+
+        def some(ids: Ids) -> Ids:
+            order = torch.randperm(ids.numel(), generator=torch.Generator().manual_seed(0))[:number]
+            return ids[order.sort().values]
+
+        return replace(self, splits={split: some(ids) for split, ids in self.splits.items()})
 
     def fewer(self, num_train: int, seed: int) -> "Problem":
         """Only so many training graphs, drawn by the seed."""
@@ -102,7 +120,8 @@ class Problem:
 
         ids = torch.cat(list(self.splits.values())).sort().values
         kind = StratifiedKFold if self.task == "multiclass" or (self.task == "classification" and len(self.targets) == 1) else KFold
-        if number > ids.numel():
-            raise ValueError(f"folds is {number}, expected at most the {ids.numel()} graphs of {self.name}.")
+        rarest = ids.numel() if kind is KFold else int(self.y[ids, 0].unique(return_counts=True)[1].min())
+        if number > rarest:
+            raise ValueError(f"folds is {number}, expected at most {rarest}: the graphs of the rarest class of {self.name}.")
         parts = kind(number, shuffle=True, random_state=seed).split(ids.numpy(), self.y[ids, 0].numpy())
         return [replace(self, splits={"train": ids[torch.from_numpy(a)], "val": ids[torch.from_numpy(b)]}) for a, b in parts]

@@ -45,6 +45,8 @@ class GraphProperties(GraphDataset):
         share = options["share"]
         check("share", share, isinstance(share, int | float) and 0 < share <= 1, "a number above 0 and at most 1")
         check("seed", options["seed"], type(options["seed"]) is int, "a whole number")
+        if options["source"] == "pna" and {**options, "source": "generated"} != cls.defaults():
+            raise ValueError("the set of PNA's generator is what it is: share and seed have no use with source='pna'.")
 
     def make(self) -> dict[str, list[Data]]:
         """Generate or read the graphs, and scale the labels."""

@@ -16,6 +16,7 @@ except ModuleNotFoundError as missing:
 
 # the values of each column in order; the last place of a column with "misc" is for all others
 MISC = "misc"
+LARGE = 2_000  # atoms
 ATOM: list[tuple[str, list[Any]]] = [
     ("GetAtomicNum", [*range(1, 119), MISC]),
     (
@@ -76,19 +77,22 @@ def parse(smiles: Any, strict: bool = True) -> Chem.Mol:
     text = smiles.strip() if isinstance(smiles, str) else ""
     if not text:
         raise ValueError("no SMILES")
+    if len(text.split()) > 1:  # RDKit would take the rest for a name
+        raise ValueError(f"{text!r} holds white space, expected one SMILES")
     with BlockLogs():
         mol = Chem.MolFromSmiles(text, sanitize=False)
         if mol is None:
             raise ValueError(f"'{text}' is not a SMILES")
         if mol.GetNumAtoms() == 0:
             raise ValueError(f"'{text}' has no atoms")
-        if not strict:
-            Chem.SanitizeMol(mol, Chem.SANITIZE_ALL ^ Chem.SANITIZE_PROPERTIES)
-            mol.UpdatePropertyCache(strict=False)
-            return mol
-        if problems := Chem.DetectChemistryProblems(mol):
+        problems = Chem.DetectChemistryProblems(mol)
+        if not problems:
+            return Chem.MolFromSmiles(text)
+        if strict:
             raise ValueError(f"'{text}': {problems[0].Message().strip().rstrip('.')}")
-        return Chem.MolFromSmiles(text)
+        Chem.SanitizeMol(mol, Chem.SANITIZE_ALL ^ Chem.SANITIZE_PROPERTIES)
+        mol.UpdatePropertyCache(strict=False)
+        return mol
 
 
 def graph(mol: Chem.Mol) -> Data:
@@ -113,8 +117,9 @@ def from_smiles(smiles: Any, strict: bool = True) -> Data:
 
 
 def canonical(smiles: str) -> str:
-    """One spelling for each molecule."""
-    return Chem.MolToSmiles(parse(smiles))
+    """One spelling for each molecule; very large ones, which RDKit cannot rank, keep their own."""
+    mol = parse(smiles)
+    return Chem.MolToSmiles(mol) if mol.GetNumAtoms() <= LARGE else smiles.strip()
 
 
 def scaffold(smiles: str) -> str:

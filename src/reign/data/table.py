@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +11,7 @@ from torch_geometric.data import Data
 
 from reign.data.pack import GraphPack
 from reign.data.problem import Problem
+from reign.data.rows import need_columns, read_table
 from reign.data.smiles import canonical, from_smiles, scaffold
 from reign.data.splits import column_split, random_split, scaffold_split
 
@@ -25,6 +25,8 @@ class Report:
     rows: int
     left_out: dict[int, str] = field(default_factory=dict)
     duplicates: int = 0
+    apart: int = 0
+    splits: dict[str, int] = field(default_factory=dict)
     salts: int = 0
     spaces: int = 0
     missing: int = 0
@@ -35,41 +37,32 @@ class Report:
         if self.missing:
             out.append(f"{self.missing:,} labels are missing; they count nowhere")
         if self.duplicates:
-            out.append(f"{self.duplicates:,} rows repeat a molecule; all are kept, and go to one split together")
+            where = f"{self.apart:,} of them are in more than one split" if self.apart else "each in one split"
+            out.append(f"{self.duplicates:,} rows repeat a molecule; all are kept, {where}")
         if self.salts:
             out.append(f"{self.salts:,} rows are salts or mixtures; each is one graph of several pieces")
         if self.spaces:
             out.append(f"{self.spaces:,} SMILES have spaces around them, which do not matter")
+        for split, number in self.splits.items():
+            if number == 0:
+                out.append(f"no row is for {split}")
         return out
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
-    """A CSV (or .tsv, perhaps compressed) as text, just as it stands."""
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}.")
-    try:
-        separator = "\t" if ".tsv" in path.suffixes else ","
-        return pd.read_csv(path, dtype=str, keep_default_na=False, sep=separator, encoding="utf-8-sig")
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read as a table ({str(error).strip()}).") from None
+def read_molecules(table: pd.DataFrame, columns: Sequence[str], odd: dict[int, str]) -> tuple[list[Data | None], dict[int, str]]:
+    """A graph for each row, or None and the reason. Several columns of SMILES make one graph of several pieces.
 
-
-def need_columns(table: pd.DataFrame, columns: Sequence[str], path: str | Path) -> None:
-    """Raise ``ValueError`` for a column that is not there, with the nearest that is."""
-    for column in columns:
-        if column not in table.columns:
-            near = get_close_matches(column, list(map(str, table.columns)), n=1)
-            hint = f", did you mean '{near[0]}'?" if near else "."
-            raise ValueError(f"{path} has no column '{column}'{hint} It has {', '.join(map(str, table.columns))}.")
-
-
-def read_molecules(table: pd.DataFrame, columns: Sequence[str]) -> tuple[list[Data | None], dict[int, str]]:
-    """A graph for each row, or None and the reason. Several columns of SMILES make one graph of several pieces."""
+    Args:
+        table: of text.
+        columns: of SMILES.
+        odd: rows that are known not to be read, and why.
+    """
     graphs: list[Data | None] = []
     wrong: dict[int, str] = {}
     for row, texts in enumerate(zip(*(table[column] for column in columns), strict=True)):
         try:
+            if row in odd:
+                raise ValueError(odd[row])
             if any(not text.strip() for text in texts):
                 raise ValueError("no SMILES")
             graphs.append(from_smiles(".".join(text.strip() for text in texts)))
@@ -91,10 +84,10 @@ def load_table(
     classes: Sequence[str] = (),
 ) -> tuple[Problem, Report]:
     """A table of molecules as a problem, and what was found in it; ``classes`` are those there are if not given."""
-    table = read_table(path)
+    table, odd = read_table(path)
     need_columns(table, [*smiles_columns, *(target_columns or []), *([splits_column] if splits_column else [])], path)
     targets = list(target_columns) if target_columns else _number_columns(table, [*smiles_columns, splits_column], path)
-    graphs, wrong = read_molecules(table, smiles_columns)
+    graphs, wrong = read_molecules(table, smiles_columns, odd)
     labels, known, wrong_labels = _labels(table, targets, task, list(classes))
     wrong = {**wrong_labels, **wrong}
     if splits_column:
@@ -114,7 +107,7 @@ def load_table(
     texts = [".".join(table[column].iloc[row].strip() for column in smiles_columns) for row in good]
     keys = [canonical(text) for text in texts]
     report.duplicates = len(keys) - len(set(keys))
-    report.salts = sum("." in text for text in texts)
+    report.salts = sum(any("." in table[c].iloc[row] for c in smiles_columns) for row in good)
     report.spaces = sum(any(table[c].iloc[row] != table[c].iloc[row].strip() for c in smiles_columns) for row in good)
     report.missing = sum(math.isnan(value) for row in good for value in labels[row])
     if splits_column:
@@ -123,8 +116,17 @@ def load_table(
         splits = scaffold_split([scaffold(text) for text in texts], keys, split_sizes, split_seed)
     else:
         splits = random_split(keys, split_sizes, split_seed)
+    owner = {i: split for split, ids in splits.items() for i in ids.tolist()}
+    report.apart = len(keys) - len(set(keys)) and len({(key, owner[i]) for i, key in enumerate(keys)}) - len(set(keys))
+    report.splits = {split: int(splits[split].numel()) if split in splits else 0 for split in ("train", "val", "test")}
     if "train" not in splits:
         raise ValueError(f"{path} leaves no row for training; it has {len(good)} rows that can be read.")
+    known_rows = splits["train"].tolist()
+    for column, target in enumerate(targets):
+        if all(math.isnan(labels[good[i]][column]) for i in known_rows):
+            raise ValueError(
+                f"{target} has no label in the {len(known_rows)} training rows; leave it out, or split in another way."
+            )
     problem = Problem(
         name=Path(path).name,
         graphs=GraphPack.of(chosen),
@@ -143,6 +145,8 @@ def _number(text: str) -> float | None:
     """The number a cell holds, NaN if it is empty, None if it holds something else."""
     if text.strip().lower() in MISSING:
         return math.nan
+    if "_" in text:  # Python takes 1_000 for a number
+        return None
     try:
         value = float(text)
     except ValueError:
@@ -151,7 +155,11 @@ def _number(text: str) -> float | None:
 
 
 def _number_columns(table: pd.DataFrame, others: Sequence[str | None], path: str | Path) -> list[str]:
-    found = [c for c in table.columns if c not in others and all(_number(v) is not None for v in table[c]) and len(table)]
+    def numbers(column: str) -> bool:
+        values = [_number(text) for text in table[column]]
+        return all(v is not None for v in values) and any(v is not None and not math.isnan(v) for v in values)
+
+    found = [column for column in table.columns if column not in others and numbers(column)]
     if not found:
         raise ValueError(
             f"{path} has no column of numbers beside {', '.join(c for c in others if c)}; name the targets with --target-columns."
@@ -195,6 +203,6 @@ def _labels(
 def _in_order(words: set[str]) -> list[str]:
     """Numbers by value, words by letters."""
     try:
-        return sorted(words, key=float)
+        return sorted(words, key=lambda word: (float(word), word))
     except ValueError:
         return sorted(words)

@@ -11,15 +11,15 @@ from torch_geometric.utils import degree
 from reign.data.base import GraphDataset, local_file, read_arrays, unpack
 from reign.validate import check
 
-# the paper's name: name of PyG's set, of the local file, number of graphs, classes
-SETS: dict[str, tuple[str, str, int, int]] = {
-    "MUTAG": ("MUTAG", "MUTAG", 188, 2),
-    "PTC": ("PTC_MR", "PTC", 344, 2),
-    "PROTEINS": ("PROTEINS", "PROTEINS", 1113, 2),
-    "NCI1": ("NCI1", "NCI1", 4110, 2),
-    "NCI109": ("NCI109", "NCI109", 4127, 2),
-    "IMDB-B": ("IMDB-BINARY", "IMDBBINARY", 1000, 2),
-    "IMDB-M": ("IMDB-MULTI", "IMDBMULTI", 1500, 3),
+# the paper's name: name of PyG's set, of the local file, graphs, mean number of nodes, classes
+SETS: dict[str, tuple[str, str, int, float, int]] = {
+    "MUTAG": ("MUTAG", "MUTAG", 188, 17.93, 2),
+    "PTC": ("PTC_MR", "PTC", 344, 25.56, 2),
+    "PROTEINS": ("PROTEINS", "PROTEINS", 1113, 39.06, 2),
+    "NCI1": ("NCI1", "NCI1", 4110, 29.87, 2),
+    "NCI109": ("NCI109", "NCI109", 4127, 29.68, 2),
+    "IMDB-B": ("IMDB-BINARY", "IMDBBINARY", 1000, 19.77, 2),
+    "IMDB-M": ("IMDB-MULTI", "IMDBMULTI", 1500, 13.00, 3),
 }
 
 
@@ -34,7 +34,7 @@ class TU(GraphDataset):
 
     def __init__(self, root: Any = None, split: str = "all", *args: Any, **options: Any) -> None:
         super().__init__(root, split, *args, **options)
-        self.classes = [str(c) for c in range(SETS[self.options["set"]][3])]  # type: ignore[misc]
+        self.classes = [str(c) for c in range(SETS[self.options["set"]][4])]  # type: ignore[misc]
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -48,12 +48,20 @@ class TU(GraphDataset):
 
     def make(self) -> dict[str, list[Data]]:
         """From ``REIGN_DATA``, or through PyG from the official place."""
-        official, local, number, _ = SETS[self.options["set"]]
+        official, local, *_ = SETS[self.options["set"]]
         file = local_file(f"tu_{local}.npz")
-        graphs = self._official(official) if file is None else self._local(read_arrays(file))
-        if len(graphs) != number:
-            raise ValueError(f"{self.options['set']} has {len(graphs)} graphs here, expected {number}.")
-        return {"all": graphs}
+        return {"all": self._official(official) if file is None else self._local(read_arrays(file))}
+
+    def check(self, made: dict[str, list[Data]]) -> None:
+        """The number of graphs, and the mean number of their nodes: the PTC of the paper has hydrogens, TU's PTC_MR has none."""
+        _, local, number, nodes, _ = SETS[self.options["set"]]
+        graphs = made["all"]
+        mean = sum(data.num_nodes for data in graphs) / len(graphs)
+        if len(graphs) != number or abs(mean - nodes) > 0.01:
+            raise ValueError(
+                f"{self.options['set']} has {len(graphs)} graphs of {mean:.2f} nodes here, expected {number} of {nodes}: these are not the "
+                f"graphs of the paper, which are read from tu_{local}.npz in the folder that REIGN_DATA names."
+            )
 
     def _local(self, arrays: dict[str, np.ndarray]) -> list[Data]:
         y = torch.from_numpy(np.unique(arrays["y"], return_inverse=True)[1]).float()

@@ -7,11 +7,11 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from reign.data.pack import GraphPack
+from reign.data.problem import Ids
 from reign.graph import SharedGraph
 from reign.memory import free_memory
 from reign.policies import Policy
 
-Ids = Int[Tensor, "_"]
 STATES = 8  # hidden states a layer keeps for the backward pass, twice what was measured for SUN
 
 

@@ -1,15 +1,18 @@
 """From settings to things: the problem, and the model for it."""
 
+import inspect
 from typing import TYPE_CHECKING
 
 import torch
 
-from reign.catalogue import build_model
+from reign.catalogue import find_model
 from reign.data.catalogue import load_problem
 from reign.data.problem import Problem
 from reign.nn.model import Model
-from reign.train.recipe import Data
+from reign.train.metrics import LOSSES_OF_TASK, METRICS_OF_TASK, choose
+from reign.train.recipe import Data, Recipe
 from reign.train.recipe import Model as ModelSettings
+from reign.validate import did_you_mean
 
 if TYPE_CHECKING:
     from reign.data.table import Report
@@ -52,16 +55,30 @@ def make_model(config: ModelSettings, problem: Problem, seed: int) -> Model:
     options = {name: value for name, value in options.items() if value is not None}
     typed = "node_encoder" in options
     in_channels = config.hidden_channels if typed else problem.graphs.x.size(1)
+    kind = find_model(config.name)
+    if unknown := [name for name in options if name not in arguments(kind)]:
+        raise ValueError(f"model.{unknown[0]} is no argument of {kind.__name__}{did_you_mean(unknown[0], arguments(kind))}")
     torch.manual_seed(seed)
-    try:
-        return build_model(config.name, in_channels, config.hidden_channels, config.num_layers, problem.num_outputs, **options)
-    except TypeError as error:
-        raise ValueError(f"model: {error}; the arguments of {config.name} are shown by help(reign.nn).") from None
+    return kind(in_channels, config.hidden_channels, config.num_layers, problem.num_outputs, **options)
 
 
-def try_model(config: ModelSettings, problem: Problem) -> None:
-    """Raise ``ValueError`` now, before anything is written, if the model cannot take these graphs."""
-    model = make_model(config, problem, 0).eval()
+def arguments(kind: type) -> list[str]:
+    """All that the constructor of a model takes, also through those of its parents."""
+    found: dict[str, None] = {}
+    for parent in kind.__mro__:
+        if "__init__" in vars(parent):
+            parameters = inspect.signature(vars(parent)["__init__"]).parameters
+            found |= dict.fromkeys(parameters)
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+                break
+    return [name for name in found if name not in ("self", "options")]
+
+
+def try_model(recipe: Recipe, problem: Problem) -> None:
+    """Raise ``ValueError`` now, before anything is written, if the model cannot take these graphs, or the task this loss."""
+    choose("loss", recipe.train.loss, LOSSES_OF_TASK, problem.task)
+    choose("metric", recipe.train.metric, METRICS_OF_TASK, problem.task)
+    model = make_model(recipe.model, problem, 0).eval()
     b = problem.graphs.to(dtype=torch.float32).batch(problem.splits["train"][:1])
     with torch.no_grad():
         model(b.x, b.edge_index, b.edge_attr, b.batch, b.size)

@@ -7,6 +7,8 @@ import torch
 from lightning.fabric import Fabric
 from lightning.fabric.strategies.ddp import DDPStrategy
 
+from reign.validate import check
+
 
 def make_fabric(precision: str = "32-true", accelerator: str = "auto", devices: int = 1, num_nodes: int = 1) -> Fabric:
     """One process, or several: as ``torchrun`` started them, or as many as ``devices`` and ``num_nodes`` say.
@@ -20,6 +22,8 @@ def make_fabric(precision: str = "32-true", accelerator: str = "auto", devices: 
     if "TORCHELASTIC_RUN_ID" in os.environ:
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         num_nodes = int(os.environ["WORLD_SIZE"]) // devices
+    check("accelerator", accelerator, accelerator in ("auto", "cpu", "cuda"), "'auto', 'cpu' or 'cuda'")
+    check("devices", devices, devices >= 1, "at least 1")
     if accelerator == "auto":
         accelerator = "cuda" if torch.cuda.is_available() else "cpu"
     if accelerator == "cuda" and devices > torch.cuda.device_count():

@@ -15,7 +15,7 @@ class SyncedBatchNorm(BatchNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise this process's rows."""
-        if not self.training or not _several():
+        if not self.training or not several():
             return super().forward(x)
         wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
         count = wide.new_tensor([wide.size(0)])
@@ -34,7 +34,7 @@ class SyncedBatchNorm(BatchNorm):
 
     def _track(self, kept: Tensor | None, new: Tensor) -> None:
         if kept is not None:
-            kept.lerp_(new.to(kept.dtype), 0.1 if self.momentum is None else self.momentum)
+            kept.lerp_(new.to(kept.dtype), self.momentum or 0.0)
 
     def _with(self, x: Tensor, mean: Any, variance: Any) -> Tensor:
         out = (x - mean) * torch.rsqrt(variance + self.eps)
@@ -51,7 +51,7 @@ def synchronise(model: nn.Module) -> nn.Module:
 
 def total(value: Tensor) -> Tensor:
     """The sum of a value over all processes."""
-    if _several():
+    if several():
         value = value.clone()
         dist.all_reduce(value)
     return value
@@ -59,12 +59,13 @@ def total(value: Tensor) -> Tensor:
 
 def most(value: int) -> int:
     """The largest of a value over all processes."""
-    if not _several():
+    if not several():
         return value
     tensor = torch.tensor([value], device="cuda" if dist.get_backend() == "nccl" else "cpu")
     dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
     return int(tensor)
 
 
-def _several() -> bool:
+def several() -> bool:
+    """Are there several processes?"""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from reign.disk import read_state, write_csv, write_state
-from reign.train.metrics import METRICS, better
+from reign.train.metrics import better
 from reign.train.recipe import Training
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class History:
         self.rows.append(row)
         value = row.get(self.key)
         best = self.rows[self.best_epoch].get(self.key) if self.best_epoch >= 0 else None
-        if value is None or self.best_epoch < 0 or better(self.metric, value, best):
+        unknown = best is None or best != best  # NaN: then the last epoch counts, as without validation
+        if value is None or self.best_epoch < 0 or (unknown and value != value) or better(self.metric, value, best):
             self.best_epoch = int(row["epoch"])
             self.best_weights = learner.weights()
             return True
@@ -52,14 +53,13 @@ class History:
         write_state(self.folder / "checkpoint.pt", state)
         self._write_table()
 
-    def resume(self, learner: "Learner", folder: Path | None) -> int:
-        """Go on from a folder, if it holds something; the epoch that comes next."""
+    def resume(self, learner: "Learner", folder: Path | None) -> None:
+        """Go on from a folder, if it holds something."""
         if folder is not None and (folder / "checkpoint.pt").is_file():
             state = read_state(folder / "checkpoint.pt")
             learner.load_state_dict(state["learner"])
             self.rows, self.best_epoch, self.best_weights = state["rows"], state["best_epoch"], state["best_weights"]
             self._write_table()
-        return len(self.rows)
 
     def done(self, learner: "Learner", config: Training) -> bool:
         """Is it time to stop: all epochs, a small learning rate, or no better epoch for long?"""
@@ -69,12 +69,9 @@ class History:
         waited = config.patience is not None and epoch - self.best_epoch >= config.patience
         return epoch + 1 >= config.epochs or learner.rate.value <= config.stop_lr or waited
 
-    def loss(self) -> float:
-        """The last epoch as something to make small: the validation metric, or the training loss without one."""
-        row = self.rows[-1]
-        if self.key not in row:
-            return row["train_loss"]
-        return -row[self.key] if METRICS[self.metric] else row[self.key]
+    def value(self) -> float:
+        """The validation metric of the last epoch, or its training loss without one."""
+        return self.rows[-1].get(self.key, self.rows[-1]["train_loss"])
 
     def _write_table(self) -> None:
         if self.folder is not None:

@@ -26,7 +26,7 @@ def fit(
     config: Training | None = None,
     *,
     seed: int = 0,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
     fabric: Fabric | None = None,
     watch: Watch | None = None,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -41,31 +41,31 @@ def fit(
         fabric: devices and processes; one process if not given.
         watch: is told of every batch and epoch.
     """
-    config, watch = config or Training(), watch or Watch()
+    config, watch, folder = config or Training(), watch or Watch(), None if folder is None else Path(folder)
     fabric = fabric or make_fabric(config.precision)
     keep = folder if fabric.is_global_zero else None
-    learner = Learner(model, problem, config, seed, fabric)
+    learner = Learner(model, problem, config, seed, fabric, watch)
     history = History(learner.metric, keep)
     history.resume(learner, folder)
     with board(keep if config.tensorboard else None, len(history.rows)) as write:
         while not history.done(learner, config):
             epoch, began = len(history.rows), time.perf_counter()
             try:
-                loss = learner.train_epoch(epoch, watch)
+                loss = learner.train_epoch(epoch)
             except NonFiniteLoss:
                 if keep is not None:
                     learner.save(keep / "last_good")
                 raise
-            row = {"epoch": epoch, "lr": learner.rate.value, "train_loss": loss, **learner.validate(watch)}
+            row = {"epoch": epoch, "lr": learner.rate.value, "train_loss": loss, **learner.validate()}
             improved = history.add({**row, "seconds": time.perf_counter() - began}, learner)
-            learner.rate.after_epoch(history.loss())
+            learner.rate.after_epoch(history.value())
             history.save(learner)
             watch.epoch(row, config.epochs, improved)
             write(row)
-    return measure(learner, history, keep, watch)
+    return measure(learner, history, keep)
 
 
-def measure(learner: Learner, history: History, folder: Path | None, watch: Watch) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def measure(learner: Learner, history: History, folder: Path | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The metric of both sets of weights on all splits; those that are reported come last, and stay in the model."""
     result: dict[str, Any] = {
         "metric": learner.metric,
@@ -74,6 +74,7 @@ def measure(learner: Learner, history: History, folder: Path | None, watch: Watc
         "best_epoch": history.best_epoch,
         "best_train_loss": min(row["train_loss"] for row in history.rows),
         "parameters": num_parameters(learner.model),
+        "max_pairs": learner.budget.bound if learner.budget.split else None,
         "seconds": sum(row["seconds"] for row in history.rows),
     }
     weights = {"best": history.best_weights, "last": learner.weights()}
@@ -82,7 +83,7 @@ def measure(learner: Learner, history: History, folder: Path | None, watch: Watc
     for which in ("last", "best") if learner.config.report == "best" else ("best", "last"):
         learner.model.load_state_dict(weights[which])
         if not predictions or not same:
-            predictions = {split: learner.predict(ids, watch, split) for split, ids in learner.problem.splits.items()}
+            predictions = {split: learner.predict(split) for split in learner.problem.splits}
         result[which] = {split: learner.score(split, out) for split, out in predictions.items()}
         if folder is not None:
             learner.save(folder / which)

@@ -8,13 +8,24 @@ from torch.nn import functional as F
 
 # metric: is more better?
 METRICS = {"mae": False, "rmse": False, "log10_mse": False, "accuracy": True, "roc_auc": True, "average_precision": True}
-LOSS_OF_TASK = {"regression": "mse", "classification": "bce", "multiclass": "cross_entropy"}
-METRIC_OF_TASK = {"regression": "rmse", "classification": "roc_auc", "multiclass": "accuracy"}
-TASK_OF_LOSS = {"l1": "regression", "mse": "regression", "bce": "classification", "cross_entropy": "multiclass"}
+# what each task can be learned and measured with, the usual first
+LOSSES_OF_TASK = {"regression": ["mse", "l1"], "classification": ["bce"], "multiclass": ["cross_entropy"]}
+METRICS_OF_TASK = {
+    "regression": ["rmse", "mae", "log10_mse"],
+    "classification": ["roc_auc", "average_precision", "accuracy"],
+    "multiclass": ["accuracy"],
+}
 
 
-def loss_sum(name: str, out: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of a loss over all labels that are there, and their number: so that parts of a batch can be added up."""
+def choose(what: str, given: str | None, of_task: dict[str, list[str]], task: str) -> str:
+    """A loss or metric that suits a task: the given one, or the usual one."""
+    if given is not None and given not in of_task[task]:
+        raise ValueError(f"train.{what} is '{given}', and the task is {task}; expected {' or '.join(of_task[task])}.")
+    return given or of_task[task][0]
+
+
+def loss_sum(name: str, out: Tensor, y: Tensor) -> Tensor:
+    """The sum of a loss over all labels that are there, so that parts of a batch can be added up."""
     if name == "cross_entropy":
         y = y.squeeze(1)
     there = ~y.isnan()
@@ -24,7 +35,7 @@ def loss_sum(name: str, out: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     else:
         of: dict[str, Callable[..., Tensor]] = {"l1": F.l1_loss, "mse": F.mse_loss, "bce": F.binary_cross_entropy_with_logits}
         each = of[name](out, known.to(out.dtype), reduction="none")
-    return torch.where(there, each, torch.zeros_like(each)).sum(), there.sum()
+    return torch.where(there, each, torch.zeros_like(each)).sum()
 
 
 def metric(name: str, out: Tensor, y: Tensor) -> float:

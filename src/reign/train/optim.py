@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau, StepLR
 
+from reign.train.metrics import METRICS
 from reign.train.recipe import Optimiser, Schedule
 
 
@@ -66,15 +67,28 @@ def _norm(values: Iterable[Tensor]) -> Tensor:
 
 
 class LearningRate:
-    """A schedule that is told of every step and every epoch, and can be saved."""
+    """A schedule that is told of every step and every epoch, and can be saved.
 
-    def __init__(self, config: Schedule, optimiser: torch.optim.Optimizer, steps: int) -> None:
+    Args:
+        config: which.
+        optimiser: whose rate it is.
+        steps: of the whole training.
+        metric: of validation, by which a plateau is judged; the training loss if there is none.
+    """
+
+    def __init__(self, config: Schedule, optimiser: torch.optim.Optimizer, steps: int, metric: str | None = None) -> None:
         self.optimiser, self.name = optimiser, config.name
         self.schedule: LambdaLR | StepLR | ReduceLROnPlateau | None = None
         if config.name == "step":
             self.schedule = StepLR(optimiser, config.every, config.factor)
         elif config.name == "plateau":
-            self.schedule = ReduceLROnPlateau(optimiser, factor=config.factor, patience=config.patience)
+            self.schedule = ReduceLROnPlateau(
+                optimiser,
+                "max" if metric is not None and METRICS[metric] else "min",
+                factor=config.factor,
+                patience=config.patience,
+                threshold_mode="abs" if metric == "log10_mse" else "rel",  # logarithms can be negative
+            )
         elif config.name == "cosine":
             warm = int(config.warmup * steps) + 1
 
@@ -96,12 +110,12 @@ class LearningRate:
             assert isinstance(self.schedule, LambdaLR)
             self.schedule.step()
 
-    def after_epoch(self, loss: float) -> None:
-        """Step and plateau move with epochs; ``loss`` is the validation metric as something to make small."""
+    def after_epoch(self, value: float) -> None:
+        """Step and plateau move with epochs; ``value`` is the metric, or the loss."""
         if isinstance(self.schedule, StepLR):
             self.schedule.step()
         elif isinstance(self.schedule, ReduceLROnPlateau):
-            self.schedule.step(loss)
+            self.schedule.step(value)
 
     def state_dict(self) -> dict[str, object]:
         """To be saved."""

@@ -1,15 +1,16 @@
 """What a run is made of, as validated settings: data, model, training. Errors name the field."""
 
 from collections.abc import Mapping
-from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from reign.catalogue import list_models
+from reign.catalogue import find_model
+from reign.disk import write_text
+from reign.train.values import read_yaml
+from reign.validate import did_you_mean
 
 TaskType = Literal["regression", "classification", "multiclass"]
 Positive = Annotated[int, Field(gt=0)]
@@ -31,7 +32,7 @@ class Data(Settings):
     num_train: Positive | None = Field(None, description="learn from this many training graphs only, drawn by the seed")
     limit: Positive | None = Field(None, description="keep at most this many graphs of each split, for quick looks")
     path: str | None = Field(None, description="a CSV of molecules")
-    smiles_columns: list[str] = Field(default_factory=lambda: ["smiles"])
+    smiles_columns: list[str] = Field(default_factory=lambda: ["smiles"], min_length=1)
     target_columns: list[str] | None = Field(None, description="all other columns with numbers if not given")
     task: TaskType = "regression"
     split: Literal["random", "scaffold_balanced"] = "random"
@@ -45,6 +46,12 @@ class Data(Settings):
             raise ValueError(f"split_sizes are {list(self.split_sizes)}, expected three shares that sum to 1, the first above 0")
         if self.name == "csv" and self.path is None:
             raise ValueError("a CSV of molecules needs its path; or give the name of a data set")
+        if self.name != "csv" and self.path is not None:
+            raise ValueError(
+                f"name is '{self.name}' and path is '{self.path}', expected a data set or a CSV of molecules, not both"
+            )
+        if self.name == "csv" and self.options:
+            raise ValueError(f"options are {self.options}, and a CSV of molecules has none")
         return self
 
 
@@ -57,11 +64,15 @@ class Model(BaseModel):
     hidden_channels: Positive = 64
     num_layers: Positive = 4
 
+    @model_validator(mode="before")
+    @classmethod
+    def _null(cls, values: Any) -> Any:
+        """The policy "null" is what YAML takes for nothing."""
+        return {**values, "policy": "null"} if isinstance(values, dict) and values.get("policy", "") is None else values
+
     @model_validator(mode="after")
     def _check(self) -> "Model":
-        plain = self.name.lower().replace("-", "").replace("_", "")
-        if plain not in list_models():
-            raise ValueError(f"unknown model '{self.name}'{_hint(plain, list_models())}; known: {', '.join(list_models())}")
+        find_model(self.name)
         return self
 
     @property
@@ -135,84 +146,16 @@ class Recipe(Settings):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            raise ValueError(f"{source}: " + "; ".join(_explain(dict(e)) for e in error.errors())) from None
+            raise ValueError(f"{source}: " + "; ".join(explain(dict(e)) for e in error.errors())) from None
 
     def save(self, file: Path) -> None:
         """Write as YAML."""
-        from reign.disk import write_text
-
         write_text(file, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
 
     @classmethod
     def load(cls, file: Path) -> "Recipe":
         """Read what ``save`` wrote."""
         return cls.check(read_yaml(file), str(file))
-
-
-def read_yaml(file: Path) -> dict[str, Any]:
-    """A YAML file of settings."""
-    try:
-        values = yaml.safe_load(Path(file).read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is no YAML ({' '.join(str(error).split())}).") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{file} holds {type(values).__name__}, expected settings such as 'data:' and 'model:'.")
-    return values
-
-
-def merge(*settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings, later ones over earlier ones.
-
-    >>> merge({"model": {"name": "sun", "num_layers": 6}}, {"model": {"name": "ds"}})
-    {'model': {'name': 'ds', 'num_layers': 6}}
-    """
-    out: dict[str, Any] = {}
-    for values in settings:
-        for key, value in values.items():
-            if isinstance(value, Mapping) and isinstance(out.get(key), Mapping):
-                out[key] = merge(out[key], value)
-            else:
-                out[key] = value
-    return out
-
-
-def nested(key: str, value: Any) -> dict[str, Any]:
-    """A dotted key as nested settings.
-
-    >>> nested("train.optimiser.lr", 0.1)
-    {'train': {'optimiser': {'lr': 0.1}}}
-    """
-    for part in reversed(key.split(".")):
-        value = {part: value}
-    return value
-
-
-def override(text: str) -> dict[str, Any]:
-    """``key=value`` as nested settings; the value is read as YAML.
-
-    >>> override("train.epochs=3")
-    {'train': {'epochs': 3}}
-    """
-    key, sign, value = text.partition("=")
-    if not sign or not key.strip() or "" in key.strip().split("."):
-        raise ValueError(f"--set got {text!r}, expected key=value, as in train.optimiser.lr=0.001.")
-    return nested(key.strip(), read_value(value))
-
-
-def read_value(text: str) -> Any:
-    """A value as YAML has it, and 1e-3 as a number, which YAML takes for a word.
-
-    >>> [read_value(text) for text in ("3", "1e-3", "ego+:2", "[64, 64]", "null")]
-    [3, 0.001, 'ego+:2', [64, 64], None]
-    """
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ValueError(f"{text!r} is no value that YAML can read.") from None
-    if isinstance(value, str):
-        with suppress(ValueError):
-            return float(value)
-    return value
 
 
 def fields(settings: type[BaseModel] = Recipe, prefix: str = "") -> list[str]:
@@ -227,21 +170,15 @@ def fields(settings: type[BaseModel] = Recipe, prefix: str = "") -> list[str]:
     return names
 
 
-def _explain(error: dict[str, Any]) -> str:
+def explain(error: dict[str, Any]) -> str:
+    """One of pydantic's errors in our words: the field, what is wrong with it, what it was."""
     place = [str(part) for part in error["loc"]]
     name = ".".join(place) or "recipe"
     if error["type"] == "extra_forbidden":
         known = fields()
         beside = {k.split(".")[len(place) - 1] for k in known if k.split(".")[: len(place) - 1] == place[:-1]}
-        near = get_close_matches(place[-1], beside, n=1)
-        hint = f", did you mean '{near[0]}'?" if near else f"; known: {', '.join(sorted(beside))}"
-        return f"there is no setting '{name}'{hint}"
+        return f"there is no setting '{name}'{did_you_mean(place[-1], beside)} Known: {', '.join(sorted(beside))}"
     message = error["msg"].removeprefix("Value error, ")
     given = error.get("input")
     shown = f" (got {given!r})" if not isinstance(given, dict | BaseModel) else ""
     return f"{name}: {message[:1].lower()}{message[1:]}{shown}"
-
-
-def _hint(word: str, known: list[str]) -> str:
-    near = get_close_matches(word, known, n=1)
-    return f", did you mean '{near[0]}'?" if near else ""

@@ -51,7 +51,8 @@ def reproduce(
         fabric: devices and processes.
         watch: is told of all that happens.
     """
-    rows = rows or (table.quick.rows if quick else None)
+    if quick:
+        rows, columns = rows or table.quick.rows, columns or table.quick.columns
     chosen = list(cells(table, rows, columns))
     out = []
     for row, column in chosen:

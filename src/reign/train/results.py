@@ -43,7 +43,7 @@ def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict
             out[split] = spread([r[r["report"]][split] for r in results])
         out["best_train"] = spread([r["best_train_loss"] for r in results])
         if "test" in problem.splits:
-            out["ensemble"] = {"size": len(results), "test": _ensemble(problem, folder, results, name)}
+            out["ensemble"] = {"size": len(results), "test": _ensemble(problem, test_values(problem, folder, results), name)}
     return {**out, "seconds": sum(r["seconds"] for r in results), "members": results}
 
 
@@ -62,36 +62,39 @@ def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
     return {**spread([s["mean"] for s in seeds]), "seeds": seeds}
 
 
-def _ensemble(problem: Problem, folder: Path, results: list[dict[str, Any]], name: str) -> float:
-    """The metric of the mean prediction; the table of means and spreads is written on the way."""
-    ids = problem.splits["test"]
-    outs = torch.stack([read_predictions(folder / r["folder"] / "predictions.csv", problem.num_outputs) for r in results])
-    combined, unsure = combine(outs, problem.task)
-    write_predictions(folder / "predictions.csv", problem, ids, combined, unsure)
-    if problem.task == "classification":
-        combined = torch.logit(combined, eps=1e-12)
-    return metric(name, combined, problem.y[ids])
+def test_values(problem: Problem, folder: Path, results: list[dict[str, Any]]) -> Tensor:
+    """What every model of a run predicts for the test graphs."""
+    return torch.stack([read_predictions(folder / r["folder"] / "predictions.csv", problem.num_outputs) for r in results])
 
 
-def combine(outs: Tensor, task: str) -> tuple[Tensor, Tensor]:
-    """Predictions of several models as their mean and spread: probabilities where targets are classes.
-
-    Args:
-        outs: shape (models, graphs, outputs), logits for classes.
-        task: what they predict.
-    """
-    values = torch.sigmoid(outs) if task == "classification" else torch.softmax(outs, dim=-1) if task == "multiclass" else outs
-    return values.mean(0), values.std(0) if len(values) > 1 else torch.full_like(values[0], math.nan)
+def _ensemble(problem: Problem, values: Tensor, name: str) -> float:
+    """The metric of the mean of some models."""
+    return metric(name, as_outputs(values.mean(0), problem.task), problem.y[problem.splits["test"]])
 
 
-def write_predictions(file: Path, problem: Problem, ids: Ids, out: Tensor, unsure: Tensor | None = None) -> None:
-    """Targets and predictions of some graphs, all digits; logits of one model, probabilities of several."""
+def as_values(outs: Tensor, task: str) -> Tensor:
+    """Outputs of a model as predictions: probabilities where targets are classes."""
+    return torch.sigmoid(outs) if task == "classification" else torch.softmax(outs, dim=-1) if task == "multiclass" else outs
+
+
+def as_outputs(values: Tensor, task: str) -> Tensor:
+    """The way back, for metrics."""
+    return torch.logit(values, eps=1e-12) if task == "classification" else values
+
+
+def spread_of(values: Tensor) -> Tensor:
+    """How far several models are apart; NaN for one."""
+    return values.std(0) if len(values) > 1 else torch.full_like(values[0], math.nan)
+
+
+def write_predictions(file: Path, problem: Problem, ids: Ids, values: Tensor, unsure: Tensor | None = None) -> None:
+    """Targets and predictions (probabilities of classes) of some graphs, all digits, and perhaps how unsure they are."""
     labels = problem.classes if problem.task == "multiclass" else problem.targets
     header = ["row" if problem.names is not None else "graph", *problem.targets, *(f"{label}_pred" for label in labels)]
     columns: list[Sequence[Any]] = [
         [problem.names[i] for i in ids.tolist()] if problem.names is not None else ids.tolist(),
         *problem.y[ids].t().tolist(),
-        *out.t().tolist(),
+        *values.t().tolist(),
     ]
     if unsure is not None:
         header += [f"{label}_unc" for label in labels]

@@ -14,25 +14,27 @@ RUN/recipe.yaml          all settings
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from lightning.fabric import Fabric
 
 import reign._version
 from reign.data.problem import Problem
-from reign.disk import read_json, write_json
+from reign.disk import read_json, remove_unfinished, write_json
 from reign.train.build import make_model, make_problem, try_model
 from reign.train.devices import make_fabric
 from reign.train.loop import fit
 from reign.train.recipe import Recipe
-from reign.train.results import summarise, write_left_out, write_predictions
+from reign.train.results import as_values, spread_of, summarise, test_values, write_left_out, write_predictions
 from reign.train.scale import Scale
 from reign.train.watch import Watch
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -63,27 +65,34 @@ def train(
         watch: is told of all that happens.
     """
     folder, watch = Path(folder), watch or Watch()
-    check_folder(recipe, folder, resume)
-    if (folder / "summary.json").is_file() and Recipe.load(folder / "recipe.yaml") == recipe:
-        done: dict[str, Any] = read_json(folder / "summary.json")
-        return done
     fabric = fabric or make_fabric(recipe.train.precision)
+    recipe, done = _on_first(fabric, lambda: start(recipe, folder, resume))
+    if done is not None:
+        return done
     problem, report = make_problem(recipe.data)
+    about = describe(problem)
+    if (folder / "problem.json").is_file() and read_json(folder / "problem.json") != about:
+        raise ValueError(
+            f"the data of {problem.name} are not those that the run in {folder} began with; choose a new folder with -o."
+        )
     members = list(_members(recipe, problem, folder))
-    try_model(recipe.model, members[0].problem)
+    try_model(recipe, members[0].problem)
+    fabric.barrier()
     if fabric.is_global_zero:
+        recipe.save(folder / "recipe.yaml")
+        (folder / "summary.json").unlink(missing_ok=True)  # it may be of fewer seeds
+        if not (folder / "environment.json").is_file():
+            write_json(folder / "environment.json", environment(fabric))
+        write_json(folder / "problem.json", about)
         if report is not None:
             watch.table(report)
             write_left_out(folder / "rows_left_out.csv", report)
-        recipe.save(folder / "recipe.yaml")
-        if not (folder / "environment.json").is_file():
-            write_json(folder / "environment.json", environment(fabric))
-        write_json(folder / "problem.json", describe(problem))
+            if recipe.folds is not None and report.duplicates:
+                watch.note("folds are drawn by rows: a molecule that occurs twice can be in two of them.")
     for m, member in enumerate(members):
-        if (member.folder / "result.json").is_file():
-            continue
-        watch.member(str(member.folder.relative_to(folder)), m, len(members))
-        train_member(recipe, member, fabric, watch)
+        if not (member.folder / "result.json").is_file():
+            watch.member(str(member.folder.relative_to(folder)), m, len(members))
+            train_member(recipe, member, fabric, watch)
     fabric.barrier()
     results = [
         {"seed": m.seed, "fold": m.fold, "folder": str(m.folder.relative_to(folder)), **read_json(m.folder / "result.json")}
@@ -91,8 +100,51 @@ def train(
     ]
     summary = summarise(recipe, problem, folder, results)
     if fabric.is_global_zero:
+        if "ensemble" in summary:
+            values = test_values(problem, folder, results)
+            write_predictions(folder / "predictions.csv", problem, problem.splits["test"], values.mean(0), spread_of(values))
         write_json(folder / "summary.json", summary)
     return summary
+
+
+def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str, Any] | None]:
+    """The recipe with all seeds that a run has or is to have, and its results if it is done; ``ValueError`` rather than mix two runs."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, expected a folder for the run.")
+    if not folder.exists() or not any(folder.iterdir()):
+        return recipe, None
+    if not (folder / "recipe.yaml").is_file():
+        raise ValueError(f"{folder} holds other files and no run; choose a new folder with -o.")
+    if not resume:
+        raise ValueError(f"{folder} holds a run already; go on with it by --resume {folder}, or choose a new folder with -o.")
+    saved = Recipe.load(folder / "recipe.yaml")
+    there, here = (_flat(r.model_dump(mode="json", exclude={"seeds"})) for r in (saved, recipe))
+    if other := [key for key in {**there, **here} if there.get(key) != here.get(key)]:
+        key = other[0]
+        raise ValueError(
+            f"{folder} holds a run of another recipe ({key} is {there.get(key)!r} there and {here.get(key)!r} here); choose a new folder "
+            "with -o, or delete that one."
+        )
+    remove_unfinished(folder)
+    seeds = saved.seeds + [seed for seed in recipe.seeds if seed not in saved.seeds]
+    recipe = recipe.model_copy(update={"seeds": seeds})
+    finished = (folder / "summary.json").is_file() and seeds == saved.seeds
+    return recipe, read_json(folder / "summary.json") if finished else None
+
+
+def _on_first(fabric: Fabric, work: Callable[[], T]) -> T:
+    """Do something in the first process alone, and tell the others what came of it."""
+    found: Any = None
+    if fabric.is_global_zero:
+        try:
+            found = work()
+        except ValueError as error:
+            found = error
+    if fabric.world_size > 1:
+        found = fabric.broadcast(found)
+    if isinstance(found, ValueError):
+        raise found
+    return found
 
 
 def train_member(recipe: Recipe, member: Member, fabric: Fabric, watch: Watch) -> None:
@@ -110,28 +162,11 @@ def train_member(recipe: Recipe, member: Member, fabric: Fabric, watch: Watch) -
         shown = "test" if "test" in predictions else "val"
         if shown in predictions:
             ids = member.problem.splits[shown]
-            write_predictions(member.folder / "predictions.csv", member.problem, ids, predictions[shown])
+            write_predictions(
+                member.folder / "predictions.csv", member.problem, ids, as_values(predictions[shown], member.problem.task)
+            )
         write_json(member.folder / "result.json", result)
     fabric.barrier()
-
-
-def check_folder(recipe: Recipe, folder: Path, resume: bool) -> None:
-    """Raise ``ValueError`` rather than mix two runs."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file, expected a folder for the run.")
-    if not folder.exists() or not any(folder.iterdir()):
-        return
-    if not (folder / "recipe.yaml").is_file():
-        raise ValueError(f"{folder} holds other files and no run; choose a new folder with -o.")
-    if not resume:
-        raise ValueError(f"{folder} holds a run already; go on with it by --resume {folder}, or choose a new folder with -o.")
-    there, here = (_flat(r.model_dump(mode="json", exclude={"seeds"})) for r in (Recipe.load(folder / "recipe.yaml"), recipe))
-    if other := [key for key in {**there, **here} if there.get(key) != here.get(key)]:
-        key = other[0]
-        raise ValueError(
-            f"{folder} holds a run of another recipe ({key} is {there.get(key)!r} there and {here.get(key)!r} here); choose a new folder "
-            "with -o, or delete that one."
-        )
 
 
 def environment(fabric: Fabric) -> dict[str, Any]:
@@ -154,7 +189,8 @@ def environment(fabric: Fabric) -> dict[str, Any]:
 
 def describe(problem: Problem) -> dict[str, Any]:
     """What a model of a run predicts."""
-    return {"name": problem.name, "task": problem.task, "targets": problem.targets, "classes": problem.classes}
+    about = {"name": problem.name, "task": problem.task, "targets": problem.targets, "classes": problem.classes}
+    return {**about, "fingerprint": problem.graphs.fingerprint()}
 
 
 def _members(recipe: Recipe, problem: Problem, folder: Path) -> Iterator[Member]:
@@ -169,9 +205,7 @@ def _members(recipe: Recipe, problem: Problem, folder: Path) -> Iterator[Member]
 
 def _named_splits(problem: Problem) -> dict[str, list[Any]]:
     names = problem.names
-    return {
-        split: ids.tolist() if names is None else [int(names[i]) for i in ids.tolist()] for split, ids in problem.splits.items()
-    }
+    return {split: ids.tolist() if names is None else [names[i] for i in ids.tolist()] for split, ids in problem.splits.items()}
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

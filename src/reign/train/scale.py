@@ -20,7 +20,7 @@ class Scale:
     def of(cls, problem: Problem, scale: bool) -> "Scale":
         """From the labels of the training graphs; nothing changes where not asked for, or where targets are classes."""
         if not scale or problem.task != "regression":
-            return cls(torch.zeros(1), torch.ones(1))
+            return cls(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
         means, deviations = [], []
         for t in range(len(problem.targets)):
             y = problem.y[problem.splits["train"], t].double()
@@ -30,14 +30,10 @@ class Scale:
             deviations.append(deviation if deviation > 0 else torch.tensor(1.0, dtype=torch.float64))
         return cls(torch.stack(means), torch.stack(deviations))
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> "Scale":
-        """On a device."""
-        return Scale(self.mean.to(device, dtype), self.deviation.to(device, dtype))
-
     def down(self, y: Tensor) -> Tensor:
         """Targets as the model learns them."""
-        return (y - self.mean) / self.deviation
+        return (y.double() - self.mean) / self.deviation
 
     def up(self, out: Tensor) -> Tensor:
         """What the model gives, as targets."""
-        return out * self.deviation + self.mean
+        return out.double() * self.deviation + self.mean

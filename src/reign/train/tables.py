@@ -1,14 +1,15 @@
 """The paper's tables as recipes: rows are models, columns are tasks, a cell is a run."""
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from reign.train.recipe import Recipe, Settings, _explain, merge, nested, read_yaml
+from reign.train.recipe import Recipe, Settings, explain
+from reign.train.values import merge, nested, read_yaml
+from reign.validate import did_you_mean
 
 Number = tuple[float, float | None]
 
@@ -17,7 +18,7 @@ class Column(Settings):
     """A column: what differs there, and which number of a run it shows."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
-    value: str = "test"
+    value: Literal["test", "val", "train", "best_train"] = "test"
 
 
 class Row(Settings):
@@ -30,10 +31,11 @@ class Row(Settings):
 
 
 class Quick(Settings):
-    """What a quick look changes, and which rows it has."""
+    """What a quick look changes, and which rows and columns it has."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
     rows: list[str] | None = None
+    columns: list[str] | None = None
 
 
 class Table(Settings):
@@ -44,8 +46,8 @@ class Table(Settings):
     factor: float = Field(1.0, description="of our numbers, to have the paper's unit")
     seeds: int = 1
     settings: dict[str, Any]
-    columns: dict[str, Column] = Field(default_factory=lambda: {"test": Column()})
-    rows: dict[str, Row]
+    columns: dict[str, Column] = Field(default_factory=lambda: {"test": Column()}, min_length=1)
+    rows: dict[str, Row] = Field(min_length=1)
     quoted: dict[str, dict[str, float | Number | None]] = Field(
         default_factory=dict, description="rows the paper took from elsewhere"
     )
@@ -57,7 +59,9 @@ class Table(Settings):
         """The recipe of a cell."""
         settings = [self.settings, self.columns[column].settings, self.rows[row].settings]
         settings += [self.quick.settings] if quick else []
-        return Recipe.check(merge({"seeds": list(range(self.seeds))}, *settings, *changes), f"{row}/{column}")
+        return Recipe.check(
+            merge({"seeds": list(range(self.seeds))}, *settings, *changes), self.title if row == "run" else f"{row}/{column}"
+        )
 
     def own_run(self, column: str) -> str:
         """The column whose run a column shows: columns without settings of their own show numbers of one run."""
@@ -98,11 +102,12 @@ def load_table_recipe(name: str) -> Table:
         with resources.as_file(resources.files("reign.recipes") / f"{name}.yaml") as file:
             values = read_yaml(file)
     if "rows" not in values:  # a single run
+        values = {str(key): value for key, value in values.items()}
         return Table(title=name, unit="", settings=values, rows={"run": Row(title=name)})
     try:
         return Table.model_validate(values)
     except ValidationError as error:
-        raise ValueError(f"{name}: " + "; ".join(_explain(dict(e)) for e in error.errors())) from None
+        raise ValueError(f"{name}: " + "; ".join(explain(dict(e)) for e in error.errors())) from None
 
 
 def find_recipe(name: str, *changes: dict[str, Any]) -> tuple[Recipe, str]:
@@ -131,6 +136,4 @@ def point(choice: dict[str, Any]) -> dict[str, Any]:
 def _find(name: str, known: list[str], what: str) -> str:
     if name in known:
         return name
-    near = get_close_matches(name.lower(), known, n=1)
-    hint = f", did you mean '{near[0]}'?" if near else "."
-    raise ValueError(f"unknown {what} '{name}'{hint} Known: {', '.join(known)}.")
+    raise ValueError(f"unknown {what} '{name}'{did_you_mean(name, known)} Known: {', '.join(known)}.")

@@ -1,11 +1,13 @@
 """Search the grid of a recipe; several workers can share a study."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from lightning.fabric import Fabric
 
-from reign.train.metrics import METRICS
+from reign.data.catalogue import find_dataset
+from reign.train.metrics import METRICS, METRICS_OF_TASK, choose
 from reign.train.recipe import Recipe
 from reign.train.run import train
 from reign.train.watch import Watch
@@ -42,22 +44,37 @@ def tune(
     if not grid:
         raise ValueError(f"{name} has no grid to search; give one with --grid key=v1,v2.")
     words = {key: [_word(value) for value in values] for key, values in grid.items()}
-    first: Recipe = make({key: values[0] for key, values in grid.items()})
-    goal = METRICS[first.train.metric] if first.train.metric else first.data.task != "regression"
-    study = optuna.create_study(
-        study_name=name,
-        storage=storage,
-        load_if_exists=True,
-        sampler=optuna.samplers.GridSampler(words, seed=0),
-        direction="maximize" if goal else "minimize",
-    )
+    recipes: list[Recipe] = [
+        make(dict(zip(grid, values, strict=True))) for values in product(*grid.values())
+    ]  # all are valid, or none is tried
+    first = recipes[0]
+    task = first.data.task if first.data.name == "csv" else find_dataset(first.data.name).task
+    metric = choose("metric", first.train.metric, METRICS_OF_TASK, task)
+    sampler = optuna.samplers.GridSampler(words, seed=0)
+    try:
+        study = optuna.create_study(
+            study_name=name,
+            storage=storage,
+            load_if_exists=True,
+            sampler=sampler,
+            direction="maximize" if METRICS[metric] else "minimize",
+        )
+    except Exception as error:  # whatever a database driver raises
+        raise ValueError(
+            f"the study cannot be kept in {storage!r} ({str(error).splitlines()[0]}); use a URL as sqlite:///study.db."
+        ) from None
 
     def objective(trial: Any) -> float:
         point = {key: values[words[key].index(trial.suggest_categorical(key, words[key]))] for key, values in grid.items()}
         summary = train(make(point), folder / f"trial-{trial.number}", resume=True, fabric=fabric, watch=watch)
+        if "val" not in summary:
+            raise ValueError(f"{name} has no validation graphs to compare by.")
         return float(summary["val"]["mean"])
 
-    study.optimize(objective, n_trials=trials)
+    left = len(recipes) - len([t for t in study.trials if t.value is not None])
+    for _ in range(left if trials is None else min(trials, left)):
+        if not sampler.is_exhausted(study):
+            study.optimize(objective, n_trials=1)
     return study
 
 

@@ -1,0 +1,81 @@
+"""How much is computed at a time: parts of a batch with a bound on their pairs, lowered where memory is too small."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from reign.data.pack import GraphPack
+from reign.data.problem import Ids
+from reign.memory import out_of_memory
+from reign.train import batches
+from reign.train.distributed import most, several
+from reign.train.watch import Watch
+
+T = TypeVar("T")
+
+
+class Budget:
+    """A bound on the pairs (subgraph, node) that are computed together.
+
+    Args:
+        model: whose policy says how many pairs a graph has.
+        graphs: all there are.
+        device: whose memory counts.
+        bound: given, or guessed from the memory that is free.
+        name: of the graphs, for messages.
+        watch: is told when batches are split.
+    """
+
+    def __init__(
+        self, model: nn.Module, graphs: GraphPack, device: torch.device, bound: int | None, name: str, watch: Watch
+    ) -> None:
+        self.pairs = batches.pairs_of(model, graphs)
+        self.device, self.name, self.watch = device, name, watch
+        self.guessed, self.split = bound is None, False
+        self.bound = bound or batches.affordable_pairs(model, device)
+
+    def parts(self, ids: Ids) -> list[Ids]:
+        """A batch in parts within the bound."""
+        found = batches.parts(ids, self.pairs, self.bound)
+        self.split = self.split or len(found) > 1
+        if self.split and self.guessed:
+            self.guessed = False
+            self.watch.note(
+                f"free memory is for about {self.bound:,} pairs (subgraph, node) at a time, and batches with more are split, so that "
+                "their norms see the parts; use a smaller train.batch_size, or say train.max_pairs to have the same on any machine."
+            )
+        return found
+
+    def equal_parts(self, ids: Ids) -> list[Ids]:
+        """The same in as many parts as all other processes have, if need be empty ones."""
+        found = self.parts(ids)
+        return found + [ids[:0]] * (most(len(found)) - len(found))
+
+    def within(self, work: Callable[[], T], ids: Ids, undo: Callable[[], None] = lambda: None) -> T:
+        """Do some work on a batch; where memory is too small, undo what was done of it, and do it again in smaller parts."""
+        while True:
+            try:
+                return work()
+            except (RuntimeError, MemoryError, ValueError) as error:
+                if not out_of_memory(error):
+                    raise
+                reason = str(error).splitlines()[0]
+            undo()
+            self._lower(ids, reason)
+
+    def _lower(self, ids: Ids, reason: str) -> None:
+        if several():  # the others wait for this process, and cannot start the step again
+            raise ValueError(f"memory is too small for a batch ({reason}); use a smaller train.batch_size or train.max_pairs.")
+        pairs = self.pairs[ids]
+        used, largest = min(self.bound, int(pairs.sum())), int(pairs.max())
+        if used <= largest:
+            raise ValueError(
+                f"memory is too small for graph {int(ids[pairs.argmax()])} of {self.name} alone, which has {largest:,} pairs ({reason}); "
+                "use fewer hidden_channels or num_layers, a sampled policy as 'ego+:3@0.5' (models without terms of roots), or leave the graph out."
+            )
+        self.bound, self.guessed = max(used // 2, largest), False
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.watch.note(f"memory is too small for this batch; from now on batches are split at {self.bound:,} pairs ({reason}).")
