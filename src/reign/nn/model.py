@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import reign.policies as policies
 from reign.bag import Domain, SubgraphBag
+from reign.disk import read_json
 from reign.nn.encoders import EncoderSpec, make_encoder
 from reign.nn.mlp import Activation, make_act, num_parameters
 from reign.nn.pooling import MeanPooling, Pooling
@@ -273,7 +274,7 @@ class Model(nn.Module):
         folder = Path(folder)
         if not (folder / "config.json").is_file() or not (folder / "model.safetensors").is_file():
             raise ValueError(f"{folder} holds no config.json and model.safetensors, expected a folder that save_pretrained made.")
-        saved = json.loads((folder / "config.json").read_text())
+        saved = read_json(folder / "config.json")
         kind = MODELS.get(saved["model"].lower(), cls)
         if not issubclass(kind, cls):
             raise ValueError(f"{folder} holds a {saved['model']}, expected a {cls.__name__}; use {saved['model']}.from_pretrained.")

@@ -1,6 +1,6 @@
 """A run that was trained, to predict with."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,7 @@ class Predictor:
         """Was it trained on molecules given as SMILES?"""
         return self.recipe.data.name in ("csv", "molhiv")
 
-    def predict(self, inputs: Sequence[Any], watch: Watch | None = None) -> "pd.DataFrame":
+    def predict(self, inputs: Iterable[Any], watch: Watch | None = None) -> "pd.DataFrame":
         """A table with a row for each input: ``<target>_pred``, ``<target>_unc`` with several models, and ``error``.
 
         Args:
@@ -184,7 +184,7 @@ def _about(folder: Path) -> dict[str, Any]:
     return about
 
 
-def _read(inputs: Sequence[Any]) -> tuple[list[Any], dict[int, str]]:
+def _read(inputs: list[Any]) -> tuple[list[Any], dict[int, str]]:
     if not inputs or not isinstance(inputs[0], str):
         for i, data in enumerate(inputs):
             if not isinstance(data, Data):
