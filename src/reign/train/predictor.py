@@ -18,6 +18,7 @@ from reign.train.build import make_problem
 from reign.train.metrics import metric
 from reign.train.recipe import Recipe
 from reign.train.results import as_outputs, as_values, spread_of
+from reign.train.scale import Scale
 from reign.train.watch import Watch
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ class Predictor:
         for c, chunk in enumerate(chunks):
             rows += budget.within(partial(work, chunk), chunk)
             watch.batch("predict", c + 1, len(chunks))
-        return torch.cat(rows) * torch.tensor(scale["deviation"]).double() + torch.tensor(scale["mean"]).double()
+        back = Scale(*(torch.tensor(scale[name], dtype=torch.float64) for name in ("mean", "deviation")))
+        return back.up(torch.cat(rows))
 
     def evaluate(self, split: str = "test", watch: Watch | None = None) -> dict[str, Any]:
         """The metric of every model, and of their mean, on a split of the data of the run, all computed anew."""
