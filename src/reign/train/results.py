@@ -43,7 +43,7 @@ def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict
             out[split] = spread([r[r["report"]][split] for r in results])
         out["best_train"] = spread([r["best_train_loss"] for r in results])
         if "test" in problem.splits:
-            out["ensemble"] = {"size": len(results), "test": _ensemble(problem, test_values(problem, folder, results), name)}
+            out["ensemble"] = {"size": len(results), "test": _ensemble(problem, predicted(problem, folder, results), name)}
     return {**out, "seconds": sum(r["seconds"] for r in results), "members": results}
 
 
@@ -62,7 +62,7 @@ def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
     return {**spread([s["mean"] for s in seeds]), "seeds": seeds}
 
 
-def test_values(problem: Problem, folder: Path, results: list[dict[str, Any]]) -> Tensor:
+def predicted(problem: Problem, folder: Path, results: list[dict[str, Any]]) -> Tensor:
     """What every model of a run predicts for the test graphs."""
     return torch.stack([read_predictions(folder / r["folder"] / "predictions.csv", problem.num_outputs) for r in results])
 

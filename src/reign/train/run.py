@@ -30,7 +30,7 @@ from reign.train.build import make_model, make_problem, try_model
 from reign.train.devices import make_fabric
 from reign.train.loop import fit
 from reign.train.recipe import Recipe
-from reign.train.results import as_values, spread_of, summarise, test_values, write_left_out, write_predictions
+from reign.train.results import as_values, predicted, spread_of, summarise, write_left_out, write_predictions
 from reign.train.scale import Scale
 from reign.train.watch import Watch
 
@@ -79,8 +79,8 @@ def train(
     try_model(recipe, members[0].problem)
     fabric.barrier()
     if fabric.is_global_zero:
-        recipe.save(folder / "recipe.yaml")
         (folder / "summary.json").unlink(missing_ok=True)  # it may be of fewer seeds
+        recipe.save(folder / "recipe.yaml")
         if not (folder / "environment.json").is_file():
             write_json(folder / "environment.json", environment(fabric))
         write_json(folder / "problem.json", about)
@@ -101,7 +101,7 @@ def train(
     summary = summarise(recipe, problem, folder, results)
     if fabric.is_global_zero:
         if "ensemble" in summary:
-            values = test_values(problem, folder, results)
+            values = predicted(problem, folder, results)
             write_predictions(folder / "predictions.csv", problem, problem.splits["test"], values.mean(0), spread_of(values))
         write_json(folder / "summary.json", summary)
     return summary
