@@ -300,11 +300,21 @@ def test_twenty_graphs_can_be_learned_by_heart(name: str) -> None:
 # -- what users stumbled over ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", [reign.nn.IGN2, reign.nn.PPGN])
+def test_types_of_edges_reach_models_of_tensors(kind: type) -> None:
+    torch.manual_seed(0)
+    model = kind(3, 6, 2, 1, edge_encoder=4).eval()
+    data = reign.testing.random_graphs(1, min_nodes=6, num_features=3)[0]
+    types = torch.zeros(data.num_edges, 1, dtype=torch.long)
+    plain, other = (model(data.x, data.edge_index, t) for t in (types, types + 3))
+    assert (plain - other).abs().max() > 1e-6
+
+
 def test_options_that_would_be_ignored_are_refused() -> None:
     with pytest.raises(ValueError, match="SUN has layers of its own, got aggregation="):
         SUN(3, 6, 2, aggregation={"readout": "mean"})
-    with pytest.raises(ValueError, match="IGN2 has no use for edge_encoder=4"):
-        reign.nn.IGN2(3, 6, 2, edge_encoder=4)
+    with pytest.raises(ValueError, match="IGN2 has no use for conv='gin'"):
+        reign.nn.IGN2(3, 6, 2, conv="gin")
     with pytest.raises(ValueError, match="MPNN has no use for policy='nm'"):
         MPNN(3, 6, 2, policy="nm")
     with pytest.raises(ValueError, match="edge features .* are used by base encoders only"):
