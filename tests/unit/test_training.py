@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import tiny
+from reign.disk import write_csv
 from reign.memory import DoesNotFit
 from reign.nn import DS, MPNN, SUN
 from reign.train import Training, Watch, fit
@@ -19,7 +20,8 @@ from reign.train.devices import make_fabric
 from reign.train.learner import Learner, NonFiniteLoss
 from reign.train.metrics import METRICS, better, loss_sum, metric
 from reign.train.optim import LearningRate, Sharpness
-from reign.train.recipe import Schedule
+from reign.train.recipe import Recipe, Schedule
+from reign.train.results import summarise
 from reign.train.scale import Scale
 
 CPU = make_fabric(accelerator="cpu")
@@ -322,6 +324,18 @@ def test_accumulated_batches_are_one_step_along_their_mean() -> None:
         ends.append(torch.cat([p.detach().flatten() for p in net.parameters()]))
     torch.testing.assert_close(ends[1], ends[0], atol=1e-10, rtol=0)
     torch.testing.assert_close(ends[2], ends[0], atol=1e-10, rtol=0)
+
+
+def test_folds_report_the_epoch_with_the_best_mean(tmp_path: Path) -> None:
+    """Two folds whose own best epochs differ: what counts is the mean, and the folds there."""
+    curves = {0: [0.9, 0.7, 0.6], 1: [0.3, 0.6, 0.6]}
+    for fold, values in curves.items():
+        write_csv(tmp_path / "seed-0" / f"fold-{fold}" / "metrics.csv", ["epoch", "val_accuracy"], list(enumerate(values)))
+    recipe = Recipe.check({"data": {"name": "tu"}, "folds": 2})
+    result = {"metric": "accuracy", "report": "best", "parameters": 1, "seconds": 1.0}
+    found = summarise(recipe, tiny.problem(), tmp_path, [result, result])["val"]
+    assert (found["epoch"], found["values"]) == (1, [0.7, 0.6])
+    assert found["mean"] == pytest.approx(0.65)
 
 
 # -- too little memory -------------------------------------------------------------------------------------------------
