@@ -138,7 +138,7 @@ def test_graph6_files(tmp_path: Path) -> None:
 
 def test_families_from_files_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REIGN_DATA", raising=False)
-    with pytest.raises(ValueError, match="set the environment variable REIGN_DATA"):
+    with pytest.raises(ValueError, match="in the folder that REIGN_DATA names, which is not set; export REIGN_DATA=<folder>"):
         family("exp")
 
 

@@ -63,11 +63,14 @@ class EXP(GraphDataset):
 
     def make(self) -> dict[str, list[Data]]:
         """From ``REIGN_DATA``."""
-        arrays = read_arrays(need_file(f"{self.options['set'].lower()}.npz", self.options["set"]))
-        x = torch.from_numpy(arrays["x"]).float()
-        sizes = arrays["node_ptr"][1:] - arrays["node_ptr"][:-1]
-        y = torch.from_numpy(arrays["y"]).float()
-        return stratified(unpack(sizes, arrays["edge_ptr"], arrays["edge_uv"], x, y))
+        return stratified(exp_graphs(self.options["set"]))
+
+
+def exp_graphs(name: str) -> list[Data]:
+    """All graphs of EXP or CEXP in the order of the file: two that follow each other are a pair."""
+    arrays = read_arrays(need_file(f"{name.lower()}.npz", name))
+    x, y = torch.from_numpy(arrays["x"]).float(), torch.from_numpy(arrays["y"]).float()
+    return unpack(arrays["node_ptr"][1:] - arrays["node_ptr"][:-1], arrays["edge_ptr"], arrays["edge_uv"], x, y)
 
 
 class SR(GraphDataset):

@@ -1,6 +1,5 @@
 """Pairs of graphs that are hard to tell apart, generated or read."""
 
-import os
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from itertools import combinations
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import networkx as nx
-import numpy as np
 import torch
 from torch_geometric.data import Data
 
@@ -113,37 +111,18 @@ def _regular() -> list[Pair]:
     return pairs
 
 
-def _folder() -> Path:
-    folder = os.environ.get("REIGN_DATA")
-    if not folder:
-        raise ValueError("this family is read from files: set the environment variable REIGN_DATA to the folder that holds them.")
-    return Path(folder)
+def _exp(name: str) -> list[Pair]:
+    """Consecutive graphs of EXP or CEXP."""
+    from reign.data.expressive import exp_graphs  # not above: data sets are made of these families
 
-
-def _arrays(file: str) -> list[Pair]:
-    """Consecutive graphs of an .npz file of the common layout."""
-    path = _folder() / file
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}: this family is read from REIGN_DATA.")
-    try:
-        arrays = dict(np.load(path))
-        missing = [key for key in ("node_ptr", "edge_ptr", "edge_uv") if key not in arrays]
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read as an .npz file ({error}).") from None
-    if missing:
-        raise ValueError(f"{path} holds no {missing[0]}, expected the arrays node_ptr, edge_ptr and edge_uv.")
-    node_ptr, edge_ptr = arrays["node_ptr"].astype(np.int64), arrays["edge_ptr"].astype(np.int64)
-    uv = torch.from_numpy(arrays["edge_uv"].astype(np.int64))
-    key = next((k for k in ("node_tag", "node_type", "x") if k in arrays), None)
-    features = None if key is None else torch.from_numpy(arrays[key].astype(np.float32)).reshape(int(node_ptr[-1]), -1)
-    graphs = []
-    for g in range(len(node_ptr) - 1):
-        n = int(node_ptr[g + 1] - node_ptr[g])
-        edges = uv[edge_ptr[g] : edge_ptr[g + 1]].t()
-        x = torch.ones(n, 1) if features is None else features[node_ptr[g] : node_ptr[g + 1]]
-        graphs.append(Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], dim=1)))
-    name = file.removesuffix(".npz").upper()
+    graphs = exp_graphs(name)
     return [Pair(f"{name} {p}", graphs[2 * p], graphs[2 * p + 1]) for p in range(len(graphs) // 2)]
+
+
+def _sr() -> list[Pair]:
+    from reign.data.base import need_file
+
+    return read_graph6(need_file("sr251256.g6", "SR"), all_pairs=True)
 
 
 def read_graph6(file: str | Path, all_pairs: bool = False) -> list[Pair]:
@@ -182,12 +161,9 @@ FAMILIES: dict[str, tuple[str, Callable[[], list[Pair]]]] = {
     "rook": ("the 4x4 rook's graph and the Shrikhande graph, equal under 3-WL", _rook),
     "cfi": ("Cai-Fuerer-Immerman pairs over C3, C5, K4 and K3,3", _cfi),
     "regular": ("random regular graphs of one size and degree", _regular),
-    "exp": ("EXP, 600 pairs that 1-WL confuses (from REIGN_DATA)", lambda: _arrays("exp.npz")),
-    "cexp": ("CEXP, 600 pairs, half of which 1-WL confuses (from REIGN_DATA)", lambda: _arrays("cexp.npz")),
-    "sr": (
-        "the 15 strongly regular graphs (25, 12, 5, 6), 105 pairs (from REIGN_DATA)",
-        lambda: read_graph6(_folder() / "sr251256.g6", True),
-    ),
+    "exp": ("EXP, 600 pairs that 1-WL confuses (from REIGN_DATA)", lambda: _exp("EXP")),
+    "cexp": ("CEXP, 600 pairs, half of which 1-WL confuses (from REIGN_DATA)", lambda: _exp("CEXP")),
+    "sr": ("the 15 strongly regular graphs (25, 12, 5, 6), 105 pairs (from REIGN_DATA)", _sr),
 }
 GENERATED = ["triangles", "decalin", "csl", "rook", "cfi", "regular"]
 
