@@ -245,6 +245,16 @@ def test_mistakes(tmp_path: Path) -> None:
     assert not (tmp_path / "r").exists()  # nothing was begun
 
 
+@pytest.mark.parametrize("name", ["rdkit", "pandas"])
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for module in list(sys.modules):
+        if module in ("reign.data.smiles", "reign.data.table", "reign.data.rows"):
+            monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "few.csv").write_text("smiles,y\nCC,1\nCCC,2\n")
+    assert f"{name} is not installed; pip install" in fails("train", "-i", "few.csv", "-o", "run")
+
+
 def test_default_folders_do_not_collide(tmp_path: Path) -> None:
     file = table(tmp_path)
     works("train", "-i", file, "-q", *SMALL)

@@ -18,11 +18,13 @@ def fail(message: str) -> NoReturn:
 
 @contextmanager
 def user_mistakes() -> Iterator[None]:
-    """A ``ValueError`` or a file that cannot be read or written is a user's mistake: one line, no traceback, exit 2."""
+    """A ``ValueError`` or a file that cannot be read or written is a user's mistake, as is a package that is missing: one line, exit 2."""
     try:
         yield
     except (ValueError, OSError) as error:
         fail(str(error))
+    except ModuleNotFoundError as missing:
+        fail(f"{missing.name} is not installed; pip install 'reign[train,chem,tune]' has all that commands need.")
 
 
 @contextmanager
