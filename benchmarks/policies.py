@@ -22,18 +22,14 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.utils import k_hop_subgraph
 
 import reign
+from reign.data.base import read_arrays, unpack
 
 
 def load(file: Path, prefix: str = "") -> list[Data]:
     """Graphs of a file of the common layout, each undirected edge once."""
-    arrays = np.load(file)
-    ptr, edge_ptr, uv = (torch.from_numpy(arrays[prefix + k].astype(np.int64)) for k in ("node_ptr", "edge_ptr", "edge_uv"))
-    graphs = []
-    for g in range(ptr.numel() - 1):
-        edges = uv[edge_ptr[g] : edge_ptr[g + 1]].t()
-        n = int(ptr[g + 1] - ptr[g])
-        graphs.append(Data(x=torch.ones(n, 1), edge_index=torch.cat([edges, edges.flip(0)], dim=1)))
-    return graphs
+    arrays = read_arrays(file)
+    sizes = np.diff(arrays[f"{prefix}node_ptr"])
+    return unpack(sizes, arrays[f"{prefix}edge_ptr"], arrays[f"{prefix}edge_uv"], None, torch.zeros(len(sizes)))
 
 
 def by_loop(graphs: list[Data], hops: int) -> tuple[Tensor, float]:

@@ -3,6 +3,7 @@
 Not torch_geometric's ``from_smiles``: that turns a SMILES it cannot read into an empty molecule without a word.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -114,6 +115,19 @@ def from_smiles(smiles: Any, strict: bool = True) -> Data:
     ValueError: 'C(C)(C)(C)(C)C': Explicit valence for atom # 0 C, 5, is greater than permitted
     """
     return graph(parse(smiles, strict))
+
+
+def from_many(texts: Iterable[Any]) -> tuple[list[Data | None], dict[int, str]]:
+    """A graph for each SMILES, or None; and why those that are None cannot be read."""
+    graphs: list[Data | None] = []
+    wrong: dict[int, str] = {}
+    for i, text in enumerate(texts):
+        try:
+            graphs.append(from_smiles(text))
+        except ValueError as error:
+            graphs.append(None)
+            wrong[i] = str(error)
+    return graphs, wrong
 
 
 def canonical(smiles: str) -> str:

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from reign.data.pack import GraphPack
 from reign.data.problem import Problem
 from reign.data.rows import need_columns, read_table
-from reign.data.smiles import canonical, from_smiles, scaffold
+from reign.data.smiles import canonical, from_many, scaffold
 from reign.data.splits import column_split, random_split, scaffold_split
 
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
@@ -57,19 +57,9 @@ def read_molecules(table: pd.DataFrame, columns: Sequence[str], odd: dict[int, s
         columns: of SMILES.
         odd: rows that are known not to be read, and why.
     """
-    graphs: list[Data | None] = []
-    wrong: dict[int, str] = {}
-    for row, texts in enumerate(zip(*(table[column] for column in columns), strict=True)):
-        try:
-            if row in odd:
-                raise ValueError(odd[row])
-            if any(not text.strip() for text in texts):
-                raise ValueError("no SMILES")
-            graphs.append(from_smiles(".".join(text.strip() for text in texts)))
-        except ValueError as error:
-            graphs.append(None)
-            wrong[row] = str(error)
-    return graphs, wrong
+    cells = ([text.strip() for text in texts] for texts in zip(*(table[column] for column in columns), strict=True))
+    graphs, wrong = from_many(".".join(texts) if all(texts) and row not in odd else "" for row, texts in enumerate(cells))
+    return graphs, {**wrong, **odd}
 
 
 def load_table(

@@ -76,7 +76,7 @@ def _ranking(name: str, out: Tensor, y: Tensor) -> float:
 
 
 def better(name: str, one: float, other: float | None) -> bool:
-    """Is one value of a metric better than another? Nothing is better than a number, and NaN than nothing."""
+    """Is one value of a metric better than another? NaN is never better, and any number is better than none or NaN."""
     if one != one:
         return False
     if other is None or other != other:

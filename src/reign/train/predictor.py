@@ -186,23 +186,15 @@ def _about(folder: Path) -> dict[str, Any]:
     return about
 
 
-def _read(inputs: list[Any]) -> tuple[list[Any], dict[int, str]]:
+def _read(inputs: list[Any]) -> tuple[list[Data | None], dict[int, str]]:
     if not inputs or not isinstance(inputs[0], str):
         for i, data in enumerate(inputs):
             if not isinstance(data, Data):
                 raise ValueError(f"input {i} is of type {type(data).__name__}, expected SMILES or PyG graphs.")
         return list(inputs), {}
-    from reign.data.smiles import from_smiles
+    from reign.data.smiles import from_many
 
-    graphs: list[Any] = []
-    errors = {}
-    for i, text in enumerate(inputs):
-        try:
-            graphs.append(from_smiles(text))
-        except ValueError as error:
-            graphs.append(None)
-            errors[i] = str(error)
-    return graphs, errors
+    return from_many(inputs)
 
 
 def _bare(data: Data) -> Data:

@@ -31,7 +31,6 @@ def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict
     name = first["metric"]
     out: dict[str, Any] = {
         "metric": name,
-        "higher_is_better": METRICS[name],
         "report": first["report"],
         "parameters": first["parameters"],
     }
