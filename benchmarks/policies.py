@@ -22,7 +22,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.utils import k_hop_subgraph
 
 import reign
-from reign.data.base import read_arrays, unpack
+from reign.data import read_arrays, unpack
 
 
 def load(file: Path, prefix: str = "") -> list[Data]:

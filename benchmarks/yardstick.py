@@ -10,8 +10,7 @@ from torch_geometric.nn import GINEConv
 from torch_geometric.utils import scatter
 
 import reign
-from reign.nn import SUN
-from reign.nn.convs import GIN
+from reign.nn import GIN, SUN
 
 
 class Union:

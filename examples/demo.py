@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from reign.cli.watch import watching
+from reign.cli.progress import watching
 from reign.train import Recipe, train
 from reign.train.devices import make_fabric
 

@@ -4,8 +4,8 @@ import torch
 from torch_geometric.data import Data
 
 from reign.data import DATASETS, Problem
-from reign.data.tu import SETS
-from reign.nn.encoders import OGB_ATOM, OGB_BOND
+from reign.data.sets._tu import SETS
+from reign.nn import OGB_ATOM, OGB_BOND
 from reign.testing import random_graphs
 
 

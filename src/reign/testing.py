@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from reign.bag import SubgraphBag
+from reign._validate import kind_of
+from reign.bags import SubgraphBag
 from reign.transforms import AddHopDistance
-from reign.validate import kind_of
 
 __all__ = [
     "assert_bags_equal",

@@ -4,9 +4,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from reign.graph import SharedGraph
-from reign.hops import hop_table
-from reign.memory import check_fits
+from reign.bags import SharedGraph, check_fits, hop_table
 
 
 class AddHopDistance(BaseTransform):  # type: ignore[misc]
@@ -14,7 +12,7 @@ class AddHopDistance(BaseTransform):  # type: ignore[misc]
     need no search later.
 
     As a ``pre_transform`` of a data set it runs once. Batches of a PyG loader carry it along: ``policy.from_data(batch)``
-    finds it, or pass ``hop_distance=batch.hop_distance`` to a policy. It takes 2 bytes a pair; ``reign.hops.FAR`` stands for
+    finds it, or pass ``hop_distance=batch.hop_distance`` to a policy. It takes 2 bytes a pair; ``reign.bags.FAR`` stands for
     nodes of another component.
     """
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import reign
-from reign.nn.model import Model
+from reign.nn import Model
 from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs, random_permutation
 
 NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego+:2", "ego+distance:2"]

@@ -8,8 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import reign
-from reign.nn.state import State
-from reign.terms import TERMS, Term
+from reign.nn import TERMS, State, Term
 from reign.testing import random_graphs
 
 Dense = Callable[[Tensor, Tensor, Tensor], Tensor]

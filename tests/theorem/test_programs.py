@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from reign.theory.ign import orbits
-from reign.theory.program import Program, Step, clip, gate, glue, keep, logical_and, mlp_copy, place, route, sum_glue
+from reign.theory import Program, Step, orbits
+from reign.theory._program import clip, gate, glue, keep, logical_and, mlp_copy, place, route, sum_glue
 
 N, C = 4, 8
 

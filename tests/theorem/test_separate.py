@@ -6,8 +6,7 @@ import pytest
 import torch
 
 import reign
-from reign.theory import GENERATED, Verdict, family, read_graph6, separate, wl_separates
-from reign.theory.separate import parse_method
+from reign.theory import GENERATED, Verdict, family, parse_method, read_graph6, separate, wl_separates
 
 NODE_BASED = ["null", "nd", "nm", "ego:1", "ego:2", "ego+:1", "ego+:2", "nm+distance", "ego+distance:2"]
 MODELS = ["sun", "reign2", "ds", "dss", "ngnn", "idgnn", "gnnak", "gnnakctx", "gnnakplus", "sswl"]

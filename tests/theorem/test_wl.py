@@ -6,10 +6,10 @@ import torch
 from torch_geometric.data import Data
 
 import reign
+from reign.data import from_networkx
 from reign.testing import permute_graph, random_graphs, random_permutation
 from reign.theory import bag_wl, family, wl, wl_classes, wl_separates
-from reign.theory.families import from_networkx
-from reign.theory.wl import _histograms
+from reign.theory._wl import _histograms
 
 
 def told_apart(one: Data, other: Data, k: int, folklore: bool = False) -> bool:

@@ -7,8 +7,9 @@ import typer
 from rich.console import Console
 
 import reign
-from reign.cli import data, papers, training
-from reign.cli.tables import bag_table, family_table, model_table, policy_table, separation_table
+from reign.cli import data, training
+from reign.cli import experiments as papers
+from reign.cli.render import bag_table, family_table, model_table, policy_table, separation_table
 from reign.cli.tools import bars, check_writable, fail, user_mistakes
 from reign.disk import write_csv
 
@@ -106,7 +107,7 @@ def questions(
     quick: Annotated[bool, typer.Option("--quick", help="Small families only.")] = False,
 ) -> None:
     """Tables for the questions the paper leaves open: policies compared, ReIGN(2) against 3-WL, 2-node policies beyond 3-WL."""
-    from reign.theory.questions import answer
+    from reign.theory import answer
 
     console = Console()
     with user_mistakes(), bars() as progress:
@@ -124,7 +125,7 @@ def card(
 ) -> None:
     """One page about a model: equations, symmetry, cost, its WL bound, and what it separates."""
     from reign.theory import card as make
-    from reign.theory.separate import parse_method
+    from reign.theory import parse_method
 
     with user_mistakes():
         check_writable(output)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from reign.cli.tables import dataset_table, problem_table
+from reign.cli.render import dataset_table, problem_table
 from reign.cli.tools import user_mistakes
 
 app = typer.Typer(help="Data sets: list, info, prepare.", no_args_is_help=True)
@@ -30,7 +30,7 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
         for table in problem_table(name, chosen):
             console.print(table)
         if name == "counting":
-            from reign.data.counting import census
+            from reign.theory import census
 
             alike, pairs = census(**chosen)
             console.print(
@@ -44,9 +44,8 @@ def prepare(
 ) -> None:
     """Download or generate data sets now, so that training starts at once later."""
     with user_mistakes():
-        from reign.data.base import cache_folder
-        from reign.data.catalogue import find_dataset, list_datasets, load_problem
-        from reign.data.tu import SETS
+        from reign.data import cache_folder, find_dataset, list_datasets, load_problem
+        from reign.data.sets._tu import SETS
 
         console = Console()
         for name in names or list_datasets():
@@ -67,9 +66,9 @@ def prepare(
 
 
 def _options(name: str, given: list[str] | None) -> dict[str, Any]:
-    from reign.data.catalogue import find_dataset
-    from reign.train.values import override
-    from reign.validate import did_you_mean
+    from reign._validate import did_you_mean
+    from reign.data import find_dataset
+    from reign.train.overrides import override
 
     known = find_dataset(name).defaults()
     chosen = {key: value for text in given or [] for key, value in override(text).items()}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from reign.cli.tables import summary_table
+from reign.cli.render import summary_table
 from reign.cli.tools import check_writable, fail, user_mistakes
 
 Settings = Annotated[
@@ -65,11 +65,11 @@ def train(
     reign train --resume RUN, and ends as if it had not been.
     """
     with user_mistakes():
+        from reign.experiments.tables import find_recipe
+        from reign.train.config import Recipe
         from reign.train.devices import make_fabric
-        from reign.train.recipe import Recipe
+        from reign.train.overrides import merge, override
         from reign.train.run import train as run
-        from reign.train.tables import find_recipe
-        from reign.train.values import merge, override
 
         changes: list[dict[str, Any]] = [
             {
@@ -110,7 +110,7 @@ def train(
                 fail(f"there is no file {data_path}.")
             plan, name = find_recipe(recipe or "molecules", *changes)
             folder = output if output is not None else _free(Path("runs") / (_stem(data_path) if data_path else name))
-        from reign.cli.watch import watching
+        from reign.cli.progress import watching
 
         fabric = make_fabric(plan.train.precision, accelerator, devices, num_nodes)
         with watching(not quiet and fabric.is_global_zero) as watch:
@@ -146,9 +146,8 @@ def predict(
     For 0/1 targets the prediction is a probability. Rows that cannot be read have the reason in the column error.
     """
     with user_mistakes():
-        from reign.cli.watch import watching
-        from reign.data.rows import need_columns, read_table
-        from reign.data.table import read_molecules
+        from reign.cli.progress import watching
+        from reign.data.molecules import need_columns, read_molecules, read_table
         from reign.train.predictor import load
 
         if uncertainty_method not in ("ensemble", "none"):
@@ -193,8 +192,8 @@ def evaluate(
 ) -> None:
     """Measure a run again, from its weights, on a split of its data or on another CSV."""
     with user_mistakes():
-        from reign.cli.watch import watching
-        from reign.data.table import load_table
+        from reign.cli.progress import watching
+        from reign.data.molecules import load_table
         from reign.train.metrics import metric
         from reign.train.predictor import load
 

@@ -1,15 +1,12 @@
 """Data: graphs with targets and splits, from the paper's data sets, from tables of molecules, or from lists of PyG graphs."""
 
-from reign.data.base import GraphDataset
-from reign.data.catalogue import DATASETS, list_datasets, load_problem
-from reign.data.counting import Counting
-from reign.data.expressive import CSL, EXP, SR
-from reign.data.molhiv import MolHIV
-from reign.data.pack import GraphPack
-from reign.data.problem import Problem
-from reign.data.properties import GraphProperties
-from reign.data.tu import TU
-from reign.data.zinc import ZINC
+from reign.data._base import GraphDataset, cache_folder, need_file, read_arrays, unpack
+from reign.data._catalogue import DATASETS, find_dataset, list_datasets, load_problem
+from reign.data._networkx import from_networkx
+from reign.data._pack import GraphPack, MiniBatch
+from reign.data._problem import Ids, Problem
+from reign.data._splits import column_split, random_split, scaffold_split
+from reign.data.sets import CSL, EXP, SR, TU, ZINC, Counting, GraphProperties, MolHIV, exp_graphs
 
 __all__ = [
     "CSL",
@@ -22,8 +19,20 @@ __all__ = [
     "GraphDataset",
     "GraphPack",
     "GraphProperties",
+    "Ids",
+    "MiniBatch",
     "MolHIV",
     "Problem",
+    "cache_folder",
+    "column_split",
+    "exp_graphs",
+    "find_dataset",
+    "from_networkx",
     "list_datasets",
     "load_problem",
+    "need_file",
+    "random_split",
+    "read_arrays",
+    "scaffold_split",
+    "unpack",
 ]

@@ -1,5 +1,5 @@
-"""The few operations everything is made of."""
+"""The few operations everything is made of: sums over ragged rows."""
 
-from reign.kernels.sums import Sum
+from reign.kernels._sums import Sum
 
 __all__ = ["Sum"]

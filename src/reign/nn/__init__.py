@@ -4,37 +4,77 @@ A model is ``SUN(in_channels, hidden_channels, num_layers, out_channels, policy=
 ``model(x, edge_index, edge_attr, batch)``. A layer is ``SUNConv(64, 64)(h, bag)``.
 """
 
-from reign.nn.baselines import MPNN, PPGN, PPGNConv
-from reign.nn.custom import SubgraphGNN
-from reign.nn.engine import SubgraphConv
-from reign.nn.esan import DS, DSS, DSConv, DSSConv, ReconstructionGNN
-from reign.nn.gnnak import GNNAK, AKConv, GNNAKctx, GNNAKPlus
-from reign.nn.nested import IDGNN, NGNN, IDConv
-from reign.nn.pooling import DeepSets, IGNPooling, MeanPooling, OuterMPNN, RootPooling
-from reign.nn.reign2 import IGN2, ReIGN2, ReIGN2Conv, TensorGNN
-from reign.nn.sswl import SSWL, SSWLConv
-from reign.nn.sun import SUN, SUNConv
+from reign.nn._base_encoders import GIN, make_conv
+from reign.nn._catalogue import build_model, find_model, list_models
+from reign.nn._conv import EncoderSlot, SubgraphConv, TermSlot
+from reign.nn._describe import cost
+from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
+from reign.nn._interop import from_authors
+from reign.nn._mlp import Activation, BatchNorm, make_act, make_norm, normalise, num_parameters
+from reign.nn._model import Model
+from reign.nn._pooling import DeepSets, IGNPooling, MeanPooling, OuterMPNN, RootPooling
+from reign.nn._state import State
+from reign.nn._subgraph_gnn import SubgraphGNN
+from reign.nn._terms import ALIASES, TERMS, Term, list_terms, term
+from reign.nn.models import (
+    DS,
+    DSS,
+    GNNAK,
+    IDGNN,
+    IGN2,
+    MPNN,
+    NGNN,
+    PPGN,
+    REIGN2_OFF,
+    REIGN2_ON,
+    SSWL,
+    SUN,
+    AKConv,
+    DSConv,
+    DSSConv,
+    GNNAKctx,
+    GNNAKPlus,
+    IDConv,
+    PPGNConv,
+    ReconstructionGNN,
+    ReIGN2,
+    ReIGN2Conv,
+    SSWLConv,
+    SUNConv,
+    TensorGNN,
+)
 
 __all__ = [
+    "ALIASES",
     "DS",
     "DSS",
+    "GIN",
     "GNNAK",
     "IDGNN",
     "IGN2",
     "MPNN",
     "NGNN",
+    "OGB_ATOM",
+    "OGB_BOND",
     "PPGN",
+    "REIGN2_OFF",
+    "REIGN2_ON",
     "SSWL",
     "SUN",
+    "TERMS",
     "AKConv",
+    "Activation",
+    "BatchNorm",
     "DSConv",
     "DSSConv",
     "DeepSets",
+    "EncoderSlot",
     "GNNAKPlus",
     "GNNAKctx",
     "IDConv",
     "IGNPooling",
     "MeanPooling",
+    "Model",
     "OuterMPNN",
     "PPGNConv",
     "ReIGN2",
@@ -43,7 +83,23 @@ __all__ = [
     "RootPooling",
     "SSWLConv",
     "SUNConv",
+    "State",
     "SubgraphConv",
     "SubgraphGNN",
     "TensorGNN",
+    "Term",
+    "TermSlot",
+    "build_model",
+    "cost",
+    "find_model",
+    "from_authors",
+    "list_models",
+    "list_terms",
+    "make_act",
+    "make_conv",
+    "make_encoder",
+    "make_norm",
+    "normalise",
+    "num_parameters",
+    "term",
 ]

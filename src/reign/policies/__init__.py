@@ -1,12 +1,12 @@
 """Selection policies pi: graph -> bag of subgraphs."""
 
-from reign.policies.base import Mark, Pairs, Policy
-from reign.policies.edge import EdgeDeletion
-from reign.policies.names import list_policies, policy
-from reign.policies.node import EgoNets, NodeDeletion, NodeMarking, Null
-from reign.policies.sampled import Sampled
-from reign.policies.tuples import Tuples
-from reign.policies.whole import Whole
+from reign.policies._base import Mark, Pairs, Policy
+from reign.policies._edge import EdgeDeletion
+from reign.policies._names import list_policies, policy
+from reign.policies._node import EgoNets, NodeDeletion, NodeMarking, Null
+from reign.policies._sampled import Sampled
+from reign.policies._tuples import Tuples
+from reign.policies._whole import Whole
 
 __all__ = [
     "EdgeDeletion",

@@ -1,14 +1,16 @@
 """The theory as something that runs: WL tests, invariant graph networks, the paper's constructions, and hard pairs of graphs."""
 
-from reign.theory.card import Card, card
-from reign.theory.families import FAMILIES, GENERATED, Pair, family, read_graph6
-from reign.theory.ign import IGN, IGNLinear, basis, orbits, pool_broadcast
-from reign.theory.ign3 import IGN3Model
-from reign.theory.implement import implement, linear_options
-from reign.theory.policy_programs import policy_program, run_policy
-from reign.theory.program import Program, Step
-from reign.theory.separate import Verdict, separate
-from reign.theory.wl import bag_wl, wl, wl_classes, wl_separates
+from reign.theory._card import Card, card
+from reign.theory._census import census
+from reign.theory._families import FAMILIES, GENERATED, Pair, family, read_graph6
+from reign.theory._ign import IGN, IGNLinear, basis, orbits, pool_broadcast
+from reign.theory._ign3 import IGN3Model
+from reign.theory._implement import implement, linear_options
+from reign.theory._policy_programs import policy_program, run_policy
+from reign.theory._program import Program, Step
+from reign.theory._questions import answer
+from reign.theory._separate import Verdict, parse_method, separate
+from reign.theory._wl import bag_wl, wl, wl_classes, wl_separates
 
 __all__ = [
     "FAMILIES",
@@ -21,13 +23,16 @@ __all__ = [
     "Program",
     "Step",
     "Verdict",
+    "answer",
     "bag_wl",
     "basis",
     "card",
+    "census",
     "family",
     "implement",
     "linear_options",
     "orbits",
+    "parse_method",
     "policy_program",
     "pool_broadcast",
     "read_graph6",

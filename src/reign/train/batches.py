@@ -6,10 +6,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from reign.data.pack import GraphPack
-from reign.data.problem import Ids
-from reign.graph import SharedGraph
-from reign.memory import free_memory
+from reign.bags import SharedGraph, free_memory
+from reign.data import GraphPack, Ids
 from reign.policies import Policy
 
 STATES = 8  # hidden states a layer keeps for the backward pass, twice what was measured for SUN

@@ -6,12 +6,11 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from reign.data.pack import GraphPack
-from reign.data.problem import Ids
-from reign.memory import out_of_memory
+from reign.bags import out_of_memory
+from reign.data import GraphPack, Ids
 from reign.train import batches
+from reign.train.callbacks import Watch
 from reign.train.distributed import most, several
-from reign.train.watch import Watch
 
 T = TypeVar("T")
 

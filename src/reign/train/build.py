@@ -5,24 +5,22 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from reign.catalogue import find_model
-from reign.data.catalogue import load_problem
-from reign.data.problem import Problem
-from reign.nn.model import Model
+from reign._validate import did_you_mean
+from reign.data import Problem, load_problem
+from reign.nn import Model, find_model
+from reign.train.config import Data, Recipe
+from reign.train.config import Model as ModelSettings
 from reign.train.metrics import LOSSES_OF_TASK, METRICS_OF_TASK, choose
-from reign.train.recipe import Data, Recipe
-from reign.train.recipe import Model as ModelSettings
-from reign.validate import did_you_mean
 
 if TYPE_CHECKING:
-    from reign.data.table import Report
+    from reign.data.molecules import Report
 
 
 def make_problem(config: Data) -> "tuple[Problem, Report | None]":
     """The graphs, targets and splits that settings name, and what was found in a table, if it is one."""
     report = None
     if config.name == "csv":
-        from reign.data.table import load_table
+        from reign.data.molecules import load_table
 
         assert config.path is not None
         problem, report = load_table(

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
-from reign.nn.mlp import BatchNorm
+from reign.nn import BatchNorm
 
 
 class SyncedBatchNorm(BatchNorm):

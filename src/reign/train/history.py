@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from reign.disk import read_state, write_csv, write_state
+from reign.train.config import Training
 from reign.train.metrics import better
-from reign.train.recipe import Training
 
 if TYPE_CHECKING:
     from reign.train.learner import Learner

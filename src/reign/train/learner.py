@@ -11,17 +11,17 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from reign.data.problem import Ids, Problem
-from reign.nn.model import Model
+from reign.data import Ids, Problem
+from reign.nn import Model
 from reign.train import batches
 from reign.train.budget import Budget
+from reign.train.callbacks import Watch
+from reign.train.config import Training
 from reign.train.distributed import synchronise, total
 from reign.train.metrics import LOSSES_OF_TASK, METRICS_OF_TASK, choose, loss_sum, metric
 from reign.train.optim import LearningRate, Sharpness, make_optimiser
-from reign.train.recipe import Training
-from reign.train.scale import Scale
 from reign.train.seeds import epoch_seed, seed_model
-from reign.train.watch import Watch
+from reign.train.target_scaler import Scale
 
 
 class NonFiniteLoss(ValueError):

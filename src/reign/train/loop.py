@@ -10,14 +10,14 @@ from typing import Any
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
-from reign.data.problem import Problem
-from reign.nn.mlp import num_parameters
-from reign.train.board import board
+from reign.data import Problem
+from reign.nn import num_parameters
+from reign.train.callbacks import Watch
+from reign.train.config import Training
 from reign.train.devices import make_fabric
 from reign.train.history import History
 from reign.train.learner import Learner, NonFiniteLoss
-from reign.train.recipe import Training
-from reign.train.watch import Watch
+from reign.train.tensorboard import board
 
 
 def fit(

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau, StepLR
 
+from reign.train.config import Optimiser, Schedule
 from reign.train.metrics import METRICS
-from reign.train.recipe import Optimiser, Schedule
 
 
 def make_optimiser(config: Optimiser, model: nn.Module) -> torch.optim.Optimizer:

@@ -9,17 +9,16 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from reign.data.pack import GraphPack
-from reign.data.problem import Ids
+from reign.data import GraphPack, Ids
 from reign.disk import read_json
-from reign.nn.model import Model
+from reign.nn import Model
 from reign.train.budget import Budget
 from reign.train.build import make_problem
+from reign.train.callbacks import Watch
+from reign.train.config import Recipe
 from reign.train.metrics import metric
-from reign.train.recipe import Recipe
 from reign.train.results import as_outputs, as_values, spread_of
-from reign.train.scale import Scale
-from reign.train.watch import Watch
+from reign.train.target_scaler import Scale
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,7 +191,7 @@ def _read(inputs: list[Any]) -> tuple[list[Data | None], dict[int, str]]:
             if not isinstance(data, Data):
                 raise ValueError(f"input {i} is of type {type(data).__name__}, expected SMILES or PyG graphs.")
         return list(inputs), {}
-    from reign.data.smiles import from_many
+    from reign.data.molecules import from_many
 
     return from_many(inputs)
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from reign.data.problem import Ids, Problem
+from reign.data import Ids, Problem
 from reign.disk import write_csv
+from reign.train.config import Recipe
 from reign.train.history import read_metrics
 from reign.train.metrics import METRICS, metric
-from reign.train.recipe import Recipe
 
 if TYPE_CHECKING:
-    from reign.data.table import Report
+    from reign.data.molecules import Report
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:

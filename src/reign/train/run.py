@@ -24,15 +24,15 @@ import torch
 from lightning.fabric import Fabric
 
 import reign._version
-from reign.data.problem import Problem
+from reign.data import Problem
 from reign.disk import read_json, remove_unfinished, write_json
 from reign.train.build import make_model, make_problem, try_model
+from reign.train.callbacks import Watch
+from reign.train.config import Recipe
 from reign.train.devices import make_fabric
 from reign.train.loop import fit
-from reign.train.recipe import Recipe
 from reign.train.results import as_values, predicted, spread_of, summarise, write_left_out, write_predictions
-from reign.train.scale import Scale
-from reign.train.watch import Watch
+from reign.train.target_scaler import Scale
 
 T = TypeVar("T")
 

@@ -1,0 +1,263 @@
+"""The bag of subgraphs: one shared graph, a membership bit per pair, and the maps between scopes."""
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Int, Shaped
+from torch import Tensor
+from torch_geometric.data import Data
+
+from reign.bags import _relabel as relabel
+from reign.bags import _views as views
+from reign.bags._graph import SharedGraph
+from reign.bags._hops import FAR, hop_table, near_table
+from reign.bags._keep import kept
+from reign.bags._wiring import Wiring
+from reign.kernels import ragged
+
+if TYPE_CHECKING:
+    from reign.policies import Policy
+
+Domain = Literal["all", "members"]
+
+
+class PairEdges(NamedTuple):
+    """The edges of all subgraphs, as pairs of rows: a message goes from ``source`` to ``target`` along ``edge``."""
+
+    source: Int[Tensor, "pair_edges"]
+    target: Int[Tensor, "pair_edges"]
+    edge: Int[Tensor, "pair_edges"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SubgraphBag:
+    r"""A batch of graphs, their subgraphs, and the values :math:`x^k_i` of node i in subgraph k, written ``x[k, i]``.
+
+    No subgraph is ever copied. Subgraph k keeps an induced part of the graph, so one bit per pair says it all:
+
+    .. math:: A^k_{ij} = A_{ij} \cdot \mathrm{member}^k_i \cdot \mathrm{member}^k_j
+
+    (less the undirected edges listed in ``cut``, for edge deletion). The pairs of a batch are rows, ragged and never
+    padded: with ``domain="all"`` pair (k, i) of a graph of n nodes sits n rows after (k - 1, i) and one after
+    (k, i - 1); with ``domain="members"`` only the pairs inside a subgraph have a row, in the same order.
+
+    Nodes and subgraphs are numbered over the whole batch, as in PyG. A policy makes the bag; one rarely does by hand.
+
+    Args:
+        graph: the graph all subgraphs share.
+        policy: the policy that selected them.
+        domain: "all" pairs of a graph have rows, or those of "members" only.
+        node_based: subgraph k belongs to node k, one each.
+        anchor: what each subgraph is tied to: its root (one column), its edge or its tuple of nodes (two).
+        sub_batch: the graph of each subgraph.
+        row_ptr: the first row of each subgraph, and the end of the last.
+        sub: the subgraph of each row.
+        node: the node of each row.
+        member: whether the node is in the subgraph.
+        mark: channels that go in front of the features, if the policy marks.
+        cut: the undirected edges (subgraph, node, node) that are deleted although both nodes are members.
+    """
+
+    graph: SharedGraph
+    policy: "Policy"
+    domain: Domain
+    node_based: bool
+    anchor: Int[Tensor, "subgraphs anchors"]
+    sub_batch: Int[Tensor, "subgraphs"]
+    row_ptr: Int[Tensor, "subgraphs+1"]
+    sub: Int[Tensor, "pairs"]
+    node: Int[Tensor, "pairs"]
+    member: Bool[Tensor, "pairs"]
+    mark: Bool[Tensor, "pairs marks"] | None
+    cut: Int[Tensor, "cuts 3"] | None
+    wires: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)  # what ``wiring`` has built so far
+
+    # -- sizes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def num_graphs(self) -> int:
+        """Graphs in the batch."""
+        return self.graph.num_graphs
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes in the batch."""
+        return self.graph.num_nodes
+
+    @property
+    def num_subgraphs(self) -> int:
+        """Subgraphs in the batch."""
+        return self.sub_batch.numel()
+
+    @property
+    def num_pairs(self) -> int:
+        """Rows: pairs (subgraph, node) that are stored."""
+        return self.sub.numel()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the bag lies."""
+        return self.sub.device
+
+    # -- maps between scopes ---------------------------------------------------------------------------------------
+
+    @kept
+    def pair_batch(self) -> Int[Tensor, "pairs"]:
+        """The graph of each row."""
+        return self.sub_batch[self.sub]
+
+    @property
+    def root(self) -> Int[Tensor, "subgraphs"]:
+        """The root of each subgraph."""
+        if self.anchor.size(1) != 1:
+            raise ValueError(
+                f"policy '{self.policy}' ties a subgraph to {self.anchor.size(1)} nodes, expected one root; "
+                "use bag.anchor, or a policy with roots such as 'nm' or 'ego+:3'."
+            )
+        return self.anchor[:, 0]
+
+    @kept
+    def root_row(self) -> Int[Tensor, "subgraphs"]:
+        """The row of pair (k, root of k), -1 where it has none (node deletion with domain members)."""
+        return self.row_within(torch.arange(self.num_subgraphs, device=self.device), self.root)
+
+    @kept
+    def transpose(self) -> Int[Tensor, "pairs"]:
+        """The row of pair (i, k) for each row (k, i), -1 where it has none. Node-based policies only."""
+        self.require_node_based("transpose")
+        return self.row_within(self.node, self.sub)
+
+    def require_node_based(self, who: str) -> None:
+        """Raise ``ValueError`` unless there is one subgraph per node, in the same order."""
+        if not self.node_based:
+            raise ValueError(
+                f"{who} needs one subgraph per node, got {self.num_subgraphs} for {self.num_nodes} nodes: policy "
+                f"'{self.policy}' is not node-based; use 'nm', 'ego:h' or 'ego+:h'."
+            )
+
+    def row(self, sub: Int[Tensor, "*any"], node: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
+        """The row of each pair (subgraph, node), -1 where it is not stored."""
+        same_graph = self.graph.batch[node] == self.sub_batch[sub]
+        return torch.where(same_graph, self.row_within(sub, node), -1)
+
+    def row_within(self, sub: Int[Tensor, "*any"], node: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
+        """The same for pairs that are known to be of one graph."""
+        if self.domain == "all":
+            return self._shift[sub] + node
+        position, there = ragged.find(self._key, sub * self.num_nodes + node)
+        return torch.where(there, position, -1)
+
+    @kept
+    def _shift(self) -> Int[Tensor, "subgraphs"]:
+        return self.row_ptr[:-1] - self.graph.ptr[self.sub_batch]
+
+    @kept
+    def _key(self) -> Int[Tensor, "pairs"]:
+        return self.sub * self.num_nodes + self.node
+
+    @kept
+    def pair_edges(self) -> PairEdges:
+        """Every edge of every subgraph as (source row, target row, edge of the graph), in the order of target rows."""
+        target = self.member.nonzero().squeeze(1)
+        via, source_node, edge = self.graph.in_edges.expand(self.node[target])
+        target = target[via]
+        source = self.row_within(self.sub[target], source_node)
+        keep = (source >= 0) & self.member[source]
+        if self.cut is not None:
+            n = self.num_nodes
+            ends = torch.stack([self.node[target], source_node])
+            key = (self.sub[target] * n + ends.amin(0)) * n + ends.amax(0)
+            gone = (self.cut[:, 0] * n + self.cut[:, 1:].amin(1)) * n + self.cut[:, 1:].amax(1)
+            keep &= ~ragged.find(gone.sort().values, key)[1]
+        return PairEdges(source[keep], target[keep], edge[keep])
+
+    @property
+    def wiring(self) -> Wiring:
+        """Which rows are summed into which, for the terms of layers."""
+        return Wiring(self)
+
+    @kept
+    def whole(self) -> "SubgraphBag":
+        """The same graphs as a bag of one subgraph each, the graph itself: where plain message passing happens."""
+        from reign.policies import Whole
+
+        graph = self.graph
+        return Whole()(graph.x, graph.edge_index, graph.edge_attr, graph.batch, batch_size=graph.num_graphs)
+
+    def hops(self, max_distance: int) -> Int[Tensor, "pairs"]:
+        """Hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for nodes out of reach; kept for later."""
+        return self.wiring.once(("hops", str(max_distance)), lambda: self._hops(max_distance))
+
+    def _hops(self, max_distance: int) -> Tensor:
+        radius = self.policy.radius
+        near = self.domain == "members" and radius is not None and radius <= max_distance
+        table = near_table(self.graph, self.root.unique(), max_distance) if near else hop_table(self.graph, self.root)
+        hops = table.at(self.root[self.sub], self.node)
+        return hops.long().clamp(max=max_distance).masked_fill((hops == FAR) | ~self.member, max_distance + 1)
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def lift(self, h: Shaped[Tensor, "nodes channels"], rows: slice = slice(None)) -> Shaped[Tensor, "rows lifted"]:
+        """Values on nodes as values on pairs, marks in front: ``x[k, i] = [mark[k, i], h[i]]``."""
+        if h.dim() != 2 or h.size(0) != self.num_nodes:
+            raise ValueError(f"h has shape {tuple(h.shape)}, expected ({self.num_nodes}, channels): a row per node of the bag.")
+        values = h[self.node[rows]]
+        return values if self.mark is None else torch.cat([self.mark[rows].to(h.dtype), values], dim=1)
+
+    @property
+    def x(self) -> Shaped[Tensor, "pairs channels"]:
+        """The values x[k, i] as the policy gives them: marks, then the node's features."""
+        return self.lift(self.graph.x)
+
+    # -- for people ------------------------------------------------------------------------------------------------
+
+    def subgraph(self, k: int) -> Data:
+        """Subgraph k as a PyG ``Data`` on all nodes of its graph, in their original order.
+
+        It has ``x`` (marks, then features), ``edge_index``, ``edge_attr``, ``member``, and ``root``: the root, or both
+        nodes of an edge or a tuple. Nodes without a row (domain members, outside the subgraph) have zeros as ``x``.
+        """
+        return views.subgraph(self, k)
+
+    def to_dense(self) -> views.DenseBag:
+        """The tensors (A, x) of the paper, and membership, for a bag of one graph; take ``bag[g]`` out of a batch."""
+        return views.to_dense(self)
+
+    def expand(self) -> Data:
+        """The disjoint union of all subgraphs as a plain PyG ``Data``, a node per row: slow, but any PyG layer takes it.
+
+        ``batch`` is the subgraph of each row, ``node`` its node in the shared graph, ``sub_batch`` the graph of each
+        subgraph.
+        """
+        return views.expand(self)
+
+    def permute(self, nodes: Int[Tensor, "nodes"], subgraphs: Int[Tensor, "subgraphs"] | None = None) -> "SubgraphBag":
+        r"""The bag after node i moved to position ``nodes[i]`` and subgraph k to position ``subgraphs[k]``.
+
+        .. math:: (\sigma \cdot x)^{\sigma(k)}_{\sigma(i)} = x^k_i
+
+        Without ``subgraphs`` the subgraphs follow their nodes: one permutation acts on both, the symmetry of the paper.
+        With it both act independently, on the tensors (A, x) alone: the root of the k-th subgraph of a node-based bag is
+        then still node k, so what relies on roots sees another bag.
+        """
+        return relabel.permute(self, nodes, subgraphs)
+
+    def __getitem__(self, g: int) -> "SubgraphBag":
+        """The bag of graph g alone."""
+        return relabel.take(self, g)
+
+    def to(self, device: torch.device | str | int) -> "SubgraphBag":
+        """The bag on another device."""
+        if not isinstance(device, torch.device | str | int):
+            raise ValueError(f"a bag moves between devices, got {device!r}; for another precision give features of that dtype.")
+
+        def moved(part: Any) -> dict[str, Any]:
+            values = {f.name: getattr(part, f.name) for f in fields(part) if f.init}
+            return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in values.items()}
+
+        return SubgraphBag(**moved(self) | {"graph": SharedGraph(**moved(self.graph))})
+
+    def __repr__(self) -> str:
+        sizes = f"graphs={self.num_graphs}, nodes={self.num_nodes}, subgraphs={self.num_subgraphs}, pairs={self.num_pairs}"
+        return f"SubgraphBag({sizes}, members={int(self.member.sum())}, policy='{self.policy}', domain='{self.domain}')"

@@ -1,0 +1,95 @@
+"""The graph that all subgraphs share: a batch of graphs as PyG lays them out, with its edges in CSR form."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor
+
+from reign._validate import check_shapes, check_values
+from reign.bags._keep import kept
+from reign.kernels import ragged
+
+
+class CSR(NamedTuple):
+    """For every node i the nodes ``node[ptr[i]:ptr[i + 1]]``, and the ids of the edges they come along."""
+
+    ptr: Int[Tensor, "bounds"]
+    node: Int[Tensor, "entries"]
+    edge: Int[Tensor, "entries"]
+
+    def expand(self, node: Int[Tensor, "rows"]) -> tuple[Tensor, Tensor, Tensor]:
+        """All entries of each given node in turn: the row asking, the node found, the edge between them."""
+        row, entry = ragged.ranges(self.ptr[node], self.ptr[node + 1] - self.ptr[node])
+        return row, self.node[entry], self.edge[entry]
+
+
+@dataclass(frozen=True, eq=False)
+class SharedGraph:
+    """A batch of graphs. Directed edges, self-loops and parallel edges keep the meaning they have in PyG."""
+
+    x: Shaped[Tensor, "nodes *channels"]
+    edge_index: Int[Tensor, "2 edges"]
+    edge_attr: Shaped[Tensor, "edges *edge_channels"] | None
+    batch: Int[Tensor, "nodes"]
+    ptr: Int[Tensor, "bounds"]
+
+    @classmethod
+    def build(
+        cls,
+        x: Any,
+        edge_index: Any,
+        edge_attr: Any = None,
+        batch: Any = None,
+        batch_size: int | None = None,
+    ) -> "SharedGraph":
+        """Check what a user gave, and lay it out. ``batch_size`` is needed only if the last graphs have no nodes."""
+        check_shapes(x, edge_index, edge_attr, batch)
+        if x.device.type == "cpu":
+            check_values(x, edge_index, edge_attr, batch)
+        if batch is None:
+            batch = edge_index.new_zeros(x.size(0))
+            graphs = 1
+        else:
+            graphs = int(batch[-1]) + 1 if batch.numel() else 0
+        if batch_size is not None and (type(batch_size) is not int or batch_size < graphs):
+            raise ValueError(f"batch_size is {batch_size!r}, expected at least {graphs}: batch names graph {graphs - 1}.")
+        if max(graphs, batch_size or 0) > 10_000_000 + x.size(0):
+            raise ValueError(
+                f"batch or batch_size counts {max(graphs, batch_size or 0):,} graphs for {x.size(0):,} nodes, expected ids from 0 "
+                "upwards; renumber them with batch.unique(return_inverse=True)[1]."
+            )
+        sizes = torch.bincount(batch, minlength=graphs if batch_size is None else batch_size)
+        return cls(x, edge_index, edge_attr, batch, ragged.offsets(sizes))
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes in the whole batch."""
+        return self.x.size(0)
+
+    @property
+    def num_graphs(self) -> int:
+        """Graphs in the batch, those without nodes included."""
+        return self.ptr.numel() - 1
+
+    @property
+    def sizes(self) -> Int[Tensor, "graphs"]:
+        """Nodes of each graph."""
+        return self.ptr.diff()
+
+    @kept
+    def in_edges(self) -> CSR:
+        """For every node the sources j of its incoming edges j -> i, along which messages come."""
+        source, target = self.edge_index
+        edge = torch.argsort(target, stable=True)
+        return CSR(ragged.offsets(torch.bincount(target, minlength=self.num_nodes)), source[edge], edge)
+
+    @kept
+    def neighbours(self) -> CSR:
+        """For every node its distinct neighbours, whichever way the edge points: what hops go along."""
+        source, target = self.edge_index
+        n = max(self.num_nodes, 1)
+        keep = source != target
+        key = torch.cat([source * n + target, target * n + source])[keep.repeat(2)].unique()
+        return CSR(ragged.offsets(torch.bincount(key // n, minlength=self.num_nodes)), key % n, key)

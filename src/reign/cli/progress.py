@@ -1,0 +1,76 @@
+"""Progress of a run in the terminal."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from reign.train.callbacks import Watch
+
+if TYPE_CHECKING:
+    from reign.data.molecules import Report
+
+SHOWN = 10  # rows that were left out
+
+
+class RichWatch(Watch):
+    """Two bars, epochs and batches; a line an epoch now and then where there is no terminal."""
+
+    def __init__(self, console: Console, progress: Progress) -> None:
+        self.console, self.progress = console, progress
+        self.epochs = progress.add_task("", total=None, visible=False)
+        self.batches = progress.add_task("", total=None, visible=False)
+        self.label = ""
+
+    def member(self, folder: str, number: int, total: int) -> None:
+        """A new bar for a new model."""
+        self.label = f"{folder} ({number + 1} of {total})" if total > 1 else folder
+        self.progress.reset(self.epochs, description=self.label, total=None, visible=True)
+
+    def batch(self, label: str, done: int, total: int) -> None:
+        """Move the lower bar."""
+        self.progress.update(self.batches, description=f"  {label}", completed=done, total=total, visible=True)
+
+    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+        """Move the upper bar."""
+        numbers = ", ".join(f"{k.replace('_', ' ')} {v:.4g}" for k, v in row.items() if k not in ("epoch", "lr"))
+        done = int(row["epoch"]) + 1
+        self.progress.update(self.epochs, description=f"{self.label}: {numbers}", completed=done, total=epochs, visible=True)
+        if not self.console.is_terminal and (done == epochs or done % math.ceil(epochs / 10) == 0):
+            self.console.print(f"{self.label}, epoch {done} of {epochs}: {numbers}", highlight=False, markup=False)
+
+    def table(self, report: "Report") -> None:
+        """What was found in a table."""
+        for line in report.lines():
+            self.console.print(line, highlight=False, markup=False)
+        for row, reason in list(report.left_out.items())[:SHOWN]:
+            self.console.print(f"row {row} left out: {reason}", highlight=False, markup=False)
+        if len(report.left_out) > SHOWN:
+            self.console.print(
+                f"... and {len(report.left_out) - SHOWN:,} more; all are in rows_left_out.csv of the run", highlight=False
+            )
+
+    def note(self, text: str) -> None:
+        """Say it."""
+        self.console.print(text, highlight=False, markup=False)
+
+
+@contextmanager
+def watching(loud: bool = True) -> Iterator[Watch]:
+    """Someone who shows progress on the error stream, or no one."""
+    if not loud:
+        yield Watch()
+        return
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield RichWatch(console, progress)

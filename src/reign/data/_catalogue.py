@@ -1,0 +1,81 @@
+"""All data sets by name, as problems to learn."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from reign._validate import did_you_mean
+from reign.data._base import GraphDataset
+from reign.data._pack import GraphPack
+from reign.data._problem import Problem
+from reign.data.sets._counting import Counting
+from reign.data.sets._expressive import CSL, EXP, SR
+from reign.data.sets._molhiv import MolHIV
+from reign.data.sets._properties import GraphProperties
+from reign.data.sets._tu import TU
+from reign.data.sets._zinc import ZINC
+
+DATASETS: dict[str, type[GraphDataset]] = {kind.name: kind for kind in (ZINC, MolHIV, TU, CSL, Counting, GraphProperties, EXP, SR)}
+
+
+def list_datasets() -> list[str]:
+    """The names that ``load_problem`` takes.
+
+    >>> list_datasets()[:3]
+    ['zinc', 'molhiv', 'tu']
+    """
+    return list(DATASETS)
+
+
+def find_dataset(name: str) -> type[GraphDataset]:
+    """A data set by name."""
+    if name not in DATASETS:
+        raise ValueError(f"unknown data set '{name}'{did_you_mean(name, DATASETS)} Known: {', '.join(DATASETS)}.")
+    return DATASETS[name]
+
+
+def load_problem(name: str, **options: Any) -> Problem:
+    """A data set by name as a problem: all splits and targets, and how features are to be encoded.
+
+    Args:
+        name: one of ``list_datasets()``.
+        options: of the data set, and ``root``.
+    """
+    kind = find_dataset(name)
+    made = {split: kind(split=split, **options) for split in kind.splits}
+    packs = [dataset.pack() for dataset in made.values()]
+    first = next(iter(made.values()))
+    ends = torch.tensor([0, *(len(pack) for pack in packs)]).cumsum(0).tolist()
+    splits = {split: torch.arange(ends[s], ends[s + 1]) for s, split in enumerate(kind.splits)}
+    return Problem(
+        name=name,
+        graphs=_join(packs),
+        splits={"train": splits["all"]} if "all" in splits else splits,
+        task=kind.task,
+        targets=list(kind.targets),
+        node_encoder=kind.node_encoder,
+        edge_encoder=kind.edge_encoder,
+        classes=list(first.classes),
+    )
+
+
+def _join(packs: list[GraphPack]) -> GraphPack:
+    """Packs one after the other."""
+    first = packs[0]
+    assert all(pack.y is not None for pack in packs)
+    offset = {name: torch.tensor([0, *(int(getattr(p, name)[-1]) for p in packs)]).cumsum(0) for name in ("node_ptr", "edge_ptr")}
+
+    def ptr(name: str) -> torch.Tensor:
+        parts = [getattr(p, name)[(0 if i == 0 else 1) :] + offset[name][i] for i, p in enumerate(packs)]
+        return torch.cat(parts)
+
+    return replace(
+        first,
+        x=torch.cat([p.x for p in packs]),
+        edge_index=torch.cat([p.edge_index for p in packs], dim=1),
+        edge_attr=None if first.edge_attr is None else torch.cat([p.edge_attr for p in packs if p.edge_attr is not None]),
+        y=torch.cat([p.y for p in packs if p.y is not None]),
+        node_ptr=ptr("node_ptr"),
+        edge_ptr=ptr("edge_ptr"),
+    )

@@ -1,0 +1,12 @@
+"""Graphs of networkx as PyG graphs."""
+
+import networkx as nx
+import torch
+from torch_geometric.data import Data
+
+
+def from_networkx(graph: nx.Graph) -> Data:
+    """A graph without features: all nodes alike."""
+    graph = nx.convert_node_labels_to_integers(graph)
+    edges = torch.tensor(list(graph.edges), dtype=torch.long).reshape(-1, 2).t()
+    return Data(x=torch.ones(graph.number_of_nodes(), 1), edge_index=torch.cat([edges, edges.flip(0)], dim=1))

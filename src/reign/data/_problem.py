@@ -1,0 +1,127 @@
+"""Something to learn: graphs, their targets, the splits, and what the columns mean."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch_geometric.data import Data
+
+from reign._validate import check
+from reign.data._pack import GraphPack
+
+Ids = Int[Tensor, "_"]
+TASKS = ("regression", "classification", "multiclass")
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Graphs with targets (NaN where missing), and which of them are for what.
+
+    Args:
+        name: for messages.
+        graphs: all graphs of all splits.
+        splits: ids of the graphs of "train", "val" and "test"; a split may be missing.
+        task: "regression", "classification" (yes or no, perhaps several targets) or "multiclass" (one target).
+        targets: a name for each column of ``graphs.y``.
+        node_encoder, edge_encoder: what a model is to make of the features, as in ``reign.nn.make_encoder``.
+        classes: their names, for multiclass.
+        names: a name for each graph, for files of predictions.
+    """
+
+    name: str
+    graphs: GraphPack
+    splits: dict[str, Ids]
+    task: str = "regression"
+    targets: list[str] = field(default_factory=lambda: ["y"])
+    node_encoder: Any = None
+    edge_encoder: Any = None
+    classes: list[str] = field(default_factory=list)
+    names: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.graphs.y is None or self.graphs.y.size(1) != len(self.targets):
+            shape = None if self.graphs.y is None else tuple(self.graphs.y.shape)
+            raise ValueError(f"{self.name} has targets {self.targets} and y of shape {shape}, expected a column for each.")
+        check("task", self.task, self.task in TASKS, " or ".join(map(repr, TASKS)))
+        labels = self.y[~self.y.isnan()]
+        if self.task == "multiclass":
+            if len(self.targets) != 1 or not self.classes:
+                raise ValueError(
+                    f"{self.name} has targets {self.targets} and classes {self.classes}, expected one target and its classes."
+                )
+            good = bool(((labels >= 0) & (labels < len(self.classes)) & (labels == labels.round())).all())
+            check("y", sorted(set(labels.tolist())), good, f"whole numbers from 0 to {len(self.classes) - 1}")
+        if self.task == "classification":
+            check("y", sorted(set(labels.tolist())), bool(((labels == 0) | (labels == 1)).all()), "0, 1 or NaN")
+
+    @classmethod
+    def of(
+        cls,
+        train: Sequence[Data],
+        val: Sequence[Data] = (),
+        test: Sequence[Data] = (),
+        *,
+        name: str = "graphs",
+        targets: Sequence[str] | None = None,
+        **options: Any,
+    ) -> "Problem":
+        """A problem from lists of PyG graphs, each with a ``y`` of one number per target."""
+        graphs = GraphPack.of([*train, *val, *test])
+        ends = [0, len(train), len(train) + len(val), len(train) + len(val) + len(test)]
+        splits = {split: torch.arange(ends[s], ends[s + 1]) for s, split in enumerate(("train", "val", "test"))}
+        if graphs.y is None:
+            raise ValueError("the graphs have no y, expected one number per target.")
+        columns = (
+            list(targets) if targets is not None else ["y"] if graphs.y.size(1) == 1 else [f"y{t}" for t in range(graphs.y.size(1))]
+        )
+        return cls(name, graphs, {s: ids for s, ids in splits.items() if ids.numel()}, targets=columns, **options)
+
+    @property
+    def y(self) -> Float[Tensor, "graphs targets"]:
+        """The targets."""
+        assert self.graphs.y is not None
+        return self.graphs.y
+
+    @property
+    def num_outputs(self) -> int:
+        """What a model must give for each graph."""
+        return len(self.classes) if self.task == "multiclass" else len(self.targets)
+
+    def select(self, targets: Sequence[str]) -> "Problem":
+        """Only some targets."""
+        if unknown := [t for t in targets if t not in self.targets]:
+            raise ValueError(f"{self.name} has no target {unknown[0]!r}; it has {', '.join(self.targets)}.")
+        columns = [self.targets.index(t) for t in targets]
+        return replace(self, graphs=self.graphs.with_targets(self.y[:, columns]), targets=list(targets))
+
+    def limit(self, number: int) -> "Problem":
+        """At most so many graphs of each split, spread over it: data sets are often sorted."""
+
+        def some(ids: Ids) -> Ids:
+            order = torch.randperm(ids.numel(), generator=torch.Generator().manual_seed(0))[:number]
+            return ids[order.sort().values]
+
+        return replace(self, splits={split: some(ids) for split, ids in self.splits.items()})
+
+    def fewer(self, num_train: int, seed: int) -> "Problem":
+        """Only so many training graphs, drawn by the seed."""
+        train = self.splits["train"]
+        if num_train > train.numel():
+            raise ValueError(f"num_train is {num_train}, expected at most the {train.numel()} training graphs of {self.name}.")
+        chosen = torch.randperm(train.numel(), generator=torch.Generator().manual_seed(seed))[:num_train]
+        return replace(self, splits={**self.splits, "train": train[chosen.sort().values]})
+
+    def folds(self, number: int, seed: int) -> "list[Problem]":
+        """Stratified cross-validation over all graphs: every fold in turn is for validation."""
+        from sklearn.model_selection import KFold, StratifiedKFold
+
+        ids = torch.cat(list(self.splits.values())).sort().values
+        kind = StratifiedKFold if self.task == "multiclass" or (self.task == "classification" and len(self.targets) == 1) else KFold
+        rarest = ids.numel() if kind is KFold else int(self.y[ids, 0].unique(return_counts=True)[1].min())
+        if number > rarest:
+            raise ValueError(f"folds is {number}, expected at most {rarest}: the graphs of the rarest class of {self.name}.")
+        parts = kind(number, shuffle=True, random_state=seed).split(ids.numpy(), self.y[ids, 0].numpy())
+        return [replace(self, splits={"train": ids[torch.from_numpy(a)], "val": ids[torch.from_numpy(b)]}) for a, b in parts]

@@ -1,0 +1,108 @@
+"""Data sets that ask what a model can tell apart: CSL, EXP, CEXP and strongly regular graphs."""
+
+from typing import Any
+
+import networkx as nx
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from reign._validate import check
+from reign.data._base import GraphDataset, local_file, need_file, read_arrays, unpack
+from reign.data._networkx import from_networkx
+
+
+class CSL(GraphDataset):
+    """Circular skip links: 150 graphs of 41 nodes, 10 classes of isomorphic graphs; a stratified split of 90 / 30 / 30."""
+
+    name = "csl"
+    about = "CSL, ten classes of circular skip links (classes)"
+    task = "multiclass"
+    targets = ("skip",)  # type: ignore[assignment]
+    classes = tuple(map(str, range(10)))  # type: ignore[assignment]
+    sizes = {"train": 90, "val": 30, "test": 30}  # noqa: RUF012
+
+    def make(self) -> dict[str, list[Data]]:
+        """From ``REIGN_DATA``, or through PyG from the official place."""
+        file = local_file("csl.npz")
+        if file is not None:
+            arrays = read_arrays(file)
+            y = torch.from_numpy(arrays["y"]).float()
+            graphs = unpack(arrays["num_nodes"], arrays["edge_ptr"], arrays["edge_uv"], None, y)
+        else:
+            from torch_geometric.datasets import GNNBenchmarkDataset
+
+            graphs = [
+                Data(x=torch.ones(d.num_nodes, 1), edge_index=d.edge_index, y=d.y.view(1, 1).float())
+                for d in GNNBenchmarkDataset(self.root, "CSL")
+            ]
+        return stratified(graphs)
+
+
+class EXP(GraphDataset):
+    """EXP or CEXP (Abboud et al. 2021): 600 pairs of graphs with two node types, in one class each; a stratified split.
+
+    All pairs of EXP, and half of those of CEXP, are the same to 1-WL.
+    """
+
+    name = "exp"
+    about = "EXP and CEXP, pairs of graphs in two classes that 1-WL confuses (classification)"
+    task = "classification"
+    targets = ("class",)  # type: ignore[assignment]
+    sizes = {"train": 720, "val": 240, "test": 240}  # noqa: RUF012
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Which of the two."""
+        return {"set": "EXP"}
+
+    @classmethod
+    def check_options(cls, **options: Any) -> None:
+        """One there is."""
+        check("set", options["set"], options["set"] in ("EXP", "CEXP"), "'EXP' or 'CEXP'")
+
+    def make(self) -> dict[str, list[Data]]:
+        """From ``REIGN_DATA``."""
+        return stratified(exp_graphs(self.options["set"]))
+
+
+def exp_graphs(name: str) -> list[Data]:
+    """All graphs of EXP or CEXP in the order of the file: two that follow each other are a pair."""
+    arrays = read_arrays(need_file(f"{name.lower()}.npz", name))
+    x, y = torch.from_numpy(arrays["x"]).float(), torch.from_numpy(arrays["y"]).float()
+    return unpack(arrays["node_ptr"][1:] - arrays["node_ptr"][:-1], arrays["edge_ptr"], arrays["edge_uv"], x, y)
+
+
+class SR(GraphDataset):
+    """The 15 strongly regular graphs (25, 12, 5, 6): no two are told apart by 3-WL. Every graph is a class of its own."""
+
+    name = "sr"
+    about = "SR, 15 strongly regular graphs that 3-WL confuses (each a class)"
+    task = "multiclass"
+    targets = ("graph",)  # type: ignore[assignment]
+    classes = tuple(map(str, range(15)))  # type: ignore[assignment]
+    splits = ("all",)
+    sizes = {"all": 15}  # noqa: RUF012
+
+    def make(self) -> dict[str, list[Data]]:
+        """From ``REIGN_DATA``."""
+        lines = need_file("sr251256.g6", "SR").read_bytes().split()
+        graphs = [from_networkx(nx.from_graph6_bytes(line)) for line in lines]
+        for g, data in enumerate(graphs):
+            data.y = torch.tensor([[float(g)]])
+        return {"all": graphs}
+
+
+def stratified(graphs: list[Data]) -> dict[str, list[Data]]:
+    """60 / 20 / 20, every class in the same shares, always the same."""
+    from sklearn.model_selection import StratifiedShuffleSplit
+
+    y = torch.cat([data.y for data in graphs]).squeeze(1)
+
+    def halves(ids: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        a, b = next(StratifiedShuffleSplit(1, test_size=share, random_state=0).split(ids.numpy(), y[ids].numpy()))
+        return ids[torch.from_numpy(a)], ids[torch.from_numpy(b)]
+
+    train, rest = halves(torch.arange(len(graphs)), 0.4)
+    val, test = halves(rest, 0.5)
+    return {split: [graphs[int(g)] for g in ids.sort().values] for split, ids in (("train", train), ("val", val), ("test", test))}

@@ -1,0 +1,181 @@
+"""Graph properties (Corso et al. 2020, PNA): is a graph connected, its diameter, its spectral radius."""
+
+from collections.abc import Callable
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from reign._validate import check
+from reign.data._base import GraphDataset, need_file, read_arrays, unpack
+from reign.data._networkx import from_networkx
+
+# graphs for each size, and the sizes
+SPLITS = {"train": (512, range(15, 25)), "val": (128, range(15, 20)), "test": (256, range(15, 20))}
+
+
+class GraphProperties(GraphDataset):
+    """Three properties of graphs of ten families, each divided by its training maximum.
+
+    "is-connected" keeps the meaning it has in PNA's generator: connected **and not bipartite** (41 % of the graphs), so that
+    numbers can be compared. The diameter of a graph in pieces is the largest one of a piece; the radius is the spectral
+    radius. A node has two features: a flag at one random node, and a random number.
+
+    Options:
+        source: "generated", or "pna" (a set of PNA's own generator, from ``REIGN_DATA``).
+        share: of the graphs to make; 1.0 is 512 for each of ten sizes for training.
+        seed: of the generator.
+    """
+
+    name = "graph-properties"
+    about = "is-connected, diameter and spectral radius of random graphs (regression, three targets)"
+    targets = ("is-connected", "diameter", "radius")  # type: ignore[assignment]
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """The paper's sizes."""
+        return {"source": "generated", "share": 1.0, "seed": 0}
+
+    @classmethod
+    def check_options(cls, **options: Any) -> None:
+        """A source there is, and a share that leaves some graphs."""
+        check("source", options["source"], options["source"] in ("generated", "pna"), "'generated' or 'pna'")
+        share = options["share"]
+        check("share", share, isinstance(share, int | float) and 0 < share <= 1, "a number above 0 and at most 1")
+        check("seed", options["seed"], type(options["seed"]) is int, "a whole number")
+        if options["source"] == "pna" and {**options, "source": "generated"} != cls.defaults():
+            raise ValueError("the set of PNA's generator is what it is: share and seed have no use with source='pna'.")
+
+    def make(self) -> dict[str, list[Data]]:
+        """Generate or read the graphs, and scale the labels."""
+        out = self._pna() if self.options["source"] == "pna" else self._generated()
+        largest = torch.cat([data.y for data in out["train"]]).amax(0, keepdim=True)
+        for graphs in out.values():
+            for data in graphs:
+                data.y = data.y / largest
+        return out
+
+    def _generated(self) -> dict[str, list[Data]]:
+        rng = np.random.default_rng(self.options["seed"])
+        out = {}
+        for split, (number, sizes) in SPLITS.items():
+            number = max(1, round(number * self.options["share"]))
+            out[split] = [_featured(random_graph(n, rng), rng) for n in sizes for _ in range(number)]
+        return out
+
+    def _pna(self) -> dict[str, list[Data]]:
+        arrays = read_arrays(need_file("graphprop_pna_seed1234_regenerated.npz", "the set of PNA's generator"))
+        out = {}
+        for split in self.splits:
+            part = {key.removeprefix(f"{split}_"): value for key, value in arrays.items() if key.startswith(f"{split}_")}
+            sizes = part["num_nodes"].astype(np.int64)
+            flag = torch.zeros(int(sizes.sum()))
+            flag[torch.from_numpy(np.concatenate([[0], np.cumsum(sizes)])[:-1] + part["source"])] = 1
+            x = torch.stack([flag, torch.from_numpy(part["node_value"]).float()], dim=1)
+            out[split] = unpack(sizes, part["edge_ptr"], part["edge_uv"], x, torch.from_numpy(part["graph_labels"]).float())
+        return out
+
+
+def labels(graph: nx.Graph) -> list[float]:
+    """Connected and not bipartite; the diameter, of the largest piece; the spectral radius."""
+    connected = nx.is_connected(graph) and not nx.is_bipartite(graph)
+    diameter = max(max(reached.values()) for _, reached in nx.all_pairs_shortest_path_length(graph))
+    radius = np.abs(np.linalg.eigvalsh(nx.to_numpy_array(graph))).max()
+    return [float(connected), float(diameter), float(radius)]
+
+
+def _featured(graph: nx.Graph, rng: np.random.Generator) -> Data:
+    data = from_networkx(graph)
+    n = data.num_nodes
+    flag = torch.zeros(n)
+    flag[int(rng.integers(n))] = 1
+    data.x = torch.stack([flag, torch.from_numpy(rng.random(n)).float()], dim=1)
+    data.y = torch.tensor([labels(graph)])
+    return data
+
+
+def random_graph(n: int, rng: np.random.Generator) -> nx.Graph:
+    """A graph of n nodes of one of ten families, in the shares of PNA, its nodes in random order."""
+    names, shares = zip(*((name, share) for name, (share, _) in FAMILIES.items()), strict=True)
+    graph = FAMILIES[names[int(rng.choice(len(names), p=np.array(shares)))]][1](n, rng)
+    graph = nx.convert_node_labels_to_integers(graph)
+    order = rng.permutation(n)
+    out = nx.empty_graph(n)
+    out.add_edges_from(sorted(tuple(sorted((int(order[u]), int(order[v])))) for u, v in graph.edges if u != v))
+    return out
+
+
+def _erdos_renyi(n: int, rng: np.random.Generator) -> nx.Graph:
+    return nx.gnp_random_graph(n, float(rng.random()), seed=int(rng.integers(2**31)))
+
+
+def _barabasi_albert(n: int, rng: np.random.Generator) -> nx.Graph:
+    return nx.barabasi_albert_graph(n, int(rng.integers(1, n)), seed=int(rng.integers(2**31)))
+
+
+def _grid(n: int, rng: np.random.Generator) -> nx.Graph:
+    """As square as n allows; a prime n is a line."""
+    width = max(w for w in range(1, int(n**0.5) + 1) if n % w == 0)
+    return nx.grid_2d_graph(width, n // width)
+
+
+def _caveman(n: int, rng: np.random.Generator) -> nx.Graph:
+    """A ring of cliques as many as large, as near as n allows; of a prime n one clique."""
+    number = max(w for w in range(1, int(n**0.5) + 1) if n % w == 0)
+    return nx.connected_caveman_graph(number, n // number) if number > 1 else nx.complete_graph(n)
+
+
+def _tree(n: int, rng: np.random.Generator) -> nx.Graph:
+    return nx.from_prufer_sequence([int(v) for v in rng.integers(0, n, n - 2)])
+
+
+def _ladder(n: int, rng: np.random.Generator) -> nx.Graph:
+    """Two rails of n // 2 nodes; an odd node more hangs at an end."""
+    graph = nx.ladder_graph(n // 2)
+    if n % 2:
+        graph.add_edge(0, n - 1)
+    return graph
+
+
+def _line(n: int, rng: np.random.Generator) -> nx.Graph:
+    return nx.path_graph(n)
+
+
+def _star(n: int, rng: np.random.Generator) -> nx.Graph:
+    return nx.star_graph(n - 1)
+
+
+def _caterpillar(n: int, rng: np.random.Generator) -> nx.Graph:
+    """A path of random length, all other nodes on it."""
+    length = int(rng.integers(1, n + 1))
+    graph = nx.path_graph(length)
+    graph.add_edges_from((v, int(rng.integers(length))) for v in range(length, n))
+    return graph
+
+
+def _lobster(n: int, rng: np.random.Generator) -> nx.Graph:
+    """A path, nodes on it, and nodes on those."""
+    length = int(rng.integers(1, n + 1))
+    legs = int(rng.integers(length, n + 1))
+    graph = nx.path_graph(length)
+    graph.add_edges_from((v, int(rng.integers(length))) for v in range(length, legs))
+    graph.add_edges_from(
+        (v, int(rng.integers(length, legs)) if legs > length else int(rng.integers(length))) for v in range(legs, n)
+    )
+    return graph
+
+
+FAMILIES: dict[str, tuple[float, Callable[[int, np.random.Generator], nx.Graph]]] = {
+    "Erdos-Renyi": (0.2, _erdos_renyi),
+    "Barabasi-Albert": (0.2, _barabasi_albert),
+    "grid": (0.05, _grid),
+    "caveman": (0.05, _caveman),
+    "tree": (0.15, _tree),
+    "ladder": (0.05, _ladder),
+    "line": (0.05, _line),
+    "star": (0.05, _star),
+    "caterpillar": (0.1, _caterpillar),
+    "lobster": (0.1, _lobster),
+}

@@ -1,0 +1,70 @@
+"""A table of the paper, run again: ours beside theirs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning.fabric import Fabric
+
+from reign.experiments.tables import Table, cells
+from reign.train.callbacks import Watch
+from reign.train.run import train
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table, ours and the paper's."""
+
+    row: str
+    column: str
+    ours: float
+    deviation: float | None
+    runs: int
+    paper: float | None
+    paper_deviation: float | None
+
+    @property
+    def difference(self) -> float | None:
+        """How far ours is from the paper's, in standard deviations: theirs, or else ours."""
+        unit = self.paper_deviation or self.deviation
+        return None if self.paper is None or not unit else (self.ours - self.paper) / unit
+
+
+def reproduce(
+    table: Table,
+    folder: Path,
+    *changes: dict[str, Any],
+    rows: list[str] | None = None,
+    columns: list[str] | None = None,
+    quick: bool = False,
+    fabric: Fabric | None = None,
+    watch: Watch | None = None,
+) -> list[Cell]:
+    """Run all cells of a table; what is done is not done again.
+
+    Args:
+        table: which.
+        folder: of all its runs, as ``folder/row/column``.
+        changes: settings over those of the table.
+        rows, columns: only these; all if not given (the rows of a quick look, if it is one).
+        quick: on a small share, to see that it works.
+        fabric: devices and processes.
+        watch: is told of all that happens.
+    """
+    if quick:
+        rows, columns = rows or table.quick.rows, columns or table.quick.columns
+    chosen = list(cells(table, rows, columns))
+    out = []
+    for row, column in chosen:
+        recipe = table.recipe(row, column, *changes, quick=quick)
+        summary = train(recipe, folder / row / table.own_run(column), resume=True, fabric=fabric, watch=watch)
+        out.append(_cell(table, row, column, summary))
+    return out
+
+
+def _cell(table: Table, row: str, column: str, summary: dict[str, Any]) -> Cell:
+    found = summary[table.columns[column].value]
+    theirs = table.rows[row].paper.get(column)
+    mean, deviation = theirs if isinstance(theirs, tuple) else (theirs, None)
+    spread = None if found["std"] is None else found["std"] * table.factor
+    return Cell(row, column, found["mean"] * table.factor, spread, len(found["values"]), mean, deviation)

@@ -1,0 +1,80 @@
+"""Sums over ragged sets of rows, both ways without atomics: the one primitive of all terms.
+
+Readout, needle, broadcast, transpose and message passing are all :math:`y_t = \\sum_{s \\in S(t)} x_s`: the product with a
+sparse 0/1 matrix. Its gradient is the product with the transposed matrix, so both are kept grouped by what they sum into;
+results do not depend on the order in which anything runs.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Int, Shaped
+from torch import Tensor
+
+from reign.kernels import ragged
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """``sum(x)[t]`` is the sum of ``x[index[ptr[t]:ptr[t + 1]]]``; without ``ptr`` it is ``x[index[t]]``, a broadcast.
+
+    The fields ending in ``_t`` are those of the transposed matrix.
+    """
+
+    index: Int[Tensor, "entries"]
+    ptr: Int[Tensor, "bounds"] | None
+    index_t: Int[Tensor, "entries"]
+    ptr_t: Int[Tensor, "bounds_t"] | None
+
+    @classmethod
+    def build(cls, source: Tensor, target: Tensor, num_sources: int, num_targets: int) -> "Sum":
+        """Row ``source[e]`` goes into row ``target[e]``, for every entry e."""
+        index, ptr = _grouped(target, source, num_targets)
+        index_t, ptr_t = _grouped(source, target, num_sources)
+        return cls(index, ptr, index_t, ptr_t)
+
+    @classmethod
+    def broadcast(cls, index: Tensor, num_sources: int) -> "Sum":
+        """Row t of the result is row ``index[t]``."""
+        target = torch.arange(index.numel(), device=index.device)
+        return cls(index, None, *_grouped(index, target, num_sources))
+
+    @property
+    def t(self) -> "Sum":
+        """The transposed sum."""
+        return Sum(self.index_t, self.ptr_t, self.index, self.ptr)
+
+    def __call__(self, x: Shaped[Tensor, "sources channels"]) -> Shaped[Tensor, "targets channels"]:
+        """Sum rows of x."""
+        return _Sum.apply(x, self.index, self.ptr, self.index_t, self.ptr_t)  # type: ignore[no-untyped-call]
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, index: Tensor, ptr: Tensor | None, index_t: Tensor, ptr_t: Tensor | None) -> Tensor:
+        return _sum(x, index, ptr)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        index, ptr, index_t, ptr_t = ctx.saved_tensors
+        return _Sum.apply(grad.contiguous(), index_t, ptr_t, index, ptr), None, None, None, None  # type: ignore[no-untyped-call]
+
+
+def _sum(x: Tensor, index: Tensor, ptr: Tensor | None) -> Tensor:
+    if ptr is None:
+        return x.index_select(0, index)
+    if index.numel() == 0:
+        return x.new_zeros(ptr.numel() - 1, x.size(1))
+    return F.embedding_bag(index, x, ptr, mode="sum", include_last_offset=True)
+
+
+def _grouped(by: Tensor, value: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Values in the order of their groups, and where each group starts."""
+    count = torch.bincount(by, minlength=size)
+    return value[torch.argsort(by, stable=True)], ragged.offsets(count)

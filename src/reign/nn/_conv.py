@@ -1,0 +1,210 @@
+"""One engine for every layer: a layer is a list of terms for all pairs, and perhaps another one for roots.
+
+.. math:: x^k_i \\leftarrow \\sigma \\Big( \\sum_{t \\in \\text{terms}} f_t(t^k_i) \\Big), \\quad
+          x^i_i \\leftarrow \\sigma \\Big( \\sum_{t \\in \\text{root terms}} g_t(t^i_i) \\Big)
+
+Each term is transformed where it lives (pairs, subgraphs, nodes, graphs), and broadcast once. Roots with weights of their own
+are computed on the n root rows alone, and overwrite what the other branch left there.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, cast
+
+from torch import Tensor, nn
+
+from reign._validate import check, kind_of
+from reign.bags import Domain, SubgraphBag, Where
+from reign.nn._base_encoders import MERGED, Neighbourhood, make_conv
+from reign.nn._encoders import EncoderSpec
+from reign.nn._mlp import MLP, Activation, Linear, NoNorm, make_act, make_norm, normalise
+from reign.nn._state import Aggregation, State
+from reign.nn._terms import TERMS, Scope, term
+
+Transform = Literal["mlp", "linear"]
+
+
+class TermSlot(nn.Module):
+    """A term and its transform."""
+
+    def __init__(self, name: str, transform: nn.Module) -> None:
+        super().__init__()
+        self.name = name
+        self.term = term(name)
+        self.transform = transform
+
+    @property
+    def scope(self) -> Scope:
+        """Where the term lives."""
+        return self.term.scope
+
+    def forward(self, state: State, where: Where, roots_apart: bool, edge_attr: Tensor | None) -> Tensor:
+        """The transformed term."""
+        rows = state.norm_rows(False) if where == "off" and self.scope == "pair" else None
+        out: Tensor = self.transform(state.get(self.term, where), rows)
+        return out
+
+
+class EncoderSlot(nn.Module):
+    """Two terms merged by a base encoder, with a norm after it."""
+
+    def __init__(self, name: str, encoder: nn.Module, norm: nn.Module) -> None:
+        super().__init__()
+        self.name = name
+        self.encoder = encoder
+        self.norm = norm
+
+    @property
+    def scope(self) -> Scope:
+        """Where the terms live."""
+        return TERMS[MERGED[self.name][0]].scope
+
+    def forward(self, state: State, where: Where, roots_apart: bool, edge_attr: Tensor | None) -> Tensor:
+        """The encoded terms."""
+        on_pairs = self.scope == "pair"
+        inner, outer = (state.norm_rows(False), state.norm_rows(roots_apart)) if on_pairs and where == "off" else (None, None)
+        near = Neighbourhood(state, self.name, where if on_pairs else "off", edge_attr, inner)
+        out = normalise(self.norm, self.encoder(near), outer)
+        if on_pairs or where == "off" or state.bag.node_based:
+            return out
+        return out.index_select(0, state.bag.root)
+
+
+Slot = TermSlot | EncoderSlot
+
+
+class SubgraphConv(nn.Module):
+    """A layer from a list of terms: bag -> bag.
+
+    Args:
+        in_channels: of the values that come in.
+        out_channels: of the values that go out.
+        terms: names of terms (``reign.list_terms()``); "own+local" and the like merge two by the base encoder.
+        root_terms: the same for roots, which then have weights of their own; None: roots are like all others.
+        transform: of single terms, the paper's "mlp" or "linear".
+        conv: the base encoder: "gin", "gine", "gcn", "graphconv", or any convolution of PyG.
+        edge_dim: channels of edge features that are numbers.
+        edge_encoder: or how to encode those that are types (see ``reign.nn.make_encoder``); one per base encoder.
+        aggregation: terms whose sum is to be a mean, as {"needle": "mean"}.
+        act: activation at the end of the layer and inside of MLPs.
+        norm: "batch_norm", "layer_norm" or None; inside of MLPs and after base encoders, or at the end if there are neither.
+        domain: what sums, means and norms range over.
+        expansion: hidden width of the base encoder's MLP, as a multiple of ``out_channels``.
+        train_eps: whether GIN's epsilon is learned.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        terms: Sequence[str],
+        root_terms: Sequence[str] | None = None,
+        *,
+        transform: Transform = "mlp",
+        conv: str | Callable[..., nn.Module] = "gin",
+        edge_dim: int | None = None,
+        edge_encoder: EncoderSpec = None,
+        aggregation: dict[str, Aggregation] | None = None,
+        act: Activation = "relu",
+        norm: str | None = "batch_norm",
+        domain: Domain = "all",
+        expansion: int = 1,
+        train_eps: bool = True,
+    ) -> None:
+        super().__init__()
+        self.in_channels, self.out_channels, self.domain = in_channels, out_channels, domain
+        self.aggregation = {term(name).name: how for name, how in (aggregation or {}).items()}
+        check("transform", transform, transform in ("mlp", "linear"), "'mlp' or 'linear'")
+        check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
+        for name, how in self.aggregation.items():
+            check(f"aggregation of '{name}'", how, how in ("sum", "mean"), "'sum' or 'mean'")
+        for what, names in (("terms", terms), ("root_terms", root_terms)):
+            good = names is None or (not isinstance(names, str) and bool(names) and all(isinstance(name, str) for name in names))
+            check(what, names, good, "a list of at least one name, as ['own', 'local']; see reign.list_terms()")
+        self._check_encoders([*terms, *(root_terms or [])], conv, edge_dim is not None or edge_encoder is not None)
+
+        def slot(name: str) -> Slot:
+            if "+" in name:
+                if name not in MERGED:
+                    raise ValueError(f"'{name}' cannot be merged, expected one of {', '.join(map(repr, MERGED))}.")
+                options = {"edge_dim": edge_dim, "edge_encoder": edge_encoder, "norm": norm, "act": act}
+                encoder = make_conv(conv, in_channels, out_channels, name, **options, expansion=expansion, train_eps=train_eps)
+                return EncoderSlot(name, encoder, make_norm(norm, out_channels))
+            if transform == "linear":
+                return TermSlot(name, Linear(in_channels, out_channels))
+            return TermSlot(name, MLP(in_channels, out_channels, norm=norm, act=act))
+
+        self.terms = nn.ModuleList([slot(name) for name in terms])
+        self.root_terms = None if root_terms is None else nn.ModuleList([slot(name) for name in root_terms])
+        plain = transform == "linear" and not any("+" in name for name in [*terms, *(root_terms or [])])
+        self.norm = make_norm(norm if plain else None, out_channels)
+        self.root_norm = None if root_terms is None else make_norm(norm if plain else None, out_channels)
+        self.act = make_act(act)
+
+    def _check_encoders(self, names: Sequence[str], conv: str | Callable[..., nn.Module], edges: bool) -> None:
+        """Nothing that is given may be without effect."""
+        merged = [name for name in names if "+" in name]
+        if edges and not merged:
+            raise ValueError(
+                f"edge features (edge_dim or edge_encoder) are used by base encoders only, and none of {list(names)} has one; merge "
+                "terms as in 'own+local', or leave edge features out."
+            )
+        averaged = {part for name in merged if name in MERGED for part in MERGED[name][1] if self.aggregation.get(part) == "mean"}
+        if averaged and (edges or conv not in ("gin", "graphconv")):
+            raise ValueError(
+                f"the mean of {sorted(averaged)} needs conv='gin' or 'graphconv' without edge features, got conv={conv!r}."
+            )
+
+    def forward(self, h: Tensor, bag: SubgraphBag, edge_attr: Tensor | None = None) -> Tensor:
+        """Update the values ``h`` of the pairs of a bag; ``edge_attr`` if not that of the bag's graph."""
+        if not isinstance(bag, SubgraphBag):
+            raise ValueError(f"bag is {kind_of(bag)}, expected a SubgraphBag; make one with reign.policy(name)(x, edge_index).")
+        if h.dim() != 2 or h.size(1) != self.in_channels:
+            raise ValueError(f"h is {kind_of(h)}, expected {self.in_channels} channels: (pairs, {self.in_channels}).")
+        edge_attr = bag.graph.edge_attr if edge_attr is None else edge_attr
+        state = State(h, bag, self.domain, self.aggregation)
+        roots_apart = self.root_terms is not None
+        out = self._all_pairs(state, roots_apart, edge_attr)
+        if not isinstance(self.norm, NoNorm):
+            out = normalise(self.norm, out, state.norm_rows(roots_apart))
+        if self.root_terms is not None:
+            assert self.root_norm is not None
+            values = [slot(state, "on", True, edge_attr) for slot in self.slots(on=True)]
+            out = out.index_copy(0, bag.wiring.root_row, self.root_norm(_add(values)))
+        out = self.act(out)
+        return out * bag.member[:, None] if state.masked else out
+
+    def _all_pairs(self, state: State, roots_apart: bool, edge_attr: Tensor | None) -> Tensor:
+        by_scope: dict[str, list[Tensor]] = {"pair": [], "subgraph": [], "node": [], "graph": []}
+        for slot in self.slots():
+            by_scope[slot.scope].append(slot(state, "off", roots_apart, edge_attr))
+        wiring = state.bag.wiring
+        parts = by_scope["pair"]
+        if by_scope["graph"]:
+            by_scope["subgraph"].append(wiring.sub_to_graph.t(_add(by_scope["graph"])))
+        if by_scope["subgraph"]:
+            parts.append(wiring.to_sub.t(_add(by_scope["subgraph"])))
+        if by_scope["node"]:
+            parts.append(wiring.to_node.t(_add(by_scope["node"])))
+        return _add(parts)
+
+    def slots(self, on: bool = False) -> list[Slot]:
+        """Terms with their transforms: for all pairs, or for roots if they have their own."""
+        return cast(list[Slot], list(self.terms if not on else self.root_terms or []))
+
+    def describe(self) -> str:
+        """The update equations on and off the diagonal, the parameters of each term, and the cost."""
+        from reign.nn._describe import describe_conv
+
+        return describe_conv(self)
+
+    def __repr__(self) -> str:
+        roots = "" if self.root_terms is None else f", root_terms={[s.name for s in self.root_terms]}"
+        terms = [slot.name for slot in self.terms]
+        return f"{type(self).__name__}({self.in_channels} -> {self.out_channels}, terms={terms}{roots})"
+
+
+def _add(values: list[Tensor]) -> Tensor:
+    out = values[0]
+    for value in values[1:]:
+        out = out + value
+    return out

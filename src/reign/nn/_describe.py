@@ -1,0 +1,82 @@
+"""What a layer computes and costs, in words: the update equations, the parameters of each term, passes over the bag."""
+
+from reign.nn._base_encoders import MERGED
+from reign.nn._conv import EncoderSlot, Slot, SubgraphConv
+from reign.nn._mlp import num_parameters
+from reign.nn._terms import TERMS, Term
+
+SCOPES = {"pair": "pairs", "subgraph": "subgraphs", "node": "nodes", "graph": "graphs"}
+
+
+def describe_conv(layer: SubgraphConv) -> str:
+    """The update equations of one layer on and off the diagonal, with parameters and scope of every term, and its cost."""
+    lines = [f"{type(layer).__name__}({layer.in_channels} -> {layer.out_channels}), {num_parameters(layer):,} parameters"]
+    if layer.root_terms is None:
+        lines += _branch("x[k,i]", layer, on=False)
+    else:
+        lines += _branch("x[i,i]", layer, on=True) + _branch("x[k,i]", layer, on=False)
+    sweeps = cost(layer)
+    lines.append("  cost: " + ", ".join(f"{number} passes over {scope}" for scope, number in sweeps.items() if number))
+    return "\n".join(lines)
+
+
+def cost(layer: SubgraphConv) -> dict[str, int]:
+    """Sums and transforms of a layer, by what they range over: pairs, subgraphs, nodes, graphs; and roots on their own.
+
+    A transform is a pass over where its term lives, a sum a pass over what it sums; sums that several terms share count once.
+    """
+    passes = dict.fromkeys([*SCOPES.values(), "roots"], 0)
+    done: set[tuple[str, bool]] = set()
+    for on in (False, True):
+        for slot in layer.slots(on):
+            passes["roots" if on else SCOPES[slot.scope]] += 1
+            for part in _parts(slot):
+                base = part.name.removesuffix("_strict")
+                base = _SAME.get(base, base)
+                on_roots = on and part.scope == "pair"
+                if base not in _LOOKUPS and (base, on_roots) not in done:
+                    done.add((base, on_roots))
+                    passes["roots" if on_roots else _read(base)] += 1
+    return passes
+
+
+_LOOKUPS = ("own", "root", "node_root")  # rows as they are
+_SAME = {"node_readout": "readout", "root_needle": "needle", "non_roots": "total"}  # the same sums, looked up elsewhere
+
+
+def _read(base: str) -> str:
+    """What has to be read for a sum."""
+    if base in ("roots", "total"):
+        return "subgraphs"
+    on_nodes = base == "needle_msg" or (TERMS[base].scope == "node" and "@A" in base)
+    return "nodes" if on_nodes else "pairs"
+
+
+def _branch(target: str, layer: SubgraphConv, on: bool) -> list[str]:
+    lines = [f"  {target} <- {type(layer.act).__name__}("]
+    for slot in layer.slots(on):
+        formulas = [_formula(part, layer, on) for part in _parts(slot)]
+        head = type(slot.encoder if isinstance(slot, EncoderSlot) else slot.transform).__name__
+        where = "roots" if on else SCOPES[slot.scope]
+        lines.append(
+            f"      + {head}({', '.join(formulas)})".ljust(64) + f"  {slot.name}, {num_parameters(slot):,} parameters, on {where}"
+        )
+    return [*lines, "  )"]
+
+
+def _parts(slot: Slot) -> list[Term]:
+    if isinstance(slot, EncoderSlot):
+        own, sums, _ = MERGED[slot.name]
+        return [TERMS[name] for name in (own, *sums)]
+    return [slot.term]
+
+
+def _formula(term: Term, layer: SubgraphConv, on: bool) -> str:
+    formula = term.formula
+    if on:
+        formula = term.formula_on or formula.replace("x[k,k]", "x[i,i]").replace("x[k,", "x[i,").replace("j != k", "j != i")
+    aggregation = layer.aggregation.get(term.name) or (layer.aggregation.get("needle") if term.name == "needle_msg" else None)
+    if aggregation == "mean":
+        start = formula.rfind("sum_") if term.name == "needle_msg" else formula.find("sum_")
+        formula = formula[:start] + "mean" + formula[start + 3 :]
+    return formula

@@ -1,0 +1,143 @@
+"""Weights of the authors' code, so that their checkpoints run here."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from reign.nn._model import Model
+from reign.nn.models import DS, DSS, SUN
+
+_MODELS = ("sun", "sun_transpose", "sun_linear_residual", "dss", "ds")
+# a Sequential(Linear, BatchNorm, ReLU, Linear) of theirs is one of our MLPs
+_MLP = {"0": "lin1", "1": "norm", "3": "lin2"}
+# which of their lists holds which of our terms; off the diagonal, and on it
+_OFF = {
+    "node_root": "u_vv_list",
+    "root": "u_kk_list",
+    "own": "u_kv_list",
+    "transpose": "u_vk_list",
+    "readout": "u_readout_list",
+    "own+local": ("gnn_list", "bn_list"),
+    "needle+needle_msg": ("gnn_sum_list", "bn_sum_list"),
+}
+_ON = {
+    "own": "u_vv_root_list",
+    "readout": "u_readout_root_list",
+    "own+local": ("gnn_root_list", "bn_root_list"),
+    "needle+needle_msg": ("gnn_root_sum_list", "bn_root_sum_list"),
+}
+
+
+def from_authors(params: Mapping[str, Any], model: str = "sun", policy: str = "ego+:3") -> Model:
+    """One of our models with the weights of the authors' one, for integer atom and bond types of shape (n, 1) and (e, 1).
+
+    Args:
+        params: their arrays or tensors, by their names (the ``state_dict`` of their ZINC models).
+        model: "sun", "sun_transpose" (with the transpose term), "sun_linear_residual" (linear maps, no readout, residual
+            connections), "dss" or "ds" (sum readout, invariant DeepSets).
+        policy: the policy it was trained with, by its name here.
+
+    Returns:
+        The model in evaluation mode, in the precision of the arrays.
+    """
+    if model not in _MODELS:
+        raise ValueError(f"model is '{model}', expected one of {', '.join(map(repr, _MODELS))}.")
+    theirs = {
+        name: value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+        for name, value in params.items()
+    }
+    made = _empty(theirs, model, policy)
+    weights = _ds_names(theirs) if model == "ds" else _layer_names(made, theirs)
+    ours = {our: theirs[their] for our, their in weights.items() if their in theirs}
+    state = made.state_dict()
+    missing = [name for name in state if name not in ours and not name.endswith("num_batches_tracked")]
+    if missing:
+        wanted = [weights.get(name, name) for name in missing]
+        raise ValueError(f"params lack {len(wanted)} arrays of a '{model}', {wanted[0]!r} first; got {len(theirs)} arrays.")
+    unused = [name for name in theirs if name not in set(weights.values()) and not name.endswith("num_batches_tracked")]
+    unused = [name for name in unused if model != "sun_linear_residual" or not name.startswith("u_readout")]  # there, but not used
+    if unused:
+        raise ValueError(
+            f"params hold {len(unused)} arrays that a '{model}' has not, {unused[0]!r} first; expected one of {_MODELS}."
+        )
+    made.to(next(v.dtype for v in ours.values() if v.is_floating_point()))
+    made.load_state_dict(ours, strict=False)
+    return made.eval()
+
+
+def _empty(theirs: dict[str, Tensor], model: str, policy: str) -> Model:
+    """Our model of the size of theirs."""
+    prefix = "subgraph_gnn.gnn_node." if model == "ds" else ""
+    encoder = prefix + ("atom_encoder" if model == "ds" else "feature_encoder") + ".enc.weight"
+    conv = prefix + ("convs" if model == "ds" else "gnn_list")
+    if encoder not in theirs or f"{conv}.0.bond_encoder.weight" not in theirs:
+        raise ValueError(f"params hold no '{encoder}' or '{conv}.0...', expected the state_dict of the authors' '{model}' on ZINC.")
+    atoms, in_channels = theirs[encoder].shape
+    layers = 1 + max(int(name.removeprefix(conv + ".").split(".")[0]) for name in theirs if name.startswith(conv + "."))
+    sizes = (in_channels, theirs[f"{conv}.0.mlp.3.weight"].size(0), layers)
+    shared: dict[str, Any] = {
+        "policy": policy,
+        "node_encoder": atoms,
+        "edge_encoder": theirs[f"{conv}.0.bond_encoder.weight"].size(0),
+    }
+    if model == "ds":
+        widths = [theirs[f"fc_list.{i}.weight"].size(0) for i in range(sum(n.startswith("fc_list") for n in theirs) // 2)]
+        return DS(*sizes, theirs["final_layers.2.weight"].size(0), readout="sum", set_channels=widths, **shared)
+    if model == "dss":
+        return DSS(*sizes, theirs["final_layers.2.weight"].size(0), **shared)
+    out = theirs["final_layers.3.weight"].size(0)
+    if model == "sun_linear_residual":
+        return SUN(*sizes, out, transform="linear", readout=False, residual=True, **shared)
+    return SUN(*sizes, out, transpose=model == "sun_transpose", **shared)
+
+
+def _layer_names(made: Model, theirs: dict[str, Tensor]) -> dict[str, str]:
+    """Our names of weights -> theirs, for SUN and DSS."""
+    names = {"node_encoder.columns.0.weight": "feature_encoder.enc.weight"}
+    last = "3" if "final_layers.3.weight" in theirs else "2"
+    names |= {f"head.lin1.{p}": f"final_layers.0.{p}" for p in ("weight", "bias")}
+    names |= {f"head.lin2.{p}": f"final_layers.{last}.{p}" for p in ("weight", "bias")}
+    names |= {f"residual.{p}": f"lin1.{p}" for p in ("weight", "bias")}
+    for t, layer in enumerate(made.layers):
+        for branch, table in (("terms", _OFF), ("root_terms", _ON)):
+            for s, slot in enumerate(getattr(layer, branch) or []):
+                here, there = f"layers.{t}.{branch}.{s}", table[slot.name]
+                if isinstance(there, tuple):
+                    names |= _conv(f"{here}.encoder", f"{there[0]}.{t}") | _norm(f"{here}.norm", f"{there[1]}.{t}")
+                else:
+                    names |= _mlp(f"{here}.transform", f"{there}.{t}")
+                    names |= {f"{here}.transform.{p}": f"{there}.{t}.0.{p}" for p in ("weight", "bias")}
+    return names
+
+
+def _ds_names(theirs: dict[str, Tensor]) -> dict[str, str]:
+    """Our names of weights -> theirs, for DS."""
+    inner = "subgraph_gnn.gnn_node"
+    names = {"node_encoder.columns.0.weight": f"{inner}.atom_encoder.enc.weight"}
+    names |= {f"head.lin1.{p}": f"final_layers.0.{p}" for p in ("weight", "bias")}
+    names |= {f"head.lin2.{p}": f"final_layers.2.{p}" for p in ("weight", "bias")}
+    for i in range(len(theirs)):
+        names |= _conv(f"layers.{i}.terms.0.encoder", f"{inner}.convs.{i}")
+        names |= _norm(f"layers.{i}.terms.0.norm", f"{inner}.batch_norms.{i}")
+        for ours, part in (("each", "fc_list"), ("mean", "fc_sum_list")):
+            names |= {f"pooling.{ours}.{i}.{p}": f"{part}.{i}.{p}" for p in ("weight", "bias")}
+    return names
+
+
+def _norm(here: str, there: str) -> dict[str, str]:
+    return {f"{here}.{p}": f"{there}.{p}" for p in ("weight", "bias", "running_mean", "running_var")}
+
+
+def _mlp(here: str, there: str) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for number, part in _MLP.items():
+        names |= _norm(f"{here}.{part}", f"{there}.{number}")
+    return names
+
+
+def _conv(here: str, there: str) -> dict[str, str]:
+    embedding = {f"{here}.edge_encoder.columns.0.weight": f"{there}.bond_encoder.weight"}
+    return _mlp(f"{here}.mlp", f"{there}.mlp") | {f"{here}.eps": f"{there}.eps"} | embedding

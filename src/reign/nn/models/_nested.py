@@ -1,0 +1,96 @@
+"""Nested GNNs (Zhang & Li 2021) and identity-aware GNNs (You et al. 2021): every ego net by itself."""
+
+from functools import partial
+from typing import Any
+
+from reign.bags import Domain
+from reign.nn._conv import SubgraphConv
+from reign.nn._pooling import OuterMPNN, RootPooling
+from reign.nn._state import Aggregation
+from reign.nn._subgraph_gnn import SubgraphGNN
+from reign.nn.models._esan import DSConv
+from reign.policies import Policy
+
+
+class NGNN(SubgraphGNN):
+    """Nested GNN (eq. NestedGNN): message passing in every ego net, its readout at its root, then message passing on the graph.
+
+    Args:
+        in_channels: of node features, after ``node_encoder`` if there is one.
+        hidden_channels: of the layers.
+        num_layers: of the inner network.
+        out_channels: of the prediction; None gives the pooled vectors themselves.
+        policy: any node-based policy.
+        outer_layers: of the outer network.
+        readout: "sum" or "mean" over the nodes of an ego net.
+        graph_pooling: "sum" or "mean" over the nodes of the graph.
+        domain: sums over ego nets, as in the original, or over "all" nodes.
+        options: all others of ``SubgraphGNN``.
+    """
+
+    needs_node_based = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        *,
+        policy: str | Policy = "ego:3",
+        outer_layers: int = 1,
+        readout: Aggregation = "mean",
+        graph_pooling: Aggregation = "mean",
+        domain: Domain = "members",
+        **options: Any,
+    ) -> None:
+        inner = ("conv", "edge_dim", "edge_encoder", "act", "norm", "expansion", "train_eps")
+        outer = {name: value for name, value in options.items() if name in inner}
+        options.setdefault("pooling", partial(OuterMPNN, num_layers=outer_layers, nodes=readout, graph=graph_pooling, **outer))
+        super().__init__(
+            in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=DSConv, domain=domain, **options
+        )
+
+
+class IDConv(SubgraphConv):
+    r"""Messages from the root have weights of their own (eq. IDGNN).
+
+    .. math:: x^k_i \leftarrow \sigma \big( \gamma(x^k_i, W_0 \textstyle\sum_{j \sim_k i, j \neq k} x^k_j
+              + 1_{[k \sim_k i]} W_1 x^k_k) \big)
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
+        super().__init__(in_channels, out_channels, ["own+local_others+root_msg"], **options)
+
+
+class IDGNN(SubgraphGNN):
+    """Identity-aware GNN: heterogeneous message passing in every marked ego net, then the roots.
+
+    Args:
+        in_channels: of node features, after ``node_encoder`` if there is one.
+        hidden_channels: of the layers.
+        num_layers: of them, and the depth of the ego nets unless ``policy`` says otherwise.
+        out_channels: of the prediction; None gives the pooled vectors themselves.
+        policy: any policy with roots; "ego+:T" with T layers if not given.
+        graph_pooling: "mean" or "sum" over the roots.
+        domain: norms over ego nets, as in the original, or over "all" nodes.
+        options: all others of ``SubgraphGNN``.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        *,
+        policy: str | Policy | None = None,
+        graph_pooling: Aggregation = "mean",
+        domain: Domain = "members",
+        **options: Any,
+    ) -> None:
+        options.setdefault("pooling", partial(RootPooling, roots=graph_pooling))
+        policy = f"ego+:{num_layers}" if policy is None else policy
+        super().__init__(
+            in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=IDConv, domain=domain, **options
+        )

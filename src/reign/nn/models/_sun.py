@@ -1,0 +1,85 @@
+"""Subgraph Union Networks: the paper's own model."""
+
+from functools import partial
+from typing import Any
+
+from reign.nn._conv import SubgraphConv, Transform
+from reign.nn._state import Aggregation
+from reign.nn._subgraph_gnn import SubgraphGNN
+from reign.policies import Policy
+
+
+def sun_terms(transform: Transform, transpose: bool, readout: bool) -> tuple[list[str], list[str]]:
+    """The terms of SUN for all pairs, and for roots."""
+    off = ["node_root", "root", "own", *(["transpose"] if transpose else []), *(["readout"] if readout else [])]
+    on = ["own", *(["readout"] if readout else [])]
+    return [*off, "own+local", "needle+needle_msg"], [*on, "own+local", "needle+needle_msg"]
+
+
+class SUNConv(SubgraphConv):
+    r"""A SUN layer (eq. sun_exp_on and sun_exp_off; with ``transform="linear"`` and ``conv="graphconv"`` the linear form).
+
+    .. math::
+        x^i_i &\leftarrow \sigma \big( \mu^2_r(x^i_i) + \mu^3_r(\textstyle\sum_j x^i_j)
+            + \gamma^0_r(x^i_i, \sum_{j \sim_i i} x^i_j) + \gamma^1_r(\sum_h x^h_i, \sum_{j \sim i} \sum_h x^h_j) \big) \\
+        x^k_i &\leftarrow \sigma \big( \mu^0(x^i_i) + \mu^1(x^k_k) + \mu^2(x^k_i) + \mu^3(\textstyle\sum_j x^k_j)
+            + \gamma^0(x^k_i, \sum_{j \sim_k i} x^k_j) + \gamma^1(\sum_h x^h_i, \sum_{j \sim i} \sum_h x^h_j) \big)
+
+    As in the authors' experiments the sum over h is a mean.
+
+    Args:
+        in_channels: of the values that come in.
+        out_channels: of the values that go out.
+        transpose: also the term x[i, k].
+        readout: the terms with the sum over a subgraph (the molhiv form has none).
+        transform: of the mu's, "mlp" or "linear".
+        needle: "mean" or "sum" over subgraphs.
+        options: all others of ``SubgraphConv``.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        transpose: bool = False,
+        readout: bool = True,
+        transform: Transform = "mlp",
+        needle: Aggregation = "mean",
+        **options: Any,
+    ) -> None:
+        off, on = sun_terms(transform, transpose, readout)
+        super().__init__(in_channels, out_channels, off, on, transform=transform, aggregation={"needle": needle}, **options)
+
+
+class SUN(SubgraphGNN):
+    """Subgraph Union Network: ``SUNConv`` layers, then means over nodes and over subgraphs.
+
+    Args:
+        in_channels: of node features, after ``node_encoder`` if there is one.
+        hidden_channels: of the layers.
+        num_layers: of them.
+        out_channels: of the prediction; None gives the pooled vectors themselves.
+        policy: any node-based policy.
+        transpose, readout, transform, needle: see ``SUNConv``.
+        options: all others of ``SubgraphGNN``.
+    """
+
+    needs_node_based = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        *,
+        policy: str | Policy = "ego+:3",
+        transpose: bool = False,
+        readout: bool = True,
+        transform: Transform = "mlp",
+        needle: Aggregation = "mean",
+        **options: Any,
+    ) -> None:
+        layer = partial(SUNConv, transpose=transpose, readout=readout, transform=transform, needle=needle)
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, **options)

@@ -1,0 +1,52 @@
+"""Edge deletion: one subgraph per undirected edge, without it (Bevilacqua et al. 2022). Not node-based."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from reign.bags import SharedGraph
+from reign.policies._base import Pairs, Policy
+
+
+@dataclass(frozen=True)
+class EdgeDeletion(Policy):
+    """ED: each subgraph is the graph less one undirected edge, with both its directions and parallel copies.
+
+    Subgraphs come in the order of their edges (u, v), u < v. Self-loops stay; a graph without edges has no subgraph.
+    """
+
+    @property
+    def node_based(self) -> bool:
+        """No: subgraphs belong to edges."""
+        return False
+
+    @property
+    def num_anchors(self) -> int:
+        """The two ends of the edge."""
+        return 2
+
+    @property
+    def unordered(self) -> bool:
+        """The ends of an edge have no order."""
+        return True
+
+    def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs 2"], Int[Tensor, "subgraphs"]]:
+        """The two ends of each edge."""
+        n = max(graph.num_nodes, 1)
+        key = graph.neighbours.edge
+        ends = torch.stack([key // n, key % n], dim=1)
+        ends = ends[ends[:, 0] < ends[:, 1]]
+        return ends, graph.batch[ends[:, 0]]
+
+    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
+        """All nodes."""
+        return pairs.node >= 0
+
+    def cut(self, graph: SharedGraph, anchor: Tensor) -> Int[Tensor, "cuts 3"]:
+        """The edge itself."""
+        return torch.cat([torch.arange(anchor.size(0), device=anchor.device)[:, None], anchor], dim=1)
+
+    def __str__(self) -> str:
+        return "ed"

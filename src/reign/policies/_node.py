@@ -1,0 +1,100 @@
+"""Node-based policies: one subgraph per node, its root. The null policy and the class Pi of the paper (Definition 1).
+
+The rules are written for any number of anchors, so that ``Tuples`` can use them too.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool
+from torch import Tensor
+
+from reign.bags import FAR
+from reign.policies._base import Mark, Pairs, Policy, check_mark
+
+
+@dataclass(frozen=True)
+class Null(Policy):
+    """Every subgraph is the graph itself: n copies, told apart by their roots alone."""
+
+    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
+        """All nodes."""
+        return pairs.node >= 0
+
+    def __str__(self) -> str:
+        return "null"
+
+
+@dataclass(frozen=True)
+class NodeDeletion(Policy):
+    """ND: the root loses its edges. Its row and features stay with domain all; with domain members it has no row."""
+
+    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
+        """All nodes but the root."""
+        return ~pairs.is_anchor.any(dim=1)
+
+    def __str__(self) -> str:
+        return "nd"
+
+
+@dataclass(frozen=True)
+class NodeMarking(Policy):
+    """NM: the whole graph with a mark on the root, or with every node's hop distance from it.
+
+    Args:
+        mark: True for the root, "distance" for the one-hot hop distance of every node.
+        max_distance: hop distances from here on share a channel.
+    """
+
+    mark: Mark = True
+    max_distance: int = 5
+
+    def __post_init__(self) -> None:
+        check_mark(self.mark, self.max_distance)
+        if self.mark is False:
+            raise ValueError("mark is False, expected True or 'distance'; node marking without marks is Null(), 'null'.")
+
+    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
+        """All nodes."""
+        return pairs.node >= 0
+
+    def __str__(self) -> str:
+        return "nm" if self.mark is True else f"nm+distance{self.max_distance}"
+
+
+@dataclass(frozen=True)
+class EgoNets(Policy):
+    """EGO(h) and EGO+(h): the subgraph induced by the nodes within h hops of the root, in EGO+ with a mark on the root.
+
+    Args:
+        num_hops: the depth h.
+        mark: True for the root, "distance" for the one-hot hop distance of every node, False for none.
+    """
+
+    num_hops: int
+    mark: Mark = False
+
+    def __post_init__(self) -> None:
+        if type(self.num_hops) is not int or not 1 <= self.num_hops < FAR:
+            raise ValueError(
+                f"num_hops is {self.num_hops!r}, expected a whole number of at least 1 and below {FAR}, as in 'ego:3' or "
+                "EgoNets(num_hops=3); for the whole graph in every subgraph use 'null' or 'nm'."
+            )
+        check_mark(self.mark, self.max_distance)
+
+    @property
+    def radius(self) -> int:
+        """The depth."""
+        return self.num_hops
+
+    @property
+    def max_distance(self) -> int:  # type: ignore[override]
+        """The depth: within an ego net nothing is farther."""
+        return self.num_hops
+
+    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
+        """The nodes within ``num_hops`` of the root."""
+        return (pairs.hops(self.num_hops) <= self.num_hops).any(dim=1)
+
+    def __str__(self) -> str:
+        mark = {False: "", True: "+", "distance": "+distance"}[self.mark]
+        return f"ego{mark}:{self.num_hops}"

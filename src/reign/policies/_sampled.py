@@ -1,0 +1,104 @@
+"""Sampled bags: a random part of the subgraphs of any policy, to save time and memory."""
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from reign.bags import SharedGraph
+from reign.kernels import ragged
+from reign.policies._base import Policy, Wrapper
+
+
+@dataclass
+class Sampled(Wrapper):
+    """A random share or number of the subgraphs of each graph, at least one.
+
+    In training the subgraphs are drawn anew at each call. At evaluation all of them are taken, or, with ``eval_draws``,
+    the prediction is the mean over that many draws, which are the same for a graph whatever batch it comes in.
+
+    Args:
+        policy: the policy whose subgraphs are sampled.
+        share: the share of subgraphs to take, in (0, 1], rounded to the nearest number.
+        number: or their number; graphs with fewer keep all.
+        seed: of the random draws.
+        eval_draws: how many draws to average at evaluation; None takes all subgraphs.
+    """
+
+    policy: Policy
+    share: float | None = None
+    number: int | None = None
+    seed: int = 0
+    eval_draws: int | None = None
+    training: bool = field(default=True, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policy, Policy):
+            raise ValueError(f"policy is {self.policy!r}, expected a Policy; make one with reign.policy(name).")
+        for name in ("number", "seed", "eval_draws"):
+            if getattr(self, name) is not None and type(getattr(self, name)) is not int:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected a whole number.")
+        if (self.share is None) == (self.number is None):
+            raise ValueError(f"share is {self.share} and number is {self.number}, expected one of the two.")
+        if self.share is not None and (not isinstance(self.share, int | float) or not 0 < self.share <= 1):
+            raise ValueError(f"share is {self.share!r}, expected a number above 0 and at most 1; for a count use number=...")
+        if self.number is not None and self.number < 1:
+            raise ValueError(f"number is {self.number}, expected at least 1 subgraph per graph.")
+        if self.eval_draws is not None and self.eval_draws < 1:
+            raise ValueError(f"eval_draws is {self.eval_draws}, expected at least 1, or None for all subgraphs.")
+        self.generator = torch.Generator().manual_seed(self.seed)
+        self._draw = 0
+
+    @property
+    def _sampling(self) -> bool:
+        return self.training or self.eval_draws is not None
+
+    @property
+    def node_based(self) -> bool:
+        """Only when all subgraphs are taken."""
+        return not self._sampling and self.policy.node_based
+
+    @property
+    def num_draws(self) -> int:
+        """How many calls a prediction is the mean of."""
+        return 1 if self.training or self.eval_draws is None else self.eval_draws
+
+    def train(self, mode: bool = True) -> "Policy":
+        """Draw anew at each call (training), or take all subgraphs or fixed draws (evaluation)."""
+        self.training = mode
+        self._draw = 0
+        self.policy.train(mode)
+        return self
+
+    def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs anchors"], Int[Tensor, "subgraphs"]]:
+        """The anchors that were drawn."""
+        anchor, sub_batch = self.policy.anchors(graph)
+        if not self._sampling:
+            return anchor, sub_batch
+        available = torch.bincount(sub_batch, minlength=graph.num_graphs)
+        first = ragged.offsets(available)[:-1]
+        local = torch.arange(sub_batch.numel(), device=sub_batch.device) - first[sub_batch]
+        # drawn on the CPU, so that all devices see the same subgraphs
+        if self.training:
+            score = torch.rand(sub_batch.numel(), generator=self.generator).to(sub_batch.device)
+        else:
+            score = self._fixed_scores(int(available.max()) if available.numel() else 0).to(sub_batch.device)[local]
+        wanted = self.number if self.share is None else (self.share * available).round().long()
+        order = torch.argsort(score)
+        order = order[torch.argsort(sub_batch[order], stable=True)]
+        chosen = order[local < torch.as_tensor(wanted, device=local.device).clamp(min=1).expand_as(available)[sub_batch]]
+        chosen = chosen.sort().values
+        return anchor[chosen], sub_batch[chosen]
+
+    def _fixed_scores(self, size: int) -> Tensor:
+        assert self.eval_draws is not None
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self._draw) % 2**63)
+        self._draw = (self._draw + 1) % self.eval_draws
+        blocks = [torch.rand(64, generator=generator) for _ in range(0, size, 64)]  # a longer list starts like a shorter one
+        return torch.cat(blocks)[:size] if blocks else torch.empty(0)
+
+    def __str__(self) -> str:
+        if self.seed or self.eval_draws is not None:
+            return repr(self)
+        return f"{self.policy}@{self.number if self.share is None else float(self.share)}"

@@ -1,0 +1,52 @@
+"""2-tuple policies: one subgraph per ordered pair of nodes (the paper's appendix on higher-order node policies)."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from reign.bags import SharedGraph, check_fits
+from reign.kernels import ragged
+from reign.policies._base import Policy, Wrapper
+
+
+@dataclass(frozen=True)
+class Tuples(Wrapper):
+    """A node-based policy carried over to all n^2 ordered pairs of nodes (u, v), in lexicographic order: n^3 pairs.
+
+    Node deletion deletes u and v; ego nets keep the union of the two balls; marks come one a position, in channels [is u,
+    is v, is neither]. On the tuple (v, v) both anchors are one node: it is deleted once, its ball is one ball, and it is the
+    one node with a mark, [1, 1, 0].
+
+    Args:
+        policy: the node-based policy: ``Null()``, ``NodeDeletion()``, ``NodeMarking()`` or ``EgoNets(...)``.
+    """
+
+    policy: Policy
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policy, Policy):
+            raise ValueError(f"policy is {self.policy!r}, expected a Policy; make one with reign.policy(name).")
+        if not self.policy.node_based or isinstance(self.policy, Wrapper):
+            raise ValueError(f"Tuples needs a node-based policy, got '{self.policy}'; use 'nd', 'nm', 'ego:h' or 'ego+:h'.")
+
+    @property
+    def node_based(self) -> bool:
+        """No: there are more tuples than nodes."""
+        return False
+
+    @property
+    def num_anchors(self) -> int:
+        """Two."""
+        return 2
+
+    def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs 2"], Int[Tensor, "subgraphs"]]:
+        """Every ordered pair of nodes."""
+        way_out = "Use smaller batches or graphs: tuples of n nodes have n^3 pairs."
+        check_fits(int((graph.sizes**3).sum()), graph.batch.device, f"policy '{self}' on {graph.num_nodes:,} nodes", way_out)
+        first, second = ragged.ranges(graph.ptr[graph.batch], graph.sizes[graph.batch])
+        return torch.stack([first, second], dim=1), graph.batch[first]
+
+    def __str__(self) -> str:
+        return f"2-{self.policy}"

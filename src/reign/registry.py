@@ -1,0 +1,97 @@
+"""Things by name: models, policies, data sets, families of graphs, losses, metrics and optimisers are each a ``Registry``."""
+
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def plain(name: str) -> str:
+    """A name without case, hyphens and underscores, so that all usual spellings are one.
+
+    >>> plain("GNN-AK_ctx")
+    'gnnakctx'
+    """
+    return name.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+class Registry(Generic[T]):
+    """A dictionary that things enter by a decorator, and that knows what a mistyped name may have meant.
+
+    >>> SHAPES = Registry[type]("shape")
+    >>> @SHAPES.register("circle", "disc")
+    ... class Circle: ...
+    >>> SHAPES["Disc"] is Circle, SHAPES.names()
+    (True, ['circle'])
+    >>> SHAPES["circel"]
+    Traceback (most recent call last):
+        ...
+    ValueError: unknown shape 'circel'; did you mean 'circle'? Known: circle.
+
+    Args:
+        kind: what is registered, in words, for messages.
+        spelling: maps a name to the spelling under which it is kept.
+        hint: ends the message for an unknown name, after the known names.
+    """
+
+    def __init__(self, kind: str, *, spelling: Callable[[str], str] = plain, hint: str = "") -> None:
+        self.kind, self.spelling, self.hint = kind, spelling, hint
+        self._entries: dict[str, T] = {}
+        self._aliases: dict[str, str] = {}
+
+    def register(self, name: str, *aliases: str) -> Callable[[T], T]:
+        """A decorator that registers a class, a function or a value under a name and perhaps others."""
+
+        def add(entry: T) -> T:
+            for word in (name, *aliases):
+                known = self._aliases.get(self.spelling(word))
+                if known is not None and self._entries[known] is not entry and not _same_place(self._entries[known], entry):
+                    raise ValueError(
+                        f"{self.kind} '{word}' is registered already, as {self._entries[known]!r}; choose another name."
+                    )
+            self._entries[name] = entry
+            self._aliases |= {self.spelling(word): name for word in (name, *aliases)}
+            return entry
+
+        return add
+
+    def __getitem__(self, name: str) -> T:
+        """What is registered under a name, in any usual spelling; ``ValueError`` with the nearest names if there is none."""
+        if not isinstance(name, str) or self.spelling(name) not in self._aliases:
+            raise ValueError(self.unknown(name))
+        return self._entries[self._aliases[self.spelling(name)]]
+
+    def unknown(self, name: Any) -> str:
+        """The message for a name that is not known."""
+        near = get_close_matches(self.spelling(name), self._aliases, n=2) if isinstance(name, str) else []
+        names = list(dict.fromkeys(self._aliases[word] for word in near))
+        guess = f"; did you mean {' or '.join(map(repr, names))}?" if names else "."
+        return f"unknown {self.kind} {name!r}{guess} Known: {', '.join(self._entries)}{self.hint}."
+
+    def name_of(self, entry: Any) -> str | None:
+        """The name of what is registered, None if it is not."""
+        return next((name for name, known in self._entries.items() if known is entry), None)
+
+    def names(self) -> list[str]:
+        """All names, in the order of registration, without aliases."""
+        return list(self._entries)
+
+    def items(self) -> list[tuple[str, T]]:
+        """All names and what is registered under them."""
+        return list(self._entries.items())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.spelling(name) in self._aliases
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def _same_place(one: Any, other: Any) -> bool:
+    """Is it the same definition, run again, as in a notebook cell?"""
+    place = [(getattr(entry, "__module__", None), getattr(entry, "__qualname__", None)) for entry in (one, other)]
+    return place[0] == place[1] and place[0][1] is not None

@@ -1,0 +1,178 @@
+"""A ReIGN(2) layer as a 3-IGN program (the paper's proof that 3-IGNs implement ReIGN(2), with its slips corrected).
+
+Global terms are one step. A local term takes three: its values are broadcast onto the links (k, i, j), gated by the connectivity, and
+summed over j. Which value goes onto a link follows from the term alone: ``needle@Ak`` puts x[j, i] there, for every kind of link.
+"""
+
+import torch
+from torch import Tensor
+
+from reign.nn import TERMS, EncoderSlot, State, SubgraphConv, TermSlot
+from reign.theory._policy_programs import GRAPH, SUBGRAPH
+from reign.theory._program import LINKS, Program, Step, gate, keep, place, route
+
+# where a term that is not local takes its value from: for the target (a, b, b) off the diagonal, and (a, a, a) on it
+GLOBAL: dict[str, tuple[list[str], list[str]]] = {
+    "own": (["abb"], ["aaa"]),
+    "transpose": (["baa"], ["aaa"]),
+    "root": (["aaa"], ["aaa"]),
+    "node_root": (["bbb"], ["aaa"]),
+    "readout_strict": (["acc"], ["acc"]),
+    "readout": (["acc", "aaa"], ["acc", "aaa"]),
+    "needle_strict": (["cbb"], ["caa"]),
+    "needle": (["cbb", "bbb"], ["caa", "aaa"]),
+    "node_readout_strict": (["bcc"], ["acc"]),
+    "node_readout": (["bcc", "bbb"], ["acc", "aaa"]),
+    "root_needle_strict": (["caa"], ["caa"]),
+    "root_needle": (["caa", "aaa"], ["caa", "aaa"]),
+    "roots": (["ccc"], ["ccc"]),
+    "non_roots": (["cdd"], ["cdd"]),
+    "total": (["cdd", "ccc"], ["cdd", "ccc"]),
+}
+# the pair of which a local term sums the values, in the letters of the target (k, i) and the neighbour j, and the links it sums over
+LOCAL: dict[str, tuple[str, int]] = {
+    "local": ("kj", SUBGRAPH),
+    "needle@Ak": ("ji", SUBGRAPH),
+    "node_readout@Ak": ("ij", SUBGRAPH),
+    "root_needle@Ak": ("jk", SUBGRAPH),
+    "roots@Ak": ("jj", SUBGRAPH),
+    "non_roots@Ak": ("ji", SUBGRAPH),
+    "readout@A": ("kj", GRAPH),
+    "needle@A": ("ji", GRAPH),
+    "node_readout@A": ("ij", GRAPH),
+    "root_needle@A": ("jk", GRAPH),
+    "roots@A": ("jj", GRAPH),
+    "non_roots@A": ("ji", GRAPH),
+}
+LETTERS = {"aab": {"k": "a", "i": "a", "j": "b"}, "aba": {"k": "a", "i": "b", "j": "a"}, "abc": {"k": "a", "i": "b", "j": "c"}}
+CLOSED = 2  # channel of links: 1 - connectivity, for the gate
+
+
+def room(layer: SubgraphConv) -> int:
+    """Channels that a layer needs: values, result and a first sum on nodes; connectivity, messages and gates on links."""
+    d, p = layer.in_channels, layer.out_channels
+    return max(2 * d + p, 3 + 3 * d)
+
+
+def layer_program(layer: SubgraphConv, channels: int, bound: float) -> Program:
+    """Steps that do what a linear ReIGN(2) layer does: values in the first channels of nodes become its outputs.
+
+    Args:
+        layer: of single linear terms of the table, without norm, with ReLU or no activation.
+        channels: of the cube, at least ``room(layer)``.
+        bound: no value, and no sum over neighbours, is larger on the graphs at hand.
+    """
+    d, p = layer.in_channels, layer.out_channels
+    acc, first = d, d + p
+    off = _weights(layer, on=False)
+    on = off if layer.root_terms is None else _weights(layer, on=True)
+
+    start = Step(channels, {}, {})
+    for orbit, terms, side in (("abb", off, 0), ("aaa", on, 1)):
+        update = [(f"{orbit}->{orbit}", keep(channels, *range(d, channels)))]
+        bias = torch.zeros(channels, dtype=torch.float64)
+        for name, (weight, offset) in terms.items():
+            bias[acc : acc + p] += offset
+            for source in GLOBAL.get(name, ([], []))[side]:
+                update.append((f"{source}->{orbit}", place(channels, weight, 0, acc)))
+        start.maps[orbit], start.bias[orbit] = update, bias
+    program = Program([start])
+
+    for name in dict.fromkeys([*off, *on]):
+        if name not in LOCAL:
+            continue
+        values, connectivity = LOCAL[name]
+        w_off, w_on = (terms[name][0] if name in terms else torch.zeros(p, d, dtype=torch.float64) for terms in (off, on))
+        at_roots, origin = values, 0
+        if name.startswith("non_roots"):  # two sums in a row: first over j ~ i in every subgraph, then over subgraphs h ~ i
+            eye = torch.eye(d, dtype=torch.float64)
+            program += _gathered(channels, d, 0, "kj", "kj", connectivity, bound, first, eye, eye, fresh=True)
+            origin = first
+            if layer.root_terms is not None:  # on the diagonal the table sums x[h, j] over j ~ h
+                at_roots = "jj"
+        program += _gathered(channels, d, origin, values, at_roots, connectivity, bound, acc, w_off, w_on)
+
+    final = {o: [(f"{o}->{o}", route(channels, (acc, 0, p)))] for o in ("aaa", "abb")}
+    relu = {o: list(range(p)) for o in ("aaa", "abb")} if _is_relu(layer) else {}
+    return program + Step(channels, final, {}, relu)
+
+
+def _gathered(
+    channels: int, d: int, source: int, values: str, at_roots: str, connectivity: int, bound: float, to: int,
+    w_off: Tensor, w_on: Tensor, fresh: bool = False,
+) -> Program:  # fmt: skip
+    """Broadcast, gate, sum: to the channels ``to...`` of node (k, i) comes W times the sum over neighbours j of the given pair."""
+    message, scratch = CLOSED + 1, CLOSED + 1 + d
+    broadcast = Step(channels, {}, {})
+    gates = Program()
+    for orbit in LINKS:
+        letters = LETTERS[orbit]
+        pair = at_roots if orbit == "aab" else values
+        origin = letters[pair[0]] + 2 * letters[pair[1]]
+        closed = keep(channels, CLOSED, *range(message, message + d))
+        closed[CLOSED, connectivity] = -1
+        broadcast.maps[orbit] = [(f"{orbit}->{orbit}", closed), (f"{origin}->{orbit}", route(channels, (source, message, d)))]
+        broadcast.bias[orbit] = {CLOSED: 1.0}
+        gates += gate(channels, orbit, CLOSED, message, d, scratch, bound)
+    kept = keep(channels, *(range(to, to + w_off.size(0)) if fresh else ()))
+    collect = Step(
+        channels,
+        {
+            "aaa": [("aaa->aaa", kept), ("aab->aaa", place(channels, w_on, message, to))],
+            "abb": [
+                ("abb->abb", kept),
+                ("aba->abb", place(channels, w_off, message, to)),
+                ("abc->abb", place(channels, w_off, message, to)),
+            ],
+        },
+    )
+    return Program([broadcast]) + gates + collect
+
+
+def bound_of(layer: SubgraphConv, state: State) -> float:
+    """The largest value, or sum of values over neighbours, that a layer meets on a bag."""
+    sums = [state.h, state.get(TERMS["local"]), state.get(TERMS["readout@A"])]
+    return max([float(value.abs().max()) for value in sums if value.numel()], default=1.0)
+
+
+def check_linear(layer: SubgraphConv, what: str) -> None:
+    """Raise ``ValueError`` unless a layer is one the constructions speak of."""
+    problems = []
+    if any(how != "sum" for how in layer.aggregation.values()):
+        problems.append(f"means ({layer.aggregation}; use sums)")
+    if not isinstance(layer.act, torch.nn.ReLU | torch.nn.Identity):
+        problems.append(f"activation {type(layer.act).__name__} (use 'relu' or None)")
+    for slot in [*layer.slots(), *layer.slots(on=True)]:
+        if isinstance(slot, TermSlot) and not isinstance(slot.transform, torch.nn.Linear):
+            problems.append("MLPs (use transform='linear')")
+        if isinstance(slot, EncoderSlot):
+            kind = type(slot.encoder).__name__
+            if kind != "GraphConv":
+                problems.append(f"base encoder {kind} (use conv='graphconv')")
+            if type(slot.norm).__name__ != "NoNorm":
+                problems.append("norms (use norm=None)")
+    if type(layer.norm).__name__ != "NoNorm":
+        problems.append("norms (use norm=None)")
+    if problems:
+        raise ValueError(
+            f"{what} covers linear terms with the GraphConv encoder, sums and ReLU, got " + ", ".join(dict.fromkeys(problems)) + "."
+        )
+
+
+def _is_relu(layer: SubgraphConv) -> bool:
+    return isinstance(layer.act, torch.nn.ReLU)
+
+
+def _weights(layer: SubgraphConv, on: bool) -> dict[str, tuple[Tensor, Tensor]]:
+    """The weight and bias of every term."""
+    found: dict[str, tuple[Tensor, Tensor]] = {}
+    for slot in layer.slots(on):
+        if not isinstance(slot, TermSlot) or slot.term.name not in {*GLOBAL, *LOCAL}:
+            raise ValueError(f"'{slot.name}' is no entry of the ReIGN(2) table; implement(model, 'reign2') rewrites it first.")
+        transform = slot.transform
+        assert isinstance(transform, torch.nn.Linear)
+        weight, bias = transform.weight.detach().double(), transform.bias.detach().double()
+        if slot.term.name in found:
+            weight, bias = weight + found[slot.term.name][0], bias + found[slot.term.name][1]
+        found[slot.term.name] = (weight, bias)
+    return found

@@ -1,0 +1,90 @@
+"""3-IGN programs of the selection policies (the paper's proof of its first lemma): their output is the bag, entry by entry."""
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+import reign.policies
+from reign.bags import DenseBag
+from reign.policies import EgoNets, NodeDeletion, NodeMarking, Null, Policy
+from reign.theory._ign import graph_tensor, pool_broadcast
+from reign.theory._program import Program, Step, clip, keep, logical_and, place
+from reign.theory._wl import check_simple
+
+SUBGRAPH, GRAPH = 0, 1  # channels of links: in the subgraph, and in the graph
+_ONE, _TWO = 2, 3  # scratch
+
+
+def lift(data: Data, channels: int, marks: int) -> Tensor:
+    """The graph, copied into every subgraph: one layer from order 2 to order 3. Room for marks is left in front of features."""
+    check_simple(data)
+    G = graph_tensor(Data(x=data.x.double(), edge_index=data.edge_index))
+    d = data.num_features
+    nodes = torch.zeros(channels, d + 1, dtype=torch.float64)
+    nodes[marks : marks + d, :d] = torch.eye(d, dtype=torch.float64)
+    links = torch.zeros(channels, d + 1, dtype=torch.float64)
+    links[[SUBGRAPH, GRAPH], d] = 1
+    ops = {"aa->aaa": nodes, "bb->abb": nodes, "ab->aab": links, "ba->aba": links, "bc->abc": links}
+    return sum((pool_broadcast(G, op) @ matrix.t() for op, matrix in ops.items()), torch.zeros(1, dtype=torch.float64))
+
+
+def policy_program(policy: str | Policy, channels: int, features: int) -> Program:
+    """Steps that turn the lifted graph into the bag of a policy: null, nd, nm, ego:h or ego+:h.
+
+    Args:
+        policy: of the class Pi of the paper, or null.
+        channels: of the cube, at least marks + features + 1, and 4.
+        features: channels of node features.
+    """
+    made = reign.policies.policy(policy)
+    if made.mark == "distance" or not isinstance(made, Null | NodeDeletion | NodeMarking | EgoNets):
+        raise ValueError(f"no construction is known for policy '{made}': the paper's lemma covers null, nd, nm, ego:h and ego+:h.")
+    reach = made.num_marks + features
+    if channels < max(reach + 1, 4):
+        raise ValueError(f"channels is {channels}, expected at least {max(reach + 1, 4)} for '{made}' with {features} features.")
+    program = Program()
+    if isinstance(made, NodeDeletion):  # no link of the root is left
+        drop = keep(channels, SUBGRAPH)
+        program += Step(channels, {o: [(f"{o}->{o}", drop)] for o in ("aab", "aba")})
+    if isinstance(made, EgoNets):
+        program += _ego_nets(channels, reach, made.num_hops)
+    if made.mark is True:  # two channels in front: [1, 0] at the root, [0, 1] elsewhere
+        program += Step(channels, bias={"aaa": {0: 1.0}, "abb": {1: 1.0}})
+    return program
+
+
+def _ego_nets(channels: int, reach: int, hops: int, clear: bool = True) -> Program:
+    """Breadth-first search, then the links between reached nodes. ``clear=False`` is the construction as printed."""
+    one = torch.ones(1, 1, dtype=torch.float64)
+    kept, node = keep(channels, reach), [("abb->abb", keep(channels, reach))]
+    program = Program([Step(channels, {"abb": [*node, ("aab->abb", place(channels, one, GRAPH, reach))]})])
+    for _ in range(hops - 1):
+        scratch = keep(channels, _ONE) if clear else torch.eye(channels, dtype=torch.float64)
+        program += Step(channels, {"abc": [("abc->abc", scratch), ("acc->abc", place(channels, one, reach, _ONE))]})
+        program += logical_and(channels, "abc", GRAPH, _ONE, _ONE)
+        same = torch.eye(channels, dtype=torch.float64)
+        program += Step(channels, {"abb": [("abb->abb", same), ("abc->abb", place(channels, one, _ONE, reach))]})
+        program += clip(channels, "abb", reach)
+    for source, channel in (("abb", _ONE), ("acc", _TWO)):
+        scratch = keep(channels, channel) if clear else torch.eye(channels, dtype=torch.float64)
+        program += Step(channels, {"abc": [("abc->abc", scratch), (f"{source}->abc", place(channels, one, reach, channel))]})
+        program += logical_and(channels, "abc", SUBGRAPH, channel, SUBGRAPH)
+    program += Step(channels, {"abb": [("abb->abb", kept)], "abc": [("abc->abc", keep(channels, _ONE, _TWO))]})
+    return program
+
+
+def run_policy(data: Data, policy: str | Policy, channels: int | None = None) -> DenseBag:
+    """The bag that the program computes, as the paper's tensors."""
+    made = reign.policies.policy(policy)
+    width = made.num_marks + data.num_features
+    channels = channels or max(width + 1, 4)
+    return to_bag(policy_program(made, channels, data.num_features)(lift(data, channels, made.num_marks)), width)
+
+
+def to_bag(Y: Tensor, width: int) -> DenseBag:
+    """Read a cube as a bag: links off the diagonal plane, nodes on it."""
+    n = Y.size(0)
+    nodes = torch.arange(n)
+    A = Y[..., SUBGRAPH].clone()
+    A[:, nodes, nodes] = 0
+    return DenseBag(A, Y[:, nodes, nodes, :width], torch.ones(n, n, dtype=torch.bool))

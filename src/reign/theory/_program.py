@@ -1,0 +1,230 @@
+"""3-IGNs as programs: the paper's computational primitives, and how they are put together.
+
+The cube ``Y[k, i, j]`` is a bag of subgraphs: Y[k, i, i] holds node i of subgraph k, Y[k, i, j] the link from j to i in it. Its five
+orbits are written with letters, the paper's names beside them:
+
+    "aaa" (iii) roots    "abb" (ijj) other nodes    "aab" (iij) links into roots    "aba" (iji) links out of roots    "abc" (ijk) other links
+
+A ``Step`` is one linear equivariant layer with biases, and ReLU on the channels that are named: linear elsewhere, which costs a plain
+3-IGN twice the channels (``Program.plain``). Orbits that a step does not mention are copied.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from reign.theory._ign import IGNLinear, basis, orbits, pool_broadcast
+
+ORBITS = orbits(3)
+NODES = ("aaa", "abb")
+LINKS = ("aab", "aba", "abc")
+
+Update = list[tuple[str, Tensor]]  # "source->target" and its matrix (channels out, channels in)
+
+
+def route(channels: int, *moves: tuple[int, int, int]) -> Tensor:
+    """Copy / routing: each move (from, to, width) writes channels ``from...`` into ``to...``; all other outputs are 0."""
+    matrix = torch.zeros(channels, channels, dtype=torch.float64)
+    for source, target, width in moves:
+        matrix[target : target + width, source : source + width] += torch.eye(width, dtype=torch.float64)
+    return matrix
+
+
+def place(channels: int, weight: Tensor, source: int, target: int) -> Tensor:
+    """A linear map of channels ``source...`` into channels ``target...``."""
+    matrix = torch.zeros(channels, channels, dtype=torch.float64)
+    matrix[target : target + weight.size(0), source : source + weight.size(1)] = weight
+    return matrix
+
+
+def glue(*weights: Tensor) -> Tensor:
+    """Concatenation: several maps of one input, side by side in the output."""
+    return torch.cat(weights, dim=0)
+
+
+def sum_glue(*weights: Tensor) -> Tensor:
+    """Concurrent transformations and their sum: one map for each part of the input."""
+    return torch.cat(weights, dim=1)
+
+
+def keep(channels: int, *dropped: int) -> Tensor:
+    """The identity on all channels but those that are about to be written."""
+    matrix = torch.eye(channels, dtype=torch.float64)
+    matrix[list(dropped)] = 0
+    return matrix
+
+
+@dataclass
+class Step:
+    """One layer: for each orbit it mentions, a sum of maps, a bias, and the channels on which ReLU acts."""
+
+    channels: int
+    maps: dict[str, Update] = field(default_factory=dict)
+    bias: dict[str, dict[int, float] | Tensor] = field(default_factory=dict)
+    relu: dict[str, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for orbit in {*self.bias, *self.relu} - set(self.maps):
+            self.maps[orbit] = [(f"{orbit}->{orbit}", torch.eye(self.channels, dtype=torch.float64))]
+
+    def bias_of(self, orbit: str) -> Tensor:
+        """The bias of an orbit as a vector."""
+        given = self.bias.get(orbit, {})
+        if isinstance(given, Tensor):
+            return given
+        vector = torch.zeros(self.channels, dtype=torch.float64)
+        for channel, value in given.items():
+            vector[channel] = value
+        return vector
+
+    def __call__(self, Y: Tensor) -> Tensor:
+        """Run the step on a cube of shape (n, n, n, channels)."""
+        out = torch.zeros_like(Y)
+        ones = Y.new_ones(Y.size(0), 1)
+        for orbit in ORBITS:
+            if orbit not in self.maps:
+                out = out + pool_broadcast(Y, f"{orbit}->{orbit}")
+                continue
+            value = torch.zeros_like(Y)
+            for op, matrix in self.maps[orbit]:
+                value = value + pool_broadcast(Y, op) @ matrix.t()
+            value = value + pool_broadcast(ones, f"f->{orbit}") / Y.size(0) * self.bias_of(orbit)
+            for channel in self.relu.get(orbit, []):
+                value[..., channel] = value[..., channel].relu()
+            out = out + value
+        return out
+
+
+class Program:
+    """Steps one after another."""
+
+    def __init__(self, steps: Iterable[Step] = ()) -> None:
+        self.steps = list(steps)
+
+    def __add__(self, other: "Program | Step") -> "Program":
+        return Program([*self.steps, *([other] if isinstance(other, Step) else other.steps)])
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __call__(self, Y: Tensor) -> Tensor:
+        """Run all steps on a cube."""
+        for step in self.steps:
+            Y = step(Y)
+        return Y
+
+    def plain(self) -> "PlainIGN":
+        """The same function by a plain 3-IGN: linear equivariant layers with ReLU on all channels between them.
+
+        Where ReLU must not act, a value travels as two: x = relu(x) - relu(-x).
+        """
+        return PlainIGN([_doubled(step) for step in self.steps])
+
+
+class PlainIGN(torch.nn.Module):
+    """A stack of ``IGNLinear`` layers of order 3 with ReLU after each, on doubled channels."""
+
+    def __init__(self, layers: list[IGNLinear]) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+
+    def forward(self, Y: Tensor) -> Tensor:
+        """A cube to a cube."""
+        Y = torch.cat([Y.relu(), (-Y).relu()], dim=-1)
+        for layer in self.layers:
+            Y = layer(Y).relu()
+        half = Y.size(-1) // 2
+        return Y[..., :half] - Y[..., half:]
+
+
+def _doubled(step: Step) -> IGNLinear:
+    c = step.channels
+    maps = {o: step.maps.get(o, [(f"{o}->{o}", torch.eye(c, dtype=torch.float64))]) for o in ORBITS}
+    ops = tuple(dict.fromkeys(_canonical(op) for update in maps.values() for op, _ in update))
+    layer = IGNLinear(3, 3, 2 * c, 2 * c, ops).double().requires_grad_(False)
+    layer.weight.zero_()
+    layer.bias.zero_()
+    for t, orbit in enumerate(ORBITS):
+        linear = torch.ones(c, 1, dtype=torch.float64)
+        linear[step.relu.get(orbit, [])] = 0  # where ReLU is to act there is no negative part
+        for op, matrix in maps[orbit]:
+            half = sum_glue(matrix, -matrix)
+            layer.weight[ops.index(_canonical(op))] += glue(half, -linear * half)
+        bias = step.bias_of(orbit)
+        layer.bias[t] = torch.cat([bias, -linear.squeeze(1) * bias])
+    return layer
+
+
+def _canonical(op: str) -> str:
+    """The name a map has in the basis."""
+    source, target = op.split("->")
+    fresh = iter(c for c in "abcdef" if c not in target)
+    names = {c: c for c in target}
+    for c in source:
+        if c not in names:
+            names[c] = next(fresh)
+    found = "".join(names[c] for c in source) + "->" + target
+    assert found in basis(3, 3), found
+    return found
+
+
+# -- primitives as steps -------------------------------------------------------------------------------------------------
+
+
+def logical_and(channels: int, orbit: str, a: int, b: int, c: int) -> Step:
+    """Channel c becomes a AND b = relu(2 a + 2 b - 3), exactly for inputs 0 and 1."""
+    matrix = keep(channels, c)
+    matrix[c, a] += 2
+    matrix[c, b] += 2
+    return Step(channels, {orbit: [(f"{orbit}->{orbit}", matrix)]}, {orbit: {c: -3.0}}, {orbit: [c]})
+
+
+def clip(channels: int, orbit: str, c: int) -> Program:
+    """Channel c becomes min(c, 1) = 1 - relu(1 - c)."""
+    flip = keep(channels, c)
+    flip[c, c] = -1
+    same = f"{orbit}->{orbit}"
+    return Program(
+        [
+            Step(channels, {orbit: [(same, flip)]}, {orbit: {c: 1.0}}, {orbit: [c]}),
+            Step(channels, {orbit: [(same, flip)]}, {orbit: {c: 1.0}}),
+        ]
+    )
+
+
+def mlp_copy(channels: int, orbit: str, layers: list[tuple[Tensor, Tensor]], source: int, target: int, scratch: int) -> Program:
+    """An MLP on channels ``source...`` written to ``target...``, all other channels copied; hidden units live from ``scratch`` on."""
+    steps, at = [], source
+    for number, (weight, bias) in enumerate(layers):
+        last = number == len(layers) - 1
+        to = target if last else scratch
+        written = list(range(to, to + weight.size(0)))
+        matrix = keep(channels, *written) + place(channels, weight, at, to)
+        vector = torch.zeros(channels, dtype=torch.float64)
+        vector[written] = bias
+        steps.append(Step(channels, {orbit: [(f"{orbit}->{orbit}", matrix)]}, {orbit: vector}, {} if last else {orbit: written}))
+        at, scratch = to, scratch + weight.size(0)
+    return Program(steps)
+
+
+def gate(channels: int, orbit: str, closed: int, message: int, width: int, scratch: int, bound: float) -> Program:
+    """The messages become 0 where channel ``closed`` is 1, and stay as they are, to the last bit, where it is 0.
+
+    relu(m - M c) - relu(-m - M c) with M at least as large as any message; no memorising network is needed.
+    """
+    plus, minus = scratch, scratch + width
+    matrix = (
+        keep(channels, *range(scratch, scratch + 2 * width))
+        + route(channels, (message, plus, width))
+        - route(channels, (message, minus, width))
+    )
+    matrix[plus : plus + 2 * width, closed] -= bound
+    open_ = Step(channels, {orbit: [(f"{orbit}->{orbit}", matrix)]}, {}, {orbit: list(range(scratch, scratch + 2 * width))})
+    back = (
+        keep(channels, *range(message, message + width))
+        + route(channels, (plus, message, width))
+        - route(channels, (minus, message, width))
+    )
+    return Program([open_, Step(channels, {orbit: [(f"{orbit}->{orbit}", back)]})])

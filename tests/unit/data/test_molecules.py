@@ -1,0 +1,242 @@
+"""Tables of molecules: features, splits, labels, and rows that cannot be read."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from reign.data import column_split, random_split, scaffold_split
+from reign.data.molecules import canonical, from_smiles, load_table, read_table, scaffold
+
+
+def test_features_of_a_molecule() -> None:
+    """Acetic acid: the columns as OGB defines them."""
+    data = from_smiles("CC(=O)O")
+    assert data.x.tolist() == [
+        [5, 0, 4, 5, 3, 0, 2, 0, 0],  # carbon, no chirality, 4 neighbours with H, charge 0, 3 H, no radical, sp3
+        [5, 0, 3, 5, 0, 0, 1, 0, 0],
+        [7, 0, 1, 5, 0, 0, 1, 0, 0],
+        [7, 0, 2, 5, 1, 0, 1, 0, 0],
+    ]
+    assert data.edge_index.tolist() == [[0, 1, 1, 1, 2, 3], [1, 2, 3, 0, 1, 1]]
+    assert data.edge_attr[:3].tolist() == [[0, 0, 0], [1, 0, 1], [0, 0, 1]]
+    ring = from_smiles("c1ccccc1")
+    assert ring.x[:, 7:].tolist() == [[1, 1]] * 6
+    assert ring.edge_attr[:, 0].tolist() == [3] * 12
+    assert from_smiles("C/C=C/C").edge_attr[1, 1] == 2  # STEREOE
+    assert from_smiles("[He]").edge_index.shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no SMILES"),
+        ("   ", "no SMILES"),
+        (None, "no SMILES"),
+        (3.5, "no SMILES"),
+        ("xyz", "'xyz' is not a SMILES"),
+        ("C1CC", "is not a SMILES"),
+        ("F(F)(F)F", "Explicit valence for atom # 0 F, 3|4"),
+        ("c1cccc1", "Can't kekulize"),
+        ("CC O", "'CC O' holds white space, expected one SMILES"),
+        ("C\nC", "holds white space"),
+    ],
+)
+def test_what_is_no_molecule_says_why(text: object, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        from_smiles(text)
+
+
+def test_spellings_and_scaffolds() -> None:
+    assert canonical(" OCC ") == canonical("CCO")
+    assert scaffold("Cc1ccccc1") == "c1ccccc1"
+    assert scaffold("CCO") == ""
+
+
+def test_random_splits_keep_equal_molecules_together() -> None:
+    keys = [str(i // 3) for i in range(300)]
+    splits = random_split(keys, (0.8, 0.1, 0.1), 0)
+    assert {split: ids.numel() for split, ids in splits.items()} == {"train": 240, "val": 30, "test": 30}
+    owner = {i: split for split, ids in splits.items() for i in ids.tolist()}
+    assert len(owner) == 300
+    assert all(owner[i] == owner[i - i % 3] for i in range(300))
+    assert not torch.equal(splits["val"], random_split(keys, (0.8, 0.1, 0.1), 1)["val"])
+    assert set(random_split(keys, (1.0, 0.0, 0.0), 0)) == {"train"}
+
+
+def test_scaffold_splits_keep_scaffolds_together() -> None:
+    scaffolds = ["big"] * 30 + [f"s{i // 2}" for i in range(40)] + [""] * 30
+    keys = [str(i) for i in range(100)]
+    splits = scaffold_split(scaffolds, keys, (0.8, 0.1, 0.1), 0)
+    assert {split: ids.numel() for split, ids in splits.items()} == {"train": 80, "val": 10, "test": 10}
+    assert set(range(30)) <= set(splits["train"].tolist())
+    owner = {i: split for split, ids in splits.items() for i in ids.tolist()}
+    assert all(owner[i] == owner[i + 1] for i in range(30, 70, 2))
+    assert len({owner[i] for i in range(70, 100)}) > 1  # molecules without rings are on their own
+
+
+def test_columns_of_splits() -> None:
+    splits, wrong = column_split(["train", "Valid", "TEST ", "other", "", "validation"])
+    assert {split: ids.tolist() for split, ids in splits.items()} == {"train": [0], "val": [1, 5], "test": [2]}
+    assert set(wrong) == {3, 4}
+    assert "expected train, val or test" in wrong[3]
+
+
+def write(folder: Path, text: str, name: str = "mols.csv") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def test_a_table_with_all_kinds_of_rows(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        "id,smiles,a,b\n"
+        "1,CCO ,1.5,2\n"  # spaces
+        "2,OCC,NA,3\n"  # the same molecule, one label
+        "3,xyz,1,1\n"
+        "4,[Na+].[Cl-],,-1\n"  # a salt
+        "5,CCC,,\n"  # no label
+        "6,CCN,abc,1\n"
+        "7,,1,1\n"
+        "8,CCCC,inf,1\n"
+        "9,c1ccccc1,2,nan\n",
+    )
+    problem, report = load_table(file, target_columns=["a", "b"], split_sizes=(1.0, 0.0, 0.0))
+    assert report.rows == 9
+    assert report.left_out == {
+        3: "'xyz' is not a SMILES",
+        5: "no label",
+        6: "a is 'abc', expected a number, or nothing if it is missing",
+        7: "no SMILES",
+        8: "a is 'inf', expected a number, or nothing if it is missing",
+    }
+    assert (report.duplicates, report.salts, report.spaces, report.missing) == (1, 1, 1, 3)
+    assert problem.names == ["1", "2", "4", "9"]
+    assert problem.y[0].tolist() == [1.5, 2.0]
+    assert [[math.isnan(v) for v in row] for row in problem.y.tolist()] == [
+        [False, False],
+        [True, False],
+        [True, False],
+        [False, True],
+    ]
+    assert len(report.lines()) == 7  # two of them: no row is for val, for test
+
+
+def test_targets_by_default_are_columns_of_numbers(tmp_path: Path) -> None:
+    file = write(tmp_path, "smiles,name,logS,split\nCC,a,1,train\nCCC,b,,test\nCCCC,c,2,val\n")
+    problem, report = load_table(file, splits_column="split")
+    assert problem.targets == ["logS"]
+    assert report.left_out == {2: "no label"}
+    assert {split: ids.tolist() for split, ids in problem.splits.items()} == {"train": [0], "val": [1]}
+
+
+def test_classes(tmp_path: Path) -> None:
+    file = write(tmp_path, "smiles,kind,toxic\nCC,b,0\nCCC,a,1\nCCCC,b,2\nCCCCC,,1\n")
+    problem, report = load_table(file, target_columns=["kind"], task="multiclass", split_sizes=(1.0, 0.0, 0.0))
+    assert problem.classes == ["a", "b"]
+    assert problem.y.squeeze(1).tolist() == [1.0, 0.0, 1.0]
+    problem, report = load_table(file, target_columns=["toxic"], task="classification", split_sizes=(1.0, 0.0, 0.0))
+    assert report.left_out == {3: "toxic is '2', expected 0 or 1; for more classes use --task-type multiclass"}
+    numbers = write(tmp_path, "smiles,kind\nCC,10\nCCC,9\nCCCC,10\n", "numbers.csv")
+    assert load_table(numbers, task="multiclass", split_sizes=(1.0, 0.0, 0.0))[0].classes == ["9", "10"]
+    with pytest.raises(ValueError, match="multiclass has one target"):
+        load_table(file, target_columns=["kind", "toxic"], task="multiclass")
+
+
+def test_several_columns_of_smiles_are_one_graph(tmp_path: Path) -> None:
+    file = write(tmp_path, "solute,solvent,y\nCCO,O,1\nCC,,2\n")
+    problem, report = load_table(file, ["solute", "solvent"], split_sizes=(1.0, 0.0, 0.0))
+    assert problem.graphs.sizes.tolist() == [4]
+    assert report.left_out == {2: "no SMILES"}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("smiles,y\n", {}, "has no"),
+        ("", {}, "cannot be read as a table"),
+        ("smiles,y\nxyz,1\n", {}, "has no row to learn from; row 1: 'xyz' is not a SMILES"),
+        ("smile,y\nCC,1\n", {}, "has no column 'smiles', did you mean 'smile'?"),
+        ("smiles,y\nCC,1\n", {"target_columns": ["z"]}, "has no column 'z'. It has smiles, y"),
+        ("smiles,y\nCC,word\n", {}, "has no column of numbers beside smiles"),
+        ("smiles,y,s\nCC,1,test\n", {"splits_column": "s", "target_columns": ["y"]}, "leaves no row for training"),
+        ("smiles,y\nCC,1\n", {"task": "multiclass"}, "holds 1 classes, expected two or more"),
+    ],
+)
+def test_tables_that_cannot_be_learned_from(tmp_path: Path, text: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        load_table(write(tmp_path, text), **options)  # type: ignore[arg-type]
+    assert message in str(error.value)
+
+
+def test_files(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no file"):
+        read_table(tmp_path / "none.csv")
+    table, wrong = read_table(write(tmp_path, "smiles\ty\nCC\t007\n", "t.tsv"))
+    assert table["y"].tolist() == ["007"]  # as it stands
+    assert not wrong
+    (tmp_path / "bom.csv").write_bytes(b"\xef\xbb\xbfsmiles,y\nCC,1\n")
+    assert list(read_table(tmp_path / "bom.csv")[0].columns) == ["smiles", "y"]
+    (tmp_path / "latin.csv").write_bytes(b"smiles,y\nCC,\xe9\n")
+    with pytest.raises(ValueError, match="cannot be read as a table"):
+        read_table(tmp_path / "latin.csv")
+
+
+def test_every_line_is_a_row(tmp_path: Path) -> None:
+    """Blank lines, too many and too few fields, commas at the end, quotes with line breaks."""
+    table, wrong = read_table(write(tmp_path, 'smiles,y\nCC,1\n\nCCC\nCO,2,extra\n"C\nC",3\nCN,4,,\n'))
+    assert table["smiles"].tolist() == ["CC", "", "CCC", "CO", "C\nC", "CN"]
+    assert table["y"].tolist() == ["1", "", "", "2", "3", "4"]
+    assert wrong == {3: "the row has 3 fields, expected 2"}
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zip"])
+def test_compressed_tables(tmp_path: Path, ending: str) -> None:
+    import pandas as pd
+
+    file = tmp_path / f"t.csv{ending}"
+    pd.DataFrame({"smiles": ["CC"], "y": ["1"]}).to_csv(file, index=False)
+    assert read_table(file)[0]["smiles"].tolist() == ["CC"]
+    file.write_bytes(file.read_bytes()[:20])
+    with pytest.raises(ValueError, match="cannot be read as a table"):
+        read_table(file)
+
+
+def test_tables_with_a_wrong_header(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has 2 columns named 'y'"):
+        read_table(write(tmp_path, "smiles,y,y\nCC,1,2\n"))
+    with pytest.raises(ValueError, match="Columns must be separated by commas"):
+        load_table(write(tmp_path, "smiles;y\nCC;1\n"))
+    with pytest.raises(ValueError, match="column 'y' was given twice"):
+        load_table(write(tmp_path, "smiles,y\nCC,1\n"), target_columns=["y", "y"])
+
+
+def test_what_is_said_of_repeated_molecules_is_true(tmp_path: Path) -> None:
+    file = write(tmp_path, "smiles,y,s\nCC,1,train\nCC,2,test\nCCC,3,train\nCCO,4,val\n")
+    _, report = load_table(file, target_columns=["y"], splits_column="s")
+    assert "1 rows repeat a molecule; all are kept, 1 of them are in more than one split" in report.lines()
+    _, report = load_table(file, target_columns=["y"], split_sizes=(1.0, 0.0, 0.0))
+    assert "1 rows repeat a molecule; all are kept, each in one split" in report.lines()
+    assert {"no row is for val", "no row is for test"} <= set(report.lines())
+
+
+def test_classes_that_are_one_number_keep_one_order(tmp_path: Path) -> None:
+    file = write(tmp_path, "smiles,k\nCC,1.0\nCCC,01\nCCO,1\nCCN,0\n")
+    assert load_table(file, target_columns=["k"], task="multiclass", split_sizes=(1.0, 0.0, 0.0))[0].classes == [
+        "0",
+        "01",
+        "1",
+        "1.0",
+    ]
+
+
+def test_a_target_without_training_labels(tmp_path: Path) -> None:
+    file = write(tmp_path, "smiles,a,b,s\nCC,1,,train\nCCC,2,1,test\n")
+    with pytest.raises(ValueError, match="b has no label in the 1 training rows"):
+        load_table(file, target_columns=["a", "b"], splits_column="s")
+
+
+def test_a_very_large_molecule() -> None:
+    assert canonical("C" * 5000) == "C" * 5000

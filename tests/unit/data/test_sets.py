@@ -1,0 +1,308 @@
+"""Data sets: generators against independent counts, files against their statistics, official sources against what we make of them."""
+
+import sys
+import types
+from collections import Counter
+from itertools import permutations
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import to_networkx
+
+from reign.data import CSL, EXP, SR, TU, ZINC, Counting, GraphPack, GraphProperties, MolHIV, from_networkx, load_problem
+from reign.data.sets._counting import PATTERNS, counts
+from reign.data.sets._properties import FAMILIES, labels, random_graph
+from reign.data.sets._tu import SETS
+from reign.theory import census
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REIGN_CACHE", str(tmp_path / "cache"))
+
+
+def count_by_hand(graph: nx.Graph, pattern: nx.Graph) -> int:
+    """Injective maps of a pattern that keep its edges, over its automorphisms."""
+    nodes = list(pattern)
+    maps = sum(
+        all(graph.has_edge(image[nodes.index(u)], image[nodes.index(v)]) for u, v in pattern.edges)
+        for image in permutations(graph, len(nodes))
+    )
+    same = nx.algorithms.isomorphism.GraphMatcher(pattern, pattern)
+    return maps // sum(1 for _ in same.isomorphisms_iter())
+
+
+def patterns() -> list[nx.Graph]:
+    tailed = nx.cycle_graph(3)
+    tailed.add_edge(0, 3)
+    return [nx.cycle_graph(3), tailed, nx.star_graph(3), nx.cycle_graph(4), nx.cycle_graph(5), nx.cycle_graph(6)]
+
+
+def test_counts_are_those_of_a_search() -> None:
+    graphs = [nx.gnp_random_graph(n, 0.5, seed=n) for n in (1, 4, 6, 7)] + [nx.complete_graph(6), nx.path_graph(5)]
+    ours = counts(GraphPack.of([from_networkx(graph) for graph in graphs]))
+    theirs = [[count_by_hand(graph, pattern) for pattern in patterns()] for graph in graphs]
+    assert ours.tolist() == theirs
+    assert len(PATTERNS) == ours.size(1)
+
+
+def test_counts_are_those_of_the_closed_forms() -> None:
+    graphs = [nx.random_regular_graph(5, 20, seed=seed) for seed in range(4)]
+    pack = GraphPack.of([from_networkx(graph) for graph in graphs])
+    ours = counts(pack)
+    for g, graph in enumerate(graphs):
+        A = nx.to_numpy_array(graph)
+        power = {k: np.linalg.matrix_power(A, k) for k in (2, 3, 4)}
+        assert ours[g, 0] == round(np.trace(power[3]) / 6)
+        assert ours[g, 3] == round((np.trace(power[4]) + np.trace(power[2]) - 2 * power[2].sum()) / 8)
+
+
+def test_the_counting_set() -> None:
+    parts = {split: Counting(split=split, num_graphs=40) for split in Counting.splits}
+    assert [len(part) for part in parts.values()] == [12, 8, 20]
+    everything = [data for part in parts.values() for data in part]
+    assert Counter(data.num_nodes for data in everything) == {10: 10, 15: 10, 20: 10, 30: 10}
+    edges = {10: 20, 15: 30, 20: 30, 30: 45}  # n d / 2 - n
+    assert all(data.num_edges // 2 == edges[data.num_nodes] for data in everything)
+    y = torch.cat([data.y for data in everything]).double()
+    torch.testing.assert_close(y.std(0), torch.ones(6, dtype=torch.float64), atol=1e-5, rtol=0)
+    again = Counting(split="val", num_graphs=40, force_reload=True)
+    assert torch.equal(again[3].edge_index, parts["val"][3].edge_index)
+    other = Counting(split="val", num_graphs=40, seed=1)
+    assert not torch.equal(other[3].edge_index, parts["val"][3].edge_index)
+    assert Counting(num_graphs=20, kind="er")[0].num_nodes == 10
+
+
+def test_census() -> None:
+    alike, pairs = census(num_graphs=40)
+    assert (alike, pairs) == (0, 780)
+    few, _ = census(rounds=1, num_graphs=40)
+    everything = [data for split in Counting.splits for data in Counting(split=split, num_graphs=40)]
+    degrees = Counter((data.num_nodes, *sorted(Counter(data.edge_index[0].tolist()).values())) for data in everything)
+    assert few == sum(n * (n - 1) // 2 for n in degrees.values()) > 0  # one round sees the degrees
+    none, _ = census(rounds=0, num_graphs=40)
+    assert none == 4 * 45  # without a round only the number of nodes is seen
+
+
+def test_properties_are_those_of_networkx() -> None:
+    rng = np.random.default_rng(0)
+    seen = Counter()
+    for _ in range(300):
+        graph = random_graph(17, rng)
+        assert graph.number_of_nodes() == 17
+        connected, diameter, radius = labels(graph)
+        assert connected == (nx.is_connected(graph) and not nx.is_bipartite(graph))
+        pieces = [graph.subgraph(piece) for piece in nx.connected_components(graph)]
+        assert diameter == max(nx.diameter(piece) for piece in pieces)
+        assert radius == pytest.approx(max(abs(nx.adjacency_spectrum(graph))), abs=1e-6)
+        seen[bool(connected)] += 1
+    assert seen[True] > 60
+    assert seen[False] > 60
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("n", [15, 16, 17, 24])
+def test_every_family_has_n_nodes(name: str, n: int) -> None:
+    for seed in range(5):
+        assert FAMILIES[name][1](n, np.random.default_rng(seed)).number_of_nodes() == n
+    assert sum(share for share, _ in FAMILIES.values()) == pytest.approx(1)
+
+
+def test_the_graph_properties_set() -> None:
+    parts = {split: GraphProperties(split=split, share=0.01) for split in GraphProperties.splits}
+    assert [len(part) for part in parts.values()] == [50, 5, 15]
+    y = torch.cat([data.y for data in parts["train"]])
+    assert torch.equal(y.amax(0), torch.ones(3))
+    assert all(data.x[:, 0].sum() == 1 for data in parts["val"])
+
+
+def test_options_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REIGN_DATA", raising=False)
+    for make, message in (
+        (lambda: Counting(kind="eer"), "kind is 'eer', expected 'regular', 'er' or 'chen2020'"),
+        (lambda: Counting(split="dev"), "split is 'dev', expected 'train' or 'val' or 'test'"),
+        (lambda: Counting(size=3), "counting has no option 'size'; it has kind, num_graphs, seed"),
+        (lambda: Counting(num_graphs=3), "num_graphs is 3, expected a whole number of at least 10"),
+        (lambda: Counting(kind="chen2020", num_graphs=20), "num_graphs and seed have no use with kind='chen2020'"),
+        (lambda: GraphProperties(source="pna", seed=1), "share and seed have no use with source='pna'"),
+        (lambda: TU(set="MUTAC"), "set is 'MUTAC', expected MUTAG or PTC"),
+        (lambda: EXP(), "EXP is read from exp.npz in the folder that REIGN_DATA names, which is not set"),
+        (lambda: GraphProperties(share=0.0), "share is 0.0, expected a number above 0"),
+        (lambda: load_problem("zink"), "unknown data set 'zink', did you mean 'zinc'?"),
+    ):
+        with pytest.raises(ValueError) as error:
+            make()
+        assert message in str(error.value)
+
+
+def test_transforms_and_filters() -> None:
+    def double(data: Data) -> Data:
+        data.y = 2 * data.y
+        return data
+
+    plain = Counting(num_graphs=20)
+    assert torch.equal(Counting(num_graphs=20, transform=double)[0].y, 2 * plain[0].y)
+    small = Counting(num_graphs=20, pre_filter=lambda data: data.num_nodes < 15, force_reload=True)
+    assert {data.num_nodes for data in small} == {10}
+
+
+def molecule(atoms: int, seed: int) -> Data:
+    rng = torch.Generator().manual_seed(seed)
+    ends = torch.stack([torch.arange(atoms - 1), torch.arange(1, atoms)])
+    return Data(
+        x=torch.randint(0, 21, (atoms, 1), generator=rng),
+        edge_index=torch.cat([ends, ends.flip(0)], dim=1),
+        edge_attr=torch.randint(1, 4, (atoms - 1,), generator=rng).repeat(2),
+        y=torch.rand(1, generator=rng),
+    )
+
+
+def test_zinc_is_the_same_from_either_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The official class is replaced by one that gives some graphs, and the same graphs are written as a local file."""
+    graphs = {split: [molecule(3 + g, 10 * s + g) for g in range(3)] for s, split in enumerate(ZINC.splits)}
+    arrays = {}
+    for split, part in graphs.items():
+        arrays[f"{split}_node_ptr"] = np.cumsum([0, *(data.num_nodes for data in part)])
+        arrays[f"{split}_edge_ptr"] = np.cumsum([0, *(data.num_edges // 2 for data in part)])
+        arrays[f"{split}_atom_type"] = torch.cat([data.x[:, 0] for data in part]).numpy()
+        once = [data.edge_index[:, : data.num_edges // 2].t() for data in part]
+        arrays[f"{split}_edge_uv"] = torch.cat(once).numpy()
+        arrays[f"{split}_bond_type"] = torch.cat([data.edge_attr[: data.num_edges // 2] for data in part]).numpy()
+        arrays[f"{split}_y"] = torch.cat([data.y for data in part]).numpy()
+    np.savez(tmp_path / "zinc12k.npz", **arrays)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REIGN_DATA", str(tmp_path))
+        with pytest.raises(ValueError, match="zinc has .* graphs here, expected .*10000"):
+            ZINC(tmp_path / "few")
+    monkeypatch.setattr(ZINC, "sizes", {})
+    monkeypatch.setenv("REIGN_DATA", str(tmp_path))
+    local = {split: ZINC(tmp_path / "local", split) for split in ZINC.splits}
+    monkeypatch.delenv("REIGN_DATA")
+    monkeypatch.setattr("torch_geometric.datasets.ZINC", lambda root, subset, split: graphs[split])
+    official = {split: ZINC(tmp_path / "official", split) for split in ZINC.splits}
+    for split in ZINC.splits:
+        for a, b in zip(local[split], official[split], strict=True):
+            assert all(torch.equal(a[key], b[key]) for key in ("x", "edge_index", "edge_attr", "y"))
+
+
+def test_molhiv_is_the_same_from_either_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smiles, active = ["CCO", "c1ccccc1N", "[Na+].[Cl-]", "C(=O)[O-]"], [0, 1, 0, 1]
+    splits = ["train", "train", "valid", "test"]
+    import pandas as pd
+
+    from reign.data.molecules import from_smiles
+
+    pd.DataFrame({"smiles": smiles, "HIV_active": active, "split": splits}).to_csv(tmp_path / "ogbg_molhiv.csv.xz", index=False)
+    monkeypatch.setenv("REIGN_DATA", str(tmp_path))
+    monkeypatch.setattr(MolHIV, "sizes", {})
+    with pytest.raises(ValueError, match="active molecules here, expected"):
+        MolHIV(tmp_path / "few")
+    monkeypatch.setattr(MolHIV, "actives", {})
+    local = {split: MolHIV(tmp_path / "local", split) for split in MolHIV.splits}
+    monkeypatch.delenv("REIGN_DATA")
+    with pytest.raises(ValueError, match="pip install ogb"):
+        MolHIV(tmp_path / "none")
+
+    class Official:
+        def __init__(self, name: str, root: str) -> None:
+            self.graphs = [from_smiles(text) for text in smiles]
+
+        def get_idx_split(self) -> dict[str, np.ndarray]:
+            return {split: np.array([i for i, s in enumerate(splits) if s == split]) for split in ("train", "valid", "test")}
+
+        def __getitem__(self, g: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+            data = self.graphs[g]
+            arrays = {"node_feat": data.x, "edge_index": data.edge_index, "edge_feat": data.edge_attr}
+            return {key: value.numpy() for key, value in arrays.items()}, np.array([active[g]])
+
+    module = types.ModuleType("ogb.graphproppred")
+    module.GraphPropPredDataset = Official  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ogb", types.ModuleType("ogb"))
+    monkeypatch.setitem(sys.modules, "ogb.graphproppred", module)
+    official = {split: MolHIV(tmp_path / "official", split) for split in MolHIV.splits}
+    for split in MolHIV.splits:
+        for a, b in zip(local[split], official[split], strict=True):
+            assert all(torch.equal(a[key], b[key]) for key in ("x", "edge_index", "edge_attr", "y"))
+
+
+def test_tu_one_hot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Degrees for IMDB, tags for the others; a set of another size is refused."""
+    graphs = [nx.path_graph(3), nx.star_graph(3)]
+    edges = [np.array(graph.edges) for graph in graphs]
+    arrays = {
+        "node_ptr": np.array([0, 3, 7]),
+        "node_tag": np.array([5, 2, 5, 9, 2, 2, 2]),
+        "edge_ptr": np.array([0, 2, 5]),
+        "edge_uv": np.concatenate(edges),
+        "y": np.array([0, 2]),
+    }
+    np.savez(tmp_path / "tu_MUTAG.npz", **arrays)
+    np.savez(tmp_path / "tu_IMDBBINARY.npz", **arrays)
+    monkeypatch.setenv("REIGN_DATA", str(tmp_path))
+    with pytest.raises(ValueError, match="MUTAG has 2 graphs of 3.50 nodes here, expected 188 of 17.93"):
+        TU(set="MUTAG")
+    monkeypatch.setattr("reign.data.sets._tu.SETS", {"MUTAG": ("", "MUTAG", 2, 3.5, 2), "IMDB-B": ("", "IMDBBINARY", 2, 3.5, 2)})
+    mutag, imdb = TU(set="MUTAG"), TU(set="IMDB-B")
+    assert mutag[0].x.argmax(1).tolist() == [1, 0, 1]
+    assert [float(data.y) for data in mutag] == [0.0, 1.0]
+    assert imdb[1].x.argmax(1).tolist() == [2, 0, 0, 0]  # degrees 1, 2, 3 occur
+    assert mutag.classes == ["0", "1"]
+
+
+# -- real files --------------------------------------------------------------------------------------------------------
+
+
+def test_real_sizes(real_data: Path) -> None:
+    zinc = load_problem("zinc")
+    assert {split: ids.numel() for split, ids in zinc.splits.items()} == {"train": 10_000, "val": 1_000, "test": 1_000}
+    assert float(zinc.graphs.sizes.double().mean()) == pytest.approx(23.16, abs=0.01)
+    assert int(zinc.graphs.x.max()) == 20
+    for name in SETS:  # they check their numbers of graphs and nodes themselves
+        assert len(TU(set=name)) == SETS[name][2]
+    csl = [data for split in CSL.splits for data in CSL(split=split)]
+    assert Counter(int(data.y) for data in csl) == dict.fromkeys(range(10), 15)
+    assert len(SR(split="all")) == 15
+    exp = load_problem("exp", set="CEXP")
+    assert float(exp.y.mean()) == 0.5
+
+
+def test_real_properties(real_data: Path) -> None:
+    """Our labels on the graphs of PNA's own generator are its labels."""
+    arrays = np.load(real_data / "graphprop_pna_seed1234_regenerated.npz")
+    raw = torch.from_numpy(arrays["train_graph_labels"])
+    part = GraphProperties(split="val", source="pna")
+    assert len(part) == 640
+    for data in part[:60]:
+        graph = to_networkx(data, to_undirected=True)
+        torch.testing.assert_close(torch.tensor([labels(graph)]) / raw.amax(0), data.y, atol=1e-5, rtol=0)
+
+
+def test_real_counts(real_data: Path) -> None:
+    """Our counts on the graphs of Chen et al. are theirs, where the file has them."""
+    arrays = np.load(real_data / "counting_er_chen2020.npz")
+    part = Counting(split="test", kind="chen2020")
+    pack = part.pack()
+    ours = counts(pack).double()
+    ids = arrays["test_idx"]
+    for name, column in (("y_triangle", 0), ("y_star", 2)):
+        theirs = torch.from_numpy(arrays[name][ids]).double()
+        correlation = torch.corrcoef(torch.stack([ours[:, column], theirs]))[0, 1]
+        assert correlation > 1 - 1e-6, name
+
+
+def test_real_molecules_are_not_lost(real_data: Path) -> None:
+    import pandas as pd
+
+    from reign.data.molecules import from_smiles
+
+    table = pd.read_csv(real_data / "ogbg_molhiv.csv.xz")
+    for row in (137, 987, 12882, 18293, 30784, 30785, 35728):
+        with pytest.raises(ValueError, match="valence"):
+            from_smiles(table["smiles"][row])
+        data = from_smiles(table["smiles"][row], strict=False)
+        assert data.num_nodes > 5
+        assert data.edge_attr.size(0) == data.num_edges

@@ -1,0 +1,237 @@
+"""Policies by name, sampled bags, a policy of one's own."""
+
+import inspect
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+import reign
+from reign.policies import EdgeDeletion, EgoNets, NodeDeletion, NodeMarking, Null, Pairs, Policy, Sampled, Tuples
+from reign.testing import assert_bags_equal, assert_batch_invariant, assert_equivariant, random_graphs
+
+NAMED = {
+    "null": Null(),
+    "nd": NodeDeletion(),
+    "nm": NodeMarking(),
+    "nm+distance5": NodeMarking(mark="distance"),
+    "nm+distance8": NodeMarking(mark="distance", max_distance=8),
+    "ego:2": EgoNets(2),
+    "ego+:3": EgoNets(num_hops=3, mark=True),
+    "ego+distance:4": EgoNets(4, mark="distance"),
+    "ed": EdgeDeletion(),
+    "2-nd": Tuples(NodeDeletion()),
+    "2-ego+:2": Tuples(EgoNets(2, mark=True)),
+    "ego+:3@0.5": Sampled(EgoNets(3, mark=True), share=0.5),
+    "ed@8": Sampled(EdgeDeletion(), number=8),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), NAMED.items())
+def test_names_and_classes_are_the_same(name: str, expected: Policy) -> None:
+    assert reign.policy(name) == expected
+    assert str(expected) == name
+    assert reign.policy(expected) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("egoo:3", "unknown policy 'egoo:3'; did you mean 'ego:3' or 'ego\\+:3'\\? Known: 'null', "),
+        ("", "unknown policy ''\\. Known"),
+        ("ego", "policy 'ego' needs a depth, as in 'ego:3'"),
+        ("ego:0", "num_hops is 0, expected a whole number of at least 1"),
+        ("nm:3", "policy 'nm' takes no depth, got 'nm:3'; write 'nm'"),
+        ("nd+", "policy 'nd' takes no mark, got 'nd\\+'"),
+        ("ego+distance2:3", "policy 'ego' takes no cap"),
+        ("nm+distance0", "max_distance is 0, expected 1 to 32766"),
+        ("2-ed", "Tuples needs a node-based policy, got 'ed'"),
+        ("nm@0", "number is 0, expected at least 1"),
+        ("nm@1.5", "share is 1.5, expected a number above 0 and at most 1"),
+        ("ego:32767", "num_hops is 32767, expected a whole number of at least 1 and below 32767"),
+        ("nm+distance32767", "max_distance is 32767, expected 1 to 32766"),
+        ("nm@1.5.2", "ends in '@1.5.2', expected a share as '@0.5' or a number as '@8'"),
+        (3, "policy is of type int, expected a name such as 'ego\\+:3'"),
+    ],
+)
+def test_wrong_names(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        inspect.unwrap(reign.policy)(name)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: EgoNets(0), "num_hops is 0"),
+        (lambda: NodeMarking(mark=False), "mark is False, expected True or 'distance'"),
+        (lambda: _unchecked_sampled(policy="nm", number=2), "policy is 'nm', expected a Policy"),
+        (
+            lambda: _unchecked_sampled(policy=Null(), number=2.5),
+            "number is 2.5, expected a whole number",
+        ),
+        (lambda: Tuples(Sampled(Null(), number=2).eval()), "Tuples needs a node-based policy"),
+        (lambda: Sampled(Null()), "share is None and number is None, expected one of the two"),
+        (lambda: Sampled(Null(), share=0.5, number=2), "expected one of the two"),
+        (lambda: Sampled(Null(), share=0.5, eval_draws=0), "eval_draws is 0"),
+    ],
+)
+def test_wrong_arguments(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def _unchecked_sampled(**values: object) -> None:
+    """As a user makes it: without the checks of signatures that only tests have."""
+    made = object.__new__(Sampled)
+    made.__dict__.update({"share": None, "number": None, "seed": 0, "eval_draws": None} | values)
+    inspect.unwrap(Sampled.__post_init__)(made)
+
+
+@dataclass(frozen=True)
+class NeighbourDeletion(Policy):
+    """A policy of one's own: every subgraph loses the neighbours of its root."""
+
+    def keep(self, pairs: Pairs) -> Tensor:
+        return pairs.hops(max_hops=1)[:, 0] != 1
+
+
+def test_a_policy_of_ones_own_is_one_method() -> None:
+    graphs = random_graphs(5, min_nodes=2)
+    policy = NeighbourDeletion()
+    assert_batch_invariant(policy, graphs)
+    assert_equivariant(policy, Batch.from_data_list(graphs))
+    for data in graphs:
+        joined = torch.zeros(data.num_nodes, data.num_nodes, dtype=torch.bool)
+        joined[data.edge_index[0], data.edge_index[1]] = True
+        assert torch.equal(policy.from_data(data).to_dense().member, ~joined)
+    assert "NeighbourDeletion()" in repr(policy.from_data(graphs[0]))
+
+
+@pytest.mark.parametrize("name", ["nm", "ego+:2", "ed", "2-nm"])
+@pytest.mark.parametrize(("sample", "wanted"), [({"share": 0.4}, lambda m: round(0.4 * m)), ({"number": 3}, lambda m: 3)])
+def test_sampled_bags_are_parts_of_the_whole(name: str, sample, wanted) -> None:
+    batch = Batch.from_data_list(random_graphs(6, min_nodes=1, max_nodes=7, seed=3))
+    whole, policy = reign.policy(name).from_data(batch), Sampled(reign.policy(name), **sample)
+    bag = policy.from_data(batch)
+    assert not bag.node_based
+    for g in range(batch.num_graphs):
+        there, here = whole[g], bag[g]
+        assert here.num_subgraphs == min(there.num_subgraphs, max(1, wanted(there.num_subgraphs)))
+        order = {tuple(anchor): k for k, anchor in enumerate(there.anchor.tolist())}
+        for k, anchor in enumerate(here.anchor.tolist()):
+            ours, theirs = here.subgraph(k), there.subgraph(order[tuple(anchor)])
+            assert torch.equal(ours.x, theirs.x)
+            assert torch.equal(ours.edge_index, theirs.edge_index)
+            assert torch.equal(ours.member, theirs.member)
+
+
+def test_draws_are_seeded_and_new_at_each_call_of_training() -> None:
+    batch = Batch.from_data_list(random_graphs(4, min_nodes=6))
+    one, two = (Sampled(NodeMarking(), share=0.5, seed=7) for _ in range(2))
+    first, second = one.from_data(batch), one.from_data(batch)
+    assert torch.equal(two.from_data(batch).anchor, first.anchor)
+    assert not torch.equal(first.anchor, second.anchor)
+    assert not torch.equal(Sampled(NodeMarking(), share=0.5, seed=8).from_data(batch).anchor, first.anchor)
+
+
+def test_every_root_is_drawn_about_equally_often() -> None:
+    (data,) = random_graphs(1, min_nodes=5, max_nodes=5)
+    policy = Sampled(NodeMarking(), number=2)
+    roots = torch.cat([policy.from_data(data).root for _ in range(500)])
+    counts = torch.bincount(roots, minlength=5)
+    assert counts.sum() == 1000
+    assert counts.min() > 150
+
+
+def test_evaluation_takes_all_subgraphs_or_fixed_draws() -> None:
+    graphs = random_graphs(4, min_nodes=4)
+    batch = Batch.from_data_list(graphs)
+    policy = Sampled(NodeMarking(), share=0.5).eval()
+    assert_bags_equal(policy.from_data(batch), NodeMarking().from_data(batch))
+    assert policy.from_data(batch).node_based
+    assert policy.num_draws == 1
+    draws = Sampled(NodeMarking(), share=0.5, eval_draws=3)
+    assert draws.num_draws == 1
+    draws.eval()
+    assert draws.num_draws == 3
+    bags = [draws.from_data(batch) for _ in range(6)]
+    for now, later in zip(bags[:3], bags[3:], strict=True):
+        assert_bags_equal(now, later)
+    assert not torch.equal(bags[0].anchor, bags[1].anchor)
+    fixed = Sampled(NodeMarking(), share=0.5, eval_draws=1).eval()
+    assert_batch_invariant(fixed, graphs)
+
+
+def test_wrong_domain() -> None:
+    (data,) = random_graphs(1)
+    with pytest.raises(ValueError, match="domain is 'some', expected 'all' or 'members'"):
+        inspect.unwrap(Policy.__call__)(Null(), data.x, data.edge_index, domain="some")
+
+
+def test_stored_distances_of_another_graph() -> None:
+    (data,) = random_graphs(1, min_nodes=4, max_nodes=4)
+    with pytest.raises(ValueError, match="hop_distance is a tensor of shape \\(9,\\) .*, expected shape \\(16,\\)"):
+        EgoNets(2)(data.x, data.edge_index, hop_distance=torch.zeros(9, dtype=torch.int16))
+
+
+def test_hop_distances_reach_across_the_graph() -> None:
+    n = 40
+    path = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
+    data = reign.transforms.AddHopDistance()(random_graphs(1, min_nodes=n, max_nodes=n)[0].update({"edge_index": path}))
+    position = torch.arange(n)
+    assert torch.equal(data.hop_distance.view(n, n).long(), (position[:, None] - position).abs())
+
+
+def test_names_of_sampled_policies_say_all_or_are_expressions() -> None:
+    assert str(Sampled(NodeMarking(), share=1.0)) == "nm@1.0"
+    assert reign.policy("nm@1.0").share == 1.0
+    assert str(Sampled(NodeMarking(), number=2, seed=3)).startswith("Sampled(policy=NodeMarking(")
+
+
+class Wrong(Policy):
+    """keep with a column too many."""
+
+    def keep(self, pairs: Pairs) -> Tensor:
+        return pairs.hops(1) != 1
+
+    def __str__(self) -> str:
+        return "wrong"
+
+
+def test_what_keep_gives_is_checked() -> None:
+    (data,) = random_graphs(1, min_nodes=3, max_nodes=3)
+    with pytest.raises(
+        ValueError, match="keep of policy 'wrong' gave a tensor of shape \\(9, 1\\).*expected one truth value per pair"
+    ):
+        Wrong().from_data(data)
+
+
+@pytest.mark.parametrize("domain", ["all", "members"])
+def test_search_in_parts_gives_the_same(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = Batch.from_data_list(random_graphs(6, min_nodes=5, edge_prob=0.6))
+    whole = EgoNets(2).from_data(batch, domain=domain)
+    monkeypatch.setattr("reign.bags._hops.CHUNK", 7)
+    assert_bags_equal(EgoNets(2).from_data(batch, domain=domain), whole)
+
+
+def test_deep_ego_nets_end_with_the_graph() -> None:
+    (data,) = random_graphs(1, min_nodes=6, max_nodes=6)
+    for domain in ("all", "members"):
+        assert_bags_equal(EgoNets(30_000).from_data(data, domain=domain), EgoNets(6).from_data(data, domain=domain))
+
+
+def test_paths_that_are_too_long_to_count() -> None:
+    n = 33_000
+    path = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
+    graph = reign.bags.SharedGraph.build(torch.ones(n, 1), path)
+    with pytest.raises(ValueError, match="a shortest path of 32767 hops or more"):
+        reign.bags.hop_table(graph, torch.tensor([0]))
+
+
+def test_data_that_is_none() -> None:
+    with pytest.raises(ValueError, match="data is None, expected a torch_geometric.data.Data"):
+        Null().from_data(None)
+    union = Null().from_data(random_graphs(1, min_nodes=3)[0]).expand()
+    assert Null().from_data(union).num_nodes == union.num_nodes
