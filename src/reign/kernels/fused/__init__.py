@@ -1,0 +1,20 @@
+"""The fused operations as Triton kernels; import it only where triton is installed."""
+
+from reign.kernels.fused._passing import Edges, pass_messages
+from reign.kernels.fused._stack import Norms, Rows, Stack
+from reign.kernels.fused._stage import NodeStage, Pairs, PairSlot, PairStage, Picks, Segments, segment_sum
+
+__all__ = [
+    "Edges",
+    "NodeStage",
+    "Norms",
+    "PairSlot",
+    "PairStage",
+    "Pairs",
+    "Picks",
+    "Rows",
+    "Segments",
+    "Stack",
+    "pass_messages",
+    "segment_sum",
+]

@@ -1,0 +1,279 @@
+r"""Linear maps of stacked slots with what stands before and after them, in one pass over the rows each way.
+
+.. math:: a = \mathrm{relu}(\mathrm{norm}_{in}(x)), \quad y = a W^T + b, \quad \text{statistics of } y \text{ for } \mathrm{norm}_{out}
+
+A slot is one linear map; slots of one shape are evaluated together, a program of the second grid axis each. Weights stay where
+they are: a table of their addresses goes to the kernel. Rows may be left out of the norms: bit ``BIT`` of ``flags`` says which
+count. Such a row comes out of a norm as zero, and has no gradient. Sums over rows are kept by program and added up in a fixed order,
+so that results do not depend on the order in which programs run.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def _weight(table, t):
+    """The address of slot t's weights."""
+    return tl.load(table + t).to(tl.pointer_type(tl.float32))
+
+
+@triton.jit
+def _moments(stats, gamma, beta, t, c, ok, C):
+    """Mean and 1 / deviation of slot t, its scale and shift."""
+    mean = tl.load(stats + t * 2 * C + c, mask=ok, other=0.0)
+    rstd = tl.load(stats + t * 2 * C + C + c, mask=ok, other=0.0)
+    scale = tl.load(_weight(gamma, t) + c, mask=ok, other=0.0)
+    shift = tl.load(_weight(beta, t) + c, mask=ok, other=0.0)
+    return mean, rstd, scale, shift
+
+
+@triton.jit
+def _counted(flags, rows, m, BIT: tl.constexpr):
+    """Which rows count for a norm."""
+    if BIT == 0:
+        return m
+    else:
+        return m & ((tl.load(flags + rows, mask=m, other=0) & BIT) != 0)
+
+
+@triton.jit
+def _forward(
+    x, xs, w, b, y, flags, stats, gamma, beta, part, R, CI, CO,
+    BI: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, PREC: tl.constexpr,
+    NORM_IN: tl.constexpr, ACT: tl.constexpr, BIT_IN: tl.constexpr, STATS: tl.constexpr, BIT_OUT: tl.constexpr,
+):  # fmt: skip
+    pid, t = tl.program_id(0), tl.program_id(1)
+    ci, co = tl.arange(0, BI), tl.arange(0, BO)
+    oki, oko = ci < CI, co < CO
+    x += t.to(tl.int64) * xs
+    y += t.to(tl.int64) * R * CO
+    weight = tl.load(_weight(w, t) + co[None, :] * CI + ci[:, None], mask=oki[:, None] & oko[None, :], other=0.0)
+    bias = tl.load(_weight(b, t) + co, mask=oko, other=0.0)
+    if NORM_IN:
+        mean_in, rstd_in, scale_in, shift_in = _moments(stats, gamma, beta, t, ci, oki, CI)
+    n = 0.0
+    mean = tl.zeros([BO], tl.float32)
+    spread = tl.zeros([BO], tl.float32)
+    for tile in range(pid, tl.cdiv(R, BM), tl.num_programs(0)):
+        rows = tile * BM + tl.arange(0, BM)
+        m = rows < R
+        at = rows[:, None].to(tl.int64) * CI + ci[None, :]
+        a = tl.load(x + at, mask=m[:, None] & oki[None, :], other=0.0)
+        if NORM_IN:
+            a = (a - mean_in[None, :]) * (rstd_in * scale_in)[None, :] + shift_in[None, :]
+        if ACT:
+            a = tl.maximum(a, 0.0)
+        if NORM_IN:
+            a = tl.where(_counted(flags, rows, m, BIT_IN)[:, None], a, 0.0)
+        out = tl.dot(a, weight, input_precision=PREC) + bias[None, :]
+        tl.store(y + rows[:, None].to(tl.int64) * CO + co[None, :], out, mask=m[:, None] & oko[None, :])
+        if STATS:
+            here = _counted(flags, rows, m, BIT_OUT)[:, None]
+            more = tl.sum(here.to(tl.float32))
+            mean_here = tl.sum(tl.where(here, out, 0.0), 0) / tl.maximum(more, 1.0)
+            away = tl.where(here, out - mean_here[None, :], 0.0)
+            delta, total = mean_here - mean, tl.maximum(n + more, 1.0)
+            spread += tl.sum(away * away, 0) + delta * delta * (n * more / total)
+            mean += delta * (more / total)
+            n += more
+    if STATS:
+        o = part + (t * tl.num_programs(0) + pid) * (2 * CO + 1)
+        tl.store(o + co, mean, mask=oko)
+        tl.store(o + CO + co, spread, mask=oko)
+        tl.store(o + 2 * CO, n)
+
+
+@triton.jit
+def _finish_statistics(
+    part, stats, inverse, running_mean, running_var, normed, G, C, momentum, eps,
+    BC: tl.constexpr, BG: tl.constexpr,
+):  # fmt: skip
+    """Mean and 1 / deviation of all rows from those of the programs, and the running ones; 1 / n, or 0 where n < 2.
+
+    A slot without a norm (its bit in ``normed`` is 0) gets mean 0, deviation 1 and 1 / n = 0, with which every formula is the identity.
+    """
+    t = tl.program_id(0)
+    c, g = tl.arange(0, BC), tl.arange(0, BG)
+    ok = c < C
+    part += t * G * (2 * C + 1)
+    n, total = 0.0, tl.zeros([BC], tl.float32)
+    for g0 in range(0, G, BG):
+        here = g0 + g < G
+        count = tl.load(part + (g0 + g) * (2 * C + 1) + 2 * C, mask=here, other=0.0)
+        mean = tl.load(part + (g0 + g)[:, None] * (2 * C + 1) + c[None, :], mask=here[:, None] & ok[None, :], other=0.0)
+        n += tl.sum(count)
+        total += tl.sum(mean * count[:, None], 0)
+    centre = total / tl.maximum(n, 1.0)
+    spread = tl.zeros([BC], tl.float32)
+    for g0 in range(0, G, BG):
+        here = g0 + g < G
+        count = tl.load(part + (g0 + g) * (2 * C + 1) + 2 * C, mask=here, other=0.0)
+        at = part + (g0 + g)[:, None] * (2 * C + 1) + c[None, :]
+        away = tl.load(at, mask=here[:, None] & ok[None, :], other=0.0) - centre[None, :]
+        within = tl.load(at + C, mask=here[:, None] & ok[None, :], other=0.0)
+        spread += tl.sum(within + away * away * count[:, None], 0)
+    old_mean = tl.load(_weight(running_mean, t) + c, mask=ok, other=0.0)
+    old_var = tl.load(_weight(running_var, t) + c, mask=ok, other=1.0)
+    norm = ((normed >> t) & 1) != 0
+    enough = (n >= 2.0) & norm
+    var = spread / tl.maximum(n, 1.0)
+    tl.store(stats + t * 2 * C + c, tl.where(norm, tl.where(enough, centre, old_mean), 0.0), mask=ok)
+    rstd = tl.rsqrt(tl.where(enough, var, old_var) + eps)
+    tl.store(stats + t * 2 * C + C + c, tl.where(norm, rstd, 1.0), mask=ok)
+    new_mean = old_mean + momentum * (centre - old_mean)
+    new_var = old_var + momentum * (spread / tl.maximum(n - 1.0, 1.0) - old_var)
+    tl.store(_weight(running_mean, t) + c, tl.where(enough, new_mean, old_mean), mask=ok)
+    tl.store(_weight(running_var, t) + c, tl.where(enough, new_var, old_var), mask=ok)
+    tl.store(inverse + t, tl.where(enough, 1.0 / tl.maximum(n, 1.0), 0.0))
+
+
+@triton.jit
+def _running_statistics(stats, inverse, running_mean, running_var, normed, C, eps, BC: tl.constexpr):
+    """The same in evaluation."""
+    t = tl.program_id(0)
+    c = tl.arange(0, BC)
+    ok = c < C
+    norm = ((normed >> t) & 1) != 0
+    mean = tl.load(_weight(running_mean, t) + c, mask=ok, other=0.0)
+    var = tl.load(_weight(running_var, t) + c, mask=ok, other=1.0)
+    tl.store(stats + t * 2 * C + c, tl.where(norm, mean, 0.0), mask=ok)
+    tl.store(stats + t * 2 * C + C + c, tl.where(norm, tl.rsqrt(var + eps), 1.0), mask=ok)
+    tl.store(inverse + t, 0.0)
+
+
+@triton.jit
+def _backward(
+    g, gs, group, y, x, xs, w, flags,
+    stats_out, gamma_out, beta_out, sums_out, stats_in, gamma_in, beta_in, inverse,
+    gx, part, dw, R, CI, CO,
+    BI: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, PREC: tl.constexpr,
+    NORM_OUT: tl.constexpr, BIT_OUT: tl.constexpr,
+    NORM_IN: tl.constexpr, ACT: tl.constexpr, BIT_IN: tl.constexpr, ADD: tl.constexpr,
+):  # fmt: skip
+    """Back through the norm after the map, the map, the activation; gradients of weight and bias, and sums for the norm before it."""
+    pid, t = tl.program_id(0), tl.program_id(1)
+    ci, co = tl.arange(0, BI), tl.arange(0, BO)
+    oki, oko = ci < CI, co < CO
+    g += tl.load(group + t).to(tl.int64) * gs
+    x += t.to(tl.int64) * xs
+    y += t.to(tl.int64) * R * CO
+    gx += t.to(tl.int64) * R * CI
+    weight = tl.load(_weight(w, t) + co[:, None] * CI + ci[None, :], mask=oko[:, None] & oki[None, :], other=0.0)
+    if NORM_OUT:
+        mean_out, rstd_out, scale_out, _ = _moments(stats_out, gamma_out, beta_out, t, co, oko, CO)
+        inv = tl.load(inverse + t)
+        s = tl.load(sums_out + t * 2 * CO + co, mask=oko, other=0.0) * inv
+        q = tl.load(sums_out + t * 2 * CO + CO + co, mask=oko, other=0.0) * inv
+    if NORM_IN:
+        mean_in, rstd_in, scale_in, shift_in = _moments(stats_in, gamma_in, beta_in, t, ci, oki, CI)
+        sum_g = tl.zeros([BI], tl.float32)
+        sum_gx = tl.zeros([BI], tl.float32)
+    dweight = tl.zeros([BO, BI], tl.float32)
+    dbias = tl.zeros([BO], tl.float32)
+    for tile in range(pid, tl.cdiv(R, BM), tl.num_programs(0)):
+        rows = tile * BM + tl.arange(0, BM)
+        m = rows < R
+        to, ti = rows[:, None].to(tl.int64) * CO + co[None, :], rows[:, None].to(tl.int64) * CI + ci[None, :]
+        moko, moki = m[:, None] & oko[None, :], m[:, None] & oki[None, :]
+        dy = tl.load(g + to, mask=moko, other=0.0)
+        if NORM_OUT:
+            hat = (tl.load(y + to, mask=moko, other=0.0) - mean_out[None, :]) * rstd_out[None, :]
+            dy = (dy - s[None, :] - hat * q[None, :]) * (rstd_out * scale_out)[None, :]
+            dy = tl.where(_counted(flags, rows, m, BIT_OUT)[:, None], dy, 0.0)
+        a = tl.load(x + ti, mask=moki, other=0.0)
+        if NORM_IN:
+            hat_in = (a - mean_in[None, :]) * rstd_in[None, :]
+            a = hat_in * scale_in[None, :] + shift_in[None, :]
+        if ACT:
+            a = tl.maximum(a, 0.0)
+        if NORM_IN:
+            a = tl.where(_counted(flags, rows, m, BIT_IN)[:, None], a, 0.0)
+        dweight += tl.dot(tl.trans(dy), a, input_precision=PREC)
+        dbias += tl.sum(dy, 0)
+        da = tl.dot(dy, weight, input_precision=PREC)
+        if ACT:
+            da = tl.where(a > 0, da, 0.0)
+        if NORM_IN:
+            sum_g += tl.sum(da, 0)
+            sum_gx += tl.sum(da * hat_in, 0)
+        if ADD:
+            da += tl.load(gx + ti, mask=moki, other=0.0)
+        tl.store(gx + ti, da, mask=moki)
+    o = dw + (t * tl.num_programs(0) + pid) * (CO * CI + CO)
+    tl.store(o + co[:, None] * CI + ci[None, :], dweight, mask=oko[:, None] & oki[None, :])
+    tl.store(o + CO * CI + co, dbias, mask=oko)
+    if NORM_IN:
+        o = part + (t * tl.num_programs(0) + pid) * 2 * CI
+        tl.store(o + ci, sum_g, mask=oki)
+        tl.store(o + CI + ci, sum_gx, mask=oki)
+
+
+@triton.jit
+def _norm_sums(g, gs, group, y, stats, flags, part, R, C, BC: tl.constexpr, BM: tl.constexpr, BIT: tl.constexpr):
+    """Sums of g and of g times the normalised y over the rows that count: what the backward pass of a norm needs."""
+    pid, t = tl.program_id(0), tl.program_id(1)
+    c = tl.arange(0, BC)
+    ok = c < C
+    g += tl.load(group + t).to(tl.int64) * gs
+    y += t.to(tl.int64) * R * C
+    mean = tl.load(stats + t * 2 * C + c, mask=ok, other=0.0)
+    rstd = tl.load(stats + t * 2 * C + C + c, mask=ok, other=0.0)
+    s, q = tl.zeros([BC], tl.float32), tl.zeros([BC], tl.float32)
+    for tile in range(pid, tl.cdiv(R, BM), tl.num_programs(0)):
+        rows = tile * BM + tl.arange(0, BM)
+        m = rows < R
+        here = _counted(flags, rows, m, BIT)[:, None] & ok[None, :]
+        at = rows[:, None].to(tl.int64) * C + c[None, :]
+        dy = tl.load(g + at, mask=here, other=0.0)
+        s += tl.sum(dy, 0)
+        q += tl.sum(dy * (tl.load(y + at, mask=here, other=0.0) - mean[None, :]) * rstd[None, :], 0)
+    o = part + (t * tl.num_programs(0) + pid) * 2 * C
+    tl.store(o + c, s, mask=ok)
+    tl.store(o + C + c, q, mask=ok)
+
+
+@triton.jit
+def _add_up(part, out, G, N, BN: tl.constexpr, BG: tl.constexpr):
+    """The partial sums of all programs, in a fixed order: (slots, G, N) -> (slots, N)."""
+    t = tl.program_id(1)
+    n, g = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BG)
+    part += t.to(tl.int64) * G * N
+    total = tl.zeros([BG, BN], tl.float32)
+    for g0 in range(0, G, BG):
+        here = (g0 + g < G)[:, None] & (n < N)[None, :]
+        total += tl.load(part + (g0 + g)[:, None] * N + n[None, :], mask=here, other=0.0)
+    tl.store(out + t * N + n, tl.sum(total, 0), mask=n < N)
+
+
+def add_up(part: Tensor, out: Tensor) -> Tensor:
+    """Add up partial sums: (slots, programs, n) -> (slots, n)."""
+    slots, count, n = part.shape
+    size = min(64, triton.next_power_of_2(n))
+    _add_up[(triton.cdiv(n, size), slots)](part, out, count, n, BN=size, BG=128, num_warps=4)
+    return out
+
+
+def block(channels: int) -> int:
+    """Channels as a power of two that matrix units take."""
+    return max(16, triton.next_power_of_2(channels))
+
+
+def programs(rows: int, tile: int, most: int) -> int:
+    """How many programs share the rows."""
+    return max(1, min(most, triton.cdiv(rows, tile)))
+
+
+def pointers(tensors: list[Tensor]) -> Tensor:
+    """A table of the addresses of some weights, on their device; kept, since it cannot be made while a CUDA graph is captured."""
+    key = tuple(t.data_ptr() for t in tensors)
+    if key not in _POINTERS:
+        _POINTERS[key] = torch.tensor(key, dtype=torch.int64, device=tensors[0].device)
+    return _POINTERS[key]
+
+
+_POINTERS: dict[tuple[int, ...], Any] = {}

@@ -1,0 +1,119 @@
+r"""Message passing over ragged rows: one pass forward, one pass back, no message is ever stored.
+
+.. math:: y_t = (1 + \epsilon)\, x_t + \sum_{s \to t} \mathrm{relu}(x_s + e_{st}) \quad \text{or} \quad (1 + \epsilon)\, x_t + \sum_{s \to t} x_s
+
+Messages are grouped by target in the forward pass and by source in the backward pass, so that no two programs write to one place. What
+flows back to edge features is summed by type where there are few types (a small product in the same pass), by edge otherwise.
+"""
+
+import triton
+import triton.language as tl
+
+FEW_TYPES = 16
+
+
+@triton.jit
+def _edge(edge, kind, at, ok, TYPED: tl.constexpr):
+    """The row of the edge table for each message: its edge, or the type of its edge."""
+    e = tl.load(edge + at, mask=ok, other=0)
+    if TYPED:
+        e = tl.load(kind + e, mask=ok, other=0)
+    return e
+
+
+@triton.jit
+def _forward(
+    own, source, ptr, index, edge, kind, table, eps, y, R, C,
+    BC: tl.constexpr, BM: tl.constexpr, EDGES: tl.constexpr, TYPED: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    c = tl.arange(0, BC)
+    m, ok = rows < R, c < C
+    at = rows[:, None].to(tl.int64) * C + c[None, :]
+    start = tl.load(ptr + rows, mask=m, other=0)
+    degree = tl.load(ptr + rows + 1, mask=m, other=0) - start
+    total = (1.0 + tl.load(eps)) * tl.load(own + at, mask=m[:, None] & ok[None, :], other=0.0)
+    for d in range(0, tl.max(degree, 0)):
+        there = d < degree
+        s = tl.load(index + start + d, mask=there, other=0)
+        here = there[:, None] & ok[None, :]
+        message = tl.load(source + s[:, None].to(tl.int64) * C + c[None, :], mask=here, other=0.0)
+        if EDGES:
+            e = _edge(edge, kind, start + d, there, TYPED)
+            message += tl.load(table + e[:, None].to(tl.int64) * C + c[None, :], mask=here, other=0.0)
+            message = tl.maximum(message, 0.0)
+        total += message
+    tl.store(y + at, total, mask=m[:, None] & ok[None, :])
+
+
+@triton.jit
+def _backward(
+    gy, source, ptr, index, edge, kind, table, eps, gx, part, part_eps, R, C,
+    BC: tl.constexpr, BM: tl.constexpr, BE: tl.constexpr, PREC: tl.constexpr,
+    EDGES: tl.constexpr, TYPED: tl.constexpr, FEW: tl.constexpr, OWN: tl.constexpr, ADD: tl.constexpr,
+):  # fmt: skip
+    """Back to the sources: ``ptr`` and ``index`` group messages by source; with OWN the targets are the same rows as the sources."""
+    pid = tl.program_id(0)
+    c, kinds = tl.arange(0, BC), tl.arange(0, BE)
+    ok = c < C
+    by_type = tl.zeros([BE, BC], tl.float32)
+    by_eps = tl.zeros([BC], tl.float32)
+    for tile in range(pid, tl.cdiv(R, BM), tl.num_programs(0)):
+        rows = tile * BM + tl.arange(0, BM)
+        m = rows < R
+        at = rows[:, None].to(tl.int64) * C + c[None, :]
+        mok = m[:, None] & ok[None, :]
+        x = tl.load(source + at, mask=mok, other=0.0)
+        start = tl.load(ptr + rows, mask=m, other=0)
+        degree = tl.load(ptr + rows + 1, mask=m, other=0) - start
+        total = tl.zeros([BM, BC], tl.float32)
+        if ADD:
+            total += tl.load(gx + at, mask=mok, other=0.0)
+        if OWN:
+            g = tl.load(gy + at, mask=mok, other=0.0)
+            total += (1.0 + tl.load(eps)) * g
+            by_eps += tl.sum(g * x, 0)
+        for d in range(0, tl.max(degree, 0)):
+            there = d < degree
+            t = tl.load(index + start + d, mask=there, other=0)
+            here = there[:, None] & ok[None, :]
+            g = tl.load(gy + t[:, None].to(tl.int64) * C + c[None, :], mask=here, other=0.0)
+            if EDGES:
+                e = _edge(edge, kind, start + d, there, TYPED)
+                g = tl.where(x + tl.load(table + e[:, None].to(tl.int64) * C + c[None, :], mask=here, other=0.0) > 0, g, 0.0)
+                if FEW:
+                    one_hot = ((e[None, :] == kinds[:, None]) & there[None, :]).to(tl.float32)
+                    by_type += tl.dot(one_hot, g, input_precision=PREC)
+            total += g
+        tl.store(gx + at, total, mask=mok)
+    if FEW:
+        o = part + pid * BE * C
+        tl.store(o + kinds[:, None] * C + c[None, :], by_type, mask=ok[None, :] & (kinds[:, None] < BE))
+    if OWN:
+        tl.store(part_eps + pid * C + c, by_eps, mask=ok)
+
+
+@triton.jit
+def _edge_gradient(
+    gy, source, ptr, from_row, to_row, kind, table, ge, R, C, BC: tl.constexpr, BM: tl.constexpr, TYPED: tl.constexpr,
+):  # fmt: skip
+    """Back to the edges: ``ptr`` groups messages by edge, each with its source row and its target row."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    c = tl.arange(0, BC)
+    m, ok = rows < R, c < C
+    start = tl.load(ptr + rows, mask=m, other=0)
+    degree = tl.load(ptr + rows + 1, mask=m, other=0) - start
+    e = rows
+    if TYPED:
+        e = tl.load(kind + rows, mask=m, other=0)
+    feature = tl.load(table + e[:, None].to(tl.int64) * C + c[None, :], mask=m[:, None] & ok[None, :], other=0.0)
+    total = tl.zeros([BM, BC], tl.float32)
+    for d in range(0, tl.max(degree, 0)):
+        there = d < degree
+        here = there[:, None] & ok[None, :]
+        s = tl.load(from_row + start + d, mask=there, other=0)
+        t = tl.load(to_row + start + d, mask=there, other=0)
+        x = tl.load(source + s[:, None].to(tl.int64) * C + c[None, :], mask=here, other=0.0)
+        g = tl.load(gy + t[:, None].to(tl.int64) * C + c[None, :], mask=here, other=0.0)
+        total += tl.where(x + feature > 0, g, 0.0)
+    tl.store(ge + rows[:, None].to(tl.int64) * C + c[None, :], total, mask=m[:, None] & ok[None, :])

@@ -1,0 +1,147 @@
+r"""The end of a layer on pairs, and sums over ragged sets of rows.
+
+.. math:: x^k_i = \sigma \Big( \sum_t \mathrm{norm}_t(y_t)^k_i + S_k + N_i \Big), \quad x^k_k = \sigma(R_k) \text{ where roots have terms of their own}
+
+The backward pass takes in one go what flows back to the pairs themselves, to their sums over subgraphs (readout) and over nodes (needle), and to
+rows that were picked out of them (roots and their neighbours).
+"""
+
+import triton
+import triton.language as tl
+
+from reign.kernels.fused._linear import _moments
+
+INNER, OUTER, ROOT, KEPT = 1, 2, 4, 8  # bits of a row: counts for norms inside of slots, after slots; is a root; is not set to zero
+
+
+@triton.jit
+def _combine(
+    y, stats, gamma, beta, S, N, R, sub, node, flags, out, P, C,
+    T: tl.constexpr, NORMS: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr,
+    HAS_S: tl.constexpr, HAS_N: tl.constexpr, HAS_R: tl.constexpr, ACT: tl.constexpr, MASK: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    c = tl.arange(0, BC)
+    m, ok = rows < P, c < C
+    mok = m[:, None] & ok[None, :]
+    at = rows[:, None].to(tl.int64) * C + c[None, :]
+    bits = tl.load(flags + rows, mask=m, other=0)
+    total = tl.zeros([BM, BC], tl.float32)
+    for t in tl.static_range(T):
+        value = tl.load(y + t * P.to(tl.int64) * C + at, mask=mok, other=0.0)
+        if (NORMS >> t) & 1:
+            mean, rstd, scale, shift = _moments(stats, gamma, beta, t, c, ok, C)
+            value = (value - mean[None, :]) * (rstd * scale)[None, :] + shift[None, :]
+            value = tl.where(((bits & 2) != 0)[:, None], value, 0.0)
+        total += value
+    if HAS_S or HAS_R:
+        k = tl.load(sub + rows, mask=m, other=0)[:, None].to(tl.int64) * C + c[None, :]
+    if HAS_S:
+        total += tl.load(S + k, mask=mok, other=0.0)
+    if HAS_N:
+        i = tl.load(node + rows, mask=m, other=0)[:, None].to(tl.int64) * C + c[None, :]
+        total += tl.load(N + i, mask=mok, other=0.0)
+    if HAS_R:
+        root = ((bits & 4) != 0)[:, None]
+        total = tl.where(root, tl.load(R + k, mask=mok & root, other=0.0), total)
+    if ACT:
+        total = tl.maximum(total, 0.0)
+    if MASK:
+        total = tl.where(((bits & 8) != 0)[:, None], total, 0.0)
+    tl.store(out + at, total, mask=mok)
+
+
+@triton.jit
+def _combine_backward(
+    g, g_sub, g_node, g_pick, pick_ptr, pick_index, out, y, stats, sub, node, flags, gy, gR, part, P, C,
+    BC: tl.constexpr, BM: tl.constexpr, HAS_G: tl.constexpr, HAS_SUB: tl.constexpr, HAS_NODE: tl.constexpr,
+    HAS_PICK: tl.constexpr, HAS_R: tl.constexpr, ACT: tl.constexpr, MASK: tl.constexpr, NORM: tl.constexpr,
+):  # fmt: skip
+    """Back to the sum of the slots, to the terms of roots; and the sums that the norm of one slot (y, stats) needs."""
+    pid = tl.program_id(0)
+    c = tl.arange(0, BC)
+    ok = c < C
+    if NORM:
+        mean = tl.load(stats + c, mask=ok, other=0.0)
+        rstd = tl.load(stats + C + c, mask=ok, other=0.0)
+    s, q = tl.zeros([BC], tl.float32), tl.zeros([BC], tl.float32)
+    for tile in range(pid, tl.cdiv(P, BM), tl.num_programs(0)):
+        rows = tile * BM + tl.arange(0, BM)
+        m = rows < P
+        mok = m[:, None] & ok[None, :]
+        at = rows[:, None].to(tl.int64) * C + c[None, :]
+        bits = tl.load(flags + rows, mask=m, other=0)
+        total = tl.zeros([BM, BC], tl.float32)
+        if HAS_G:
+            total += tl.load(g + at, mask=mok, other=0.0)
+        k = tl.load(sub + rows, mask=m, other=0)[:, None].to(tl.int64) * C + c[None, :]
+        if HAS_SUB:
+            total += tl.load(g_sub + k, mask=mok, other=0.0)
+        if HAS_NODE:
+            i = tl.load(node + rows, mask=m, other=0)[:, None].to(tl.int64) * C + c[None, :]
+            total += tl.load(g_node + i, mask=mok, other=0.0)
+        if HAS_PICK:
+            start = tl.load(pick_ptr + rows, mask=m, other=0)
+            number = tl.load(pick_ptr + rows + 1, mask=m, other=0) - start
+            for d in range(0, tl.max(number, 0)):
+                there = d < number
+                p = tl.load(pick_index + start + d, mask=there, other=0)[:, None].to(tl.int64) * C + c[None, :]
+                total += tl.load(g_pick + p, mask=there[:, None] & ok[None, :], other=0.0)
+        if ACT:
+            total = tl.where(tl.load(out + at, mask=mok, other=0.0) > 0, total, 0.0)
+        if MASK:
+            total = tl.where(((bits & 8) != 0)[:, None], total, 0.0)
+        if HAS_R:
+            root = ((bits & 4) != 0)[:, None]
+            tl.store(gR + k, total, mask=mok & root)
+            total = tl.where(root, 0.0, total)
+        tl.store(gy + at, total, mask=mok)
+        if NORM:
+            counted = tl.where(((bits & 2) != 0)[:, None], total, 0.0)
+            hat = (tl.load(y + at, mask=mok, other=0.0) - mean[None, :]) * rstd[None, :]
+            s += tl.sum(counted, 0)
+            q += tl.sum(counted * hat, 0)
+    if NORM:
+        o = part + pid * 2 * C
+        tl.store(o + c, s, mask=ok)
+        tl.store(o + C + c, q, mask=ok)
+
+
+@triton.jit
+def _segment_sum(x, ptr, index, out, C, BC: tl.constexpr, BM: tl.constexpr, INDEXED: tl.constexpr):
+    """``out[s] = sum of x[index[ptr[s]:ptr[s + 1]]]``, a program a segment; without ``index`` the rows lie one after the other."""
+    s, c = tl.program_id(0), tl.arange(0, BC)
+    ok = c < C
+    end = tl.load(ptr + s + 1)
+    total = tl.zeros([BM, BC], tl.float32)
+    for first in range(tl.load(ptr + s), end, BM):
+        row = first + tl.arange(0, BM)
+        there = row < end
+        if INDEXED:
+            row = tl.load(index + row, mask=there, other=0)
+        total += tl.load(x + row[:, None].to(tl.int64) * C + c[None, :], mask=there[:, None] & ok[None, :], other=0.0)
+    tl.store(out + s.to(tl.int64) * C + c, tl.sum(total, 0), mask=ok)
+
+
+@triton.jit
+def _add_groups(y, stats, gamma, beta, group, norms, flags, out, R, C, T, BC: tl.constexpr, BM: tl.constexpr, MASKED: tl.constexpr):
+    """``out[q] = sum of norm_t(y_t)`` over the slots t of group q (axis 1)."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    q = tl.program_id(1)
+    c = tl.arange(0, BC)
+    m, ok = rows < R, c < C
+    mok = m[:, None] & ok[None, :]
+    at = rows[:, None].to(tl.int64) * C + c[None, :]
+    counted = m
+    if MASKED:
+        counted = (tl.load(flags + rows, mask=m, other=0) & 1) != 0
+    total = tl.zeros([BM, BC], tl.float32)
+    for t in range(0, T):
+        if tl.load(group + t) == q:
+            value = tl.load(y + t * R.to(tl.int64) * C + at, mask=mok, other=0.0)
+            if (norms >> t) & 1:
+                mean, rstd, scale, shift = _moments(stats, gamma, beta, t, c, ok, C)
+                value = (value - mean[None, :]) * (rstd * scale)[None, :] + shift[None, :]
+                value = tl.where(counted[:, None], value, 0.0)
+            total += value
+    tl.store(out + q * R.to(tl.int64) * C + at, total, mask=mok)

@@ -1,0 +1,245 @@
+"""Slots of one shape, evaluated together: linear maps or MLPs, with their norms."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from reign.kernels.fused import _linear
+from reign.kernels.fused._linear import add_up, block, pointers, programs
+
+# rows of a tile, programs at most, warps: few programs where each keeps a gradient of the weights, many small ones elsewhere
+FORWARD, BACKWARD, SUMS = (64, 528, 4), (32, 264, 4), (64, 264, 4)
+
+
+@dataclass(frozen=True, eq=False)
+class Norms:
+    """The batch norms of some slots; ``None`` where a slot has none."""
+
+    scale: list[Tensor | None]
+    shift: list[Tensor | None]
+    mean: list[Tensor | None]
+    var: list[Tensor | None]
+    momentum: float = 0.1
+    eps: float = 1e-5
+
+    @property
+    def mask(self) -> int:
+        """A bit for each slot that has a norm."""
+        return sum(1 << t for t, scale in enumerate(self.scale) if scale is not None)
+
+    def table(self, name: str) -> Tensor:
+        """The addresses of one part of the norms; where there is no norm, those of any other, which nobody reads."""
+        tensors: list[Tensor | None] = getattr(self, name)
+        some = next(tensor for tensor in tensors if tensor is not None)
+        if name == "scale" and self.mask != (1 << len(tensors)) - 1:
+            some = _ones(some.numel(), some.device)  # the identity
+        return pointers([some if tensor is None else tensor for tensor in tensors])
+
+
+def _ones(channels: int, device: torch.device) -> Tensor:
+    if (channels, device) not in _ONES:
+        _ONES[channels, device] = torch.ones(channels, device=device)
+    return _ONES[channels, device]
+
+
+_ONES: dict[tuple[int, torch.device], Tensor] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Linear maps (``w2`` empty), or MLPs: linear, norm, ReLU, linear. The norms ``outer`` come after the last map.
+
+    Args:
+        w1, b1: weights and biases of the first maps, a tensor each slot.
+        inner: norms after the first map of MLPs.
+        w2, b2: weights and biases of the second maps.
+        outer: norms after the last map.
+    """
+
+    w1: list[Tensor]
+    b1: list[Tensor]
+    inner: Norms | None = None
+    w2: list[Tensor] = field(default_factory=list)
+    b2: list[Tensor] = field(default_factory=list)
+    outer: Norms | None = None
+
+    @property
+    def slots(self) -> int:
+        """Number of slots."""
+        return len(self.w1)
+
+    @property
+    def out_channels(self) -> int:
+        """Channels of the results."""
+        return (self.w2 or self.w1)[0].size(0)
+
+    def parameters(self) -> list[Tensor]:
+        """All weights, in the order in which ``backward`` gives their gradients."""
+        norms = [n for norms in (self.inner, self.outer) if norms is not None for n in (*norms.scale, *norms.shift)]
+        return [*self.w1, *self.b1, *self.w2, *self.b2, *(n for n in norms if n is not None)]
+
+
+@dataclass(eq=False)
+class Saved:
+    """What the backward pass needs of the forward pass."""
+
+    hidden: Tensor | None
+    out: Tensor
+    inner: Tensor | None = None
+    outer: Tensor | None = None
+    inverse_inner: Tensor | None = None
+    inverse_outer: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """How many rows there are, and which count for norms: bits of ``flags``, 0 where all do."""
+
+    number: int
+    flags: Tensor
+    inner: int = 0
+    outer: int = 0
+
+
+def forward(stack: Stack, x: Tensor, stride: int, rows: Rows, training: bool, out: Tensor | None = None) -> Saved:
+    """All slots; slot t reads ``x`` from ``t * stride`` on."""
+    last = out if out is not None else x.new_empty(stack.slots, rows.number, stack.out_channels)
+    if not stack.w2:
+        outer, inverse = _map(stack.w1, stack.b1, x, stride, last, rows, None, None, stack.outer, rows.outer, training)
+        return Saved(None, last, None, outer, None, inverse)
+    hidden = x.new_empty(stack.slots, rows.number, stack.w1[0].size(0))
+    inner, inverse_inner = _map(stack.w1, stack.b1, x, stride, hidden, rows, None, None, stack.inner, rows.inner, training)
+    outer, inverse_outer = _map(
+        stack.w2, stack.b2, hidden, rows.number * hidden.size(2), last, rows, stack.inner, inner, stack.outer, rows.outer, training,
+        act=True,
+    )  # fmt: skip
+    return Saved(hidden, last, inner, outer, inverse_inner, inverse_outer)
+
+
+def _map(
+    w: list[Tensor], b: list[Tensor], x: Tensor, stride: int, y: Tensor, rows: Rows, before: Norms | None, stats: Tensor | None,
+    after: Norms | None, bit_after: int, training: bool, act: bool = False,
+) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+    """One linear map of all slots, with the norm before it; statistics for the norm after it."""
+    tile, most, warps = FORWARD
+    slots, number, channels = y.shape
+    count = programs(number, tile, max(1, most // slots))
+    some = stats if stats is not None else y
+    norm = before if before is not None else after
+    scale, shift = (norm.table("scale"), norm.table("shift")) if norm is not None else (pointers(w), pointers(w))
+    measured = after is not None and training
+    part = y.new_empty(slots, count, 2 * channels + 1) if measured else y
+    _linear._forward[(count, slots)](
+        x, stride, pointers(w), pointers(b), y, rows.flags, some, scale, shift, part, number, w[0].size(1), channels,
+        BI=block(w[0].size(1)), BO=block(channels), BM=tile, PREC=precision(), NORM_IN=before is not None, ACT=act,
+        BIT_IN=rows.inner, STATS=measured, BIT_OUT=bit_after, num_warps=warps,
+    )  # fmt: skip
+    if after is None:
+        return None, None
+    found, inverse = y.new_empty(slots, 2, channels), y.new_empty(slots)
+    tables = after.table("mean"), after.table("var")
+    if training:
+        _linear._finish_statistics[(slots,)](
+            part, found, inverse, *tables, after.mask, count, channels, after.momentum, after.eps, BC=block(channels), BG=64, num_warps=4
+        )  # fmt: skip
+    else:
+        _linear._running_statistics[(slots,)](found, inverse, *tables, after.mask, channels, after.eps, BC=block(channels))
+    return found, inverse
+
+
+def backward(
+    stack: Stack, saved: Saved, x: Tensor, stride: int, rows: Rows, g: Tensor, g_stride: int, group: Tensor, sums: Tensor | None,
+    gx: Tensor, add: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """Gradients of all weights, and of ``x`` into ``gx``; ``g`` is that of the normalised results, ``sums`` what their norms need."""
+    w2, b2, inner_sums = [], [], None
+    if stack.w2:
+        assert saved.hidden is not None
+        g_hidden = torch.empty_like(saved.hidden)
+        hidden_stride = rows.number * saved.hidden.size(2)
+        d2, inner_sums = _map_back(
+            stack.w2, saved.hidden, hidden_stride, saved.out, rows, g, g_stride, group, (stack.outer, saved.outer, sums, saved.inverse_outer),
+            rows.outer, (stack.inner, saved.inner), g_hidden, act=True,
+        )  # fmt: skip
+        w2, b2 = d2
+        each = numbers(tuple(range(stack.slots)), g.device)
+        d1, _ = _map_back(
+            stack.w1, x, stride, saved.hidden, rows, g_hidden, hidden_stride, each, (stack.inner, saved.inner, inner_sums, saved.inverse_inner),
+            rows.inner, (None, None), gx, add=add,
+        )  # fmt: skip
+    else:
+        d1, _ = _map_back(
+            stack.w1, x, stride, saved.out, rows, g, g_stride, group, (stack.outer, saved.outer, sums, saved.inverse_outer), rows.outer,
+            (None, None), gx, add=add,
+        )  # fmt: skip
+    grads = [*d1[0], *d1[1], *w2, *b2]
+    for norms, found in ((stack.inner, inner_sums), (stack.outer, sums)):
+        if norms is not None:
+            assert found is not None
+            mine = [t for t, scale in enumerate(norms.scale) if scale is not None]
+            grads += [found[t, 1] for t in mine] + [found[t, 0] for t in mine]
+    return grads
+
+
+def _map_back(
+    w: list[Tensor], x: Tensor, stride: int, y: Tensor, rows: Rows, g: Tensor, g_stride: int, group: Tensor,
+    after: tuple[Norms | None, Tensor | None, Tensor | None, Tensor | None], bit_after: int,
+    before: tuple[Norms | None, Tensor | None], gx: Tensor, act: bool = False, add: bool = False,
+) -> tuple[tuple[list[Tensor], list[Tensor]], Tensor | None]:  # fmt: skip
+    """Back through one linear map: gradients of weights and biases, and the sums that the norm before it needs."""
+    tile, most, warps = BACKWARD
+    slots, number, channels = y.shape
+    inputs = w[0].size(1)
+    count = programs(number, tile, max(1, most // slots))
+    norm_after, stats_after, sums, inverse = after
+    norm_before, stats_before = before
+    dw = y.new_empty(slots, count, channels * inputs + channels)
+    part = y.new_empty(slots, count, 2 * inputs) if norm_before is not None else y
+    none = pointers(w)
+    out_tables = (norm_after.table("scale"), norm_after.table("shift")) if norm_after is not None else (none, none)
+    in_tables = (norm_before.table("scale"), norm_before.table("shift")) if norm_before is not None else (none, none)
+    _linear._backward[(count, slots)](
+        g, g_stride, group, y, x, stride, none, rows.flags,
+        y if stats_after is None else stats_after, *out_tables, y if sums is None else sums,
+        y if stats_before is None else stats_before, *in_tables, y if inverse is None else inverse,
+        gx, part, dw, number, inputs, channels,
+        BI=block(inputs), BO=block(channels), BM=tile if max(inputs, channels) <= 64 else 16, PREC=precision(),
+        NORM_OUT=norm_after is not None, BIT_OUT=bit_after, NORM_IN=norm_before is not None, ACT=act, BIT_IN=rows.inner, ADD=add,
+        num_warps=warps,
+    )  # fmt: skip
+    total = add_up(dw, y.new_empty(slots, channels * inputs + channels))
+    weights = [total[t, : channels * inputs].view(channels, inputs) for t in range(slots)]
+    biases = [total[t, channels * inputs :] for t in range(slots)]
+    found = add_up(part, y.new_empty(slots, 2 * inputs)).view(slots, 2, inputs) if norm_before is not None else None
+    return (weights, biases), found
+
+
+def norm_sums(saved: Saved, t: slice, rows: Rows, g: Tensor, g_stride: int, group: Tensor) -> Tensor:
+    """Sums of g, and of g times the normalised results, over the rows that count for the norms after some slots."""
+    assert saved.outer is not None
+    tile, most, warps = SUMS
+    out, stats = saved.out[t], saved.outer[t]
+    slots, number, channels = out.shape
+    count = programs(number, tile, max(1, most // slots))
+    part = out.new_empty(slots, count, 2 * channels)
+    _linear._norm_sums[(count, slots)](
+        g, g_stride, group, out, stats, rows.flags, part, number, channels, BC=block(channels), BM=tile, BIT=rows.outer, num_warps=warps
+    )  # fmt: skip
+    return add_up(part, out.new_empty(slots, 2 * channels)).view(slots, 2, channels)
+
+
+def precision() -> str:
+    """Products in TF32 or in full float32, as torch is told."""
+    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+def numbers(values: tuple[int, ...], device: torch.device) -> Tensor:
+    """Small whole numbers, kept on the device."""
+    if (values, device) not in _NUMBERS:
+        _NUMBERS[values, device] = torch.tensor(values, dtype=torch.int32, device=device)
+    return _NUMBERS[values, device]
+
+
+_NUMBERS: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
+

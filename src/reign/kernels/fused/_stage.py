@@ -1,0 +1,261 @@
+"""A whole layer on pairs, and all its maps on nodes and subgraphs, as two differentiable functions."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from reign.kernels.fused import _rows, _stack
+from reign.kernels.fused._linear import add_up, block, programs
+from reign.kernels.fused._passing import Edges, collect, collect_back
+from reign.kernels.fused._stack import Rows, Saved, Stack, norm_sums, numbers
+
+COMBINE, COMBINE_BACK = (64, 4), (64, 528, 4)
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Rows that are summed into one: ``index[ptr[s]:ptr[s + 1]]``, or just the rows ``ptr[s]:ptr[s + 1]``."""
+
+    ptr: Tensor
+    index: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The pairs of a bag, as 32-bit indices.
+
+    Args:
+        sub, node: subgraph and node of each pair.
+        flags: bits of each pair (see ``_rows``).
+        to_sub, to_node: the pairs of each subgraph, and of each node.
+    """
+
+    sub: Tensor
+    node: Tensor
+    flags: Tensor
+    to_sub: Segments
+    to_node: Segments
+
+    @property
+    def number(self) -> int:
+        """Number of pairs."""
+        return self.sub.numel()
+
+
+@dataclass(frozen=True, eq=False)
+class Picks:
+    """Rows that are wanted by themselves, and for each pair the places at which it was picked."""
+
+    rows: Tensor
+    back: Segments
+
+
+@dataclass(frozen=True, eq=False)
+class PairSlot:
+    """One slot on pairs: its maps (a stack of one), perhaps with messages in front."""
+
+    stack: Stack
+    edges: Edges | None = None
+    table: Tensor | None = None
+    eps: Tensor | None = None
+
+    def parameters(self) -> list[Tensor]:
+        """Its weights: of the messages, then of the maps."""
+        return [w for w in (self.table, self.eps) if w is not None] + self.stack.parameters()
+
+
+@dataclass(frozen=True, eq=False)
+class PairStage:
+    """What is computed on pairs: the slots, which norms skip which rows, and what is wanted of the result."""
+
+    pairs: Pairs
+    slots: list[PairSlot]
+    inner: int
+    outer: int
+    act: bool
+    masked: bool
+    training: bool
+    readout: bool = True
+    needle: bool = True
+    picks: Picks | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """The rows that norms look at."""
+        return Rows(self.pairs.number, self.pairs.flags, self.inner, self.outer)
+
+    def __call__(self, h: Tensor, subs: Tensor | None, nodes: Tensor | None, roots: Tensor | None) -> tuple[Tensor | None, ...]:
+        """New values of the pairs, and of these readout, needle and picked rows where wanted."""
+        weights = [w for slot in self.slots for w in slot.parameters()]
+        return _PairStage.apply(self, h, subs, nodes, roots, *weights)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def segment_sum(x: Tensor, segments: Segments) -> Tensor:
+    """Sums of rows, one row a segment."""
+    number, channels = segments.ptr.numel() - 1, x.size(1)
+    out = x.new_empty(number, channels)
+    _rows._segment_sum[(number,)](
+        x, segments.ptr, segments.ptr if segments.index is None else segments.index, out, channels,
+        BC=block(channels), BM=32, INDEXED=segments.index is not None, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+class _SegmentSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, segments: Segments, back: Segments) -> Tensor:
+        ctx.segments = segments, back
+        return segment_sum(x, segments)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        return _SegmentSum.apply(g.contiguous(), *ctx.segments[::-1]), None, None  # type: ignore[no-untyped-call]
+
+
+class _PairStage(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, stage: PairStage, h: Tensor, subs: Tensor | None, nodes: Tensor | None, roots: Tensor | None, *weights: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        rows, pairs = stage.rows, stage.pairs
+        channels = stage.slots[0].stack.out_channels
+        y = h.new_empty(len(stage.slots), pairs.number, channels)
+        inputs, saved = [], []
+        for t, slot in enumerate(stage.slots):
+            x = h
+            if slot.edges is not None:
+                assert slot.eps is not None
+                x = collect(h, h, slot.edges, slot.table, slot.eps)
+            inputs.append(x)
+            saved.append(_stack.forward(slot.stack, x, 0, rows, stage.training, y[t : t + 1]))
+        out, stats = h.new_empty(pairs.number, channels), _stacked([s.outer for s in saved], y)
+        tile, warps = COMBINE
+        scale, shift, norms = _tables(stage)
+        _rows._combine[(triton.cdiv(pairs.number, tile),)](
+            y, stats, scale, shift, *(y if v is None else v for v in (subs, nodes, roots)), pairs.sub, pairs.node, pairs.flags, out,
+            pairs.number, channels, T=len(stage.slots), NORMS=norms, BC=block(channels), BM=tile, HAS_S=subs is not None,
+            HAS_N=nodes is not None, HAS_R=roots is not None, ACT=stage.act, MASK=stage.masked, num_warps=warps,
+        )  # fmt: skip
+        readout = segment_sum(out, pairs.to_sub) if stage.readout else None
+        needle = segment_sum(out, pairs.to_node) if stage.needle else None
+        picked = out.index_select(0, stage.picks.rows) if stage.picks is not None else None
+        ctx.stage, ctx.given = stage, tuple(v is not None for v in (subs, nodes, roots))
+        ctx.roots_shape = None if roots is None else roots.shape
+        ctx.inputs, ctx.parts = [None if x is h else x for x in inputs], saved
+        ctx.save_for_backward(h, out, *weights)
+        return out, readout, needle, picked
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None, g_sub: Tensor | None, g_node: Tensor | None, g_pick: Tensor | None) -> tuple[Any, ...]:
+        stage: PairStage = ctx.stage
+        h, out = ctx.saved_tensors[:2]
+        rows, pairs, parts = stage.rows, stage.pairs, ctx.parts
+        channels, count = out.size(1), programs(pairs.number, COMBINE_BACK[0], COMBINE_BACK[1])
+        normed = [t for t, slot in enumerate(stage.slots) if slot.stack.outer is not None]
+        first = normed[0] if normed else None
+        gy, g_roots = torch.empty_like(out), h.new_zeros(ctx.roots_shape) if ctx.roots_shape is not None else None
+        part = out.new_empty(1, count, 2 * channels)
+        given = [None if v is None else v.contiguous() for v in (g, g_sub, g_node, g_pick)]
+        picks = stage.picks
+        _rows._combine_backward[(count,)](
+            *(out if v is None else v for v in given), pairs.sub if picks is None else picks.back.ptr,
+            pairs.sub if picks is None or picks.back.index is None else picks.back.index, out,
+            out if first is None else parts[first].out, out if first is None else parts[first].outer, pairs.sub, pairs.node, pairs.flags, gy,
+            out if g_roots is None else g_roots, part, pairs.number, channels, BC=block(channels), BM=COMBINE_BACK[0],
+            HAS_G=given[0] is not None, HAS_SUB=given[1] is not None, HAS_NODE=given[2] is not None, HAS_PICK=given[3] is not None,
+            HAS_R=g_roots is not None, ACT=stage.act, MASK=stage.masked, NORM=first is not None, num_warps=COMBINE_BACK[2],
+        )  # fmt: skip
+        g_subs = segment_sum(gy, pairs.to_sub) if ctx.given[0] else None
+        g_nodes = segment_sum(gy, pairs.to_node) if ctx.given[1] else None
+        gh, grads, group = torch.empty_like(h), [], numbers((0,), h.device)
+        written = False
+        for t, slot in enumerate(stage.slots):
+            sums = None
+            if t == first:
+                sums = add_up(part, out.new_empty(1, 2 * channels)).view(1, 2, channels)
+            elif slot.stack.outer is not None:
+                sums = norm_sums(parts[t], slice(0, 1), rows, gy, 0, group)
+            x = ctx.inputs[t]
+            if slot.edges is None:
+                grads += _stack.backward(slot.stack, parts[t], h, 0, rows, gy, 0, group, sums, gh, add=written)
+            else:
+                assert slot.eps is not None
+                gx = torch.empty_like(h)
+                own = _stack.backward(slot.stack, parts[t], x, 0, rows, gy, 0, group, sums, gx)
+                g_table, g_eps = collect_back(gx, h, slot.edges, slot.table, slot.eps, gh, own=True, add=written)
+                grads += ([] if slot.table is None else [g_table]) + [g_eps] + own
+            written = True
+        return None, gh, g_subs, g_nodes, g_roots, *grads
+
+
+def _stacked(stats: list[Tensor | None], y: Tensor) -> Tensor:
+    """The statistics of the slots' norms in one tensor; nobody reads those of slots without a norm."""
+    some = next((s for s in stats if s is not None), None)
+    if some is None:
+        return y
+    return some if len(stats) == 1 else torch.cat([some if s is None else s for s in stats])
+
+
+def _tables(stage: PairStage) -> tuple[Tensor, Tensor, int]:
+    outer = [slot.stack.outer for slot in stage.slots]
+    normed = [norms for norms in outer if norms is not None]
+    if not normed:
+        none = _stack.pointers(stage.slots[0].stack.b1)
+        return none, none, 0
+    scale = _stack.pointers([(norms or normed[0]).scale[0] for norms in outer])  # type: ignore[misc]
+    shift = _stack.pointers([(norms or normed[0]).shift[0] for norms in outer])  # type: ignore[misc]
+    return scale, shift, sum(1 << t for t, norms in enumerate(outer) if norms is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeStage:
+    """Slots on nodes and subgraphs: one stack, whose results are added up in groups.
+
+    Args:
+        stack: the slots.
+        groups: the group of each slot.
+        rows: how many rows there are, and which count for norms.
+        training: whether norms take the statistics of these rows.
+    """
+
+    stack: Stack
+    groups: tuple[int, ...]
+    rows: Rows
+    training: bool
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """One sum of slots a group: (slots, rows, in) -> (groups, rows, out)."""
+        out: Tensor = _NodeStage.apply(self, x, *self.stack.parameters())  # type: ignore[no-untyped-call]
+        return out
+
+
+class _NodeStage(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, stage: NodeStage, x: Tensor, *weights: Tensor) -> Tensor:
+        rows, stack = stage.rows, stage.stack
+        saved: Saved = _stack.forward(stack, x, x.size(1) * x.size(2), rows, stage.training)
+        channels, outer = stack.out_channels, stack.outer
+        out = x.new_empty(max(stage.groups) + 1, rows.number, channels)
+        none = _stack.pointers(stack.b1)
+        _rows._add_groups[(triton.cdiv(rows.number, 32), out.size(0))](
+            saved.out, saved.out if saved.outer is None else saved.outer, none if outer is None else outer.table("scale"),
+            none if outer is None else outer.table("shift"), numbers(stage.groups, x.device), 0 if outer is None else outer.mask,
+            rows.flags, out, rows.number, channels, stack.slots, BC=block(channels), BM=32, MASKED=rows.outer != 0, num_warps=4,
+        )  # fmt: skip
+        ctx.stage, ctx.parts = stage, saved
+        ctx.save_for_backward(x, *weights)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        stage: NodeStage = ctx.stage
+        x, g = ctx.saved_tensors[0], g.contiguous()
+        group, stride, gx = numbers(stage.groups, x.device), g.size(1) * g.size(2), torch.empty_like(x)
+        sums = None
+        if stage.stack.outer is not None:
+            sums = norm_sums(ctx.parts, slice(None), stage.rows, g, stride, group)
+        grads = _stack.backward(stage.stack, ctx.parts, x, x.size(1) * x.size(2), stage.rows, g, stride, group, sums, gx)
+        return None, gx, *grads
