@@ -10,9 +10,13 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reign.bags import FAR
-from reign.policies._base import Mark, Pairs, Policy, check_mark
+from reign.policies._base import Policy
+from reign.policies._grammar import POLICIES
+from reign.policies._marks import Mark, check_mark
+from reign.policies._pairs import Pairs
 
 
+@POLICIES.register("null")
 @dataclass(frozen=True)
 class Null(Policy):
     """Every subgraph is the graph itself: n copies, told apart by their roots alone."""
@@ -25,10 +29,8 @@ class Null(Policy):
         """All nodes."""
         return pairs.node >= 0
 
-    def __str__(self) -> str:
-        return "null"
 
-
+@POLICIES.register("nd")
 @dataclass(frozen=True)
 class NodeDeletion(Policy):
     """ND: the root loses its edges. Its row and features stay with domain all; with domain members it has no row."""
@@ -41,10 +43,8 @@ class NodeDeletion(Policy):
         """All nodes but the root."""
         return ~pairs.is_anchor.any(dim=1)
 
-    def __str__(self) -> str:
-        return "nd"
 
-
+@POLICIES.register("nm")
 @dataclass(frozen=True)
 class NodeMarking(Policy):
     """NM: the whole graph with a mark on the root, or with every node's hop distance from it.
@@ -71,10 +71,8 @@ class NodeMarking(Policy):
         """All nodes."""
         return pairs.node >= 0
 
-    def __str__(self) -> str:
-        return "nm" if self.mark is True else f"nm+distance{self.max_distance}"
 
-
+@POLICIES.register("ego")
 @dataclass(frozen=True)
 class EgoNets(Policy):
     """EGO(h) and EGO+(h): the subgraph induced by the nodes within h hops of the root, in EGO+ with a mark on the root.
@@ -116,7 +114,3 @@ class EgoNets(Policy):
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
         """The nodes within ``num_hops`` of the root."""
         return (pairs.hops(self.num_hops) <= self.num_hops).any(dim=1)
-
-    def __str__(self) -> str:
-        mark = {False: "", True: "+", "distance": "+distance"}[self.mark]
-        return f"ego{mark}:{self.num_hops}"

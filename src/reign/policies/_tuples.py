@@ -9,9 +9,12 @@ from torch import Tensor
 
 from reign.bags import SharedGraph, check_fits
 from reign.kernels import ragged
-from reign.policies._base import Policy, Wrapper
+from reign.policies._base import Policy
+from reign.policies._grammar import POLICIES
+from reign.policies._wrapper import Wrapper
 
 
+@POLICIES.register("2-")
 @dataclass(frozen=True)
 class Tuples(Wrapper):
     """A node-based policy carried over to all n^2 ordered pairs of nodes (u, v), in lexicographic order: n^3 pairs.
