@@ -8,7 +8,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from reign._validate import check_shapes, check_values
-from reign.bags._keep import kept
+from reign.bags._keep import Keeper, kept
 from reign.kernels import ragged
 
 
@@ -26,7 +26,7 @@ class CSR(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SharedGraph:
+class SharedGraph(Keeper):
     """A batch of graphs. Directed edges, self-loops and parallel edges keep the meaning they have in PyG."""
 
     x: Shaped[Tensor, "nodes *channels"]

@@ -1,10 +1,11 @@
-"""Hop distances from many sources at once: one breadth-first search over all of them, a step a hop.
+"""Hop distances from many sources at once: one breadth-first search over all of them, one step per hop.
 
 Distances ignore the direction of edges. ``FAR`` stands for a node in another component, or farther than asked.
 """
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Int
@@ -12,6 +13,9 @@ from torch import Tensor
 
 from reign.bags._graph import SharedGraph
 from reign.kernels import ragged
+
+if TYPE_CHECKING:
+    from reign.bags._bag import SubgraphBag
 
 FAR = torch.iinfo(torch.int16).max
 CHUNK = 2**24  # neighbours looked at in one go
@@ -108,3 +112,12 @@ def stored_table(graph: SharedGraph, hop_distance: Int[Tensor, "rows"]) -> HopTa
     """The full table with every node as a source, from distances computed earlier (``transforms.AddHopDistance``)."""
     size = graph.sizes[graph.batch]
     return HopTable(graph.num_nodes, hop_distance, shift=size.cumsum(0) - size - graph.ptr[graph.batch])
+
+
+def root_hops(bag: "SubgraphBag", max_distance: int) -> Int[Tensor, "pairs"]:
+    """See ``SubgraphBag.hops``."""
+    radius = bag.policy.radius
+    near = bag.domain == "members" and radius is not None and radius <= max_distance
+    table = near_table(bag.graph, bag.root.unique(), max_distance) if near else hop_table(bag.graph, bag.root)
+    hops = table.at(bag.root[bag.sub], bag.node)
+    return hops.long().clamp(max=max_distance).masked_fill((hops == FAR) | ~bag.member, max_distance + 1)

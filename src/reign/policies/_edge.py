@@ -1,21 +1,28 @@
 """Edge deletion: one subgraph per undirected edge, without it (Bevilacqua et al. 2022). Not node-based."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reign.bags import SharedGraph
-from reign.policies._base import Pairs, Policy
+from reign.policies._base import Policy
+from reign.policies._grammar import POLICIES
+from reign.policies._pairs import Pairs
 
 
+@POLICIES.register("ed")
 @dataclass(frozen=True)
 class EdgeDeletion(Policy):
     """ED: each subgraph is the graph less one undirected edge, with both its directions and parallel copies.
 
     Subgraphs come in the order of their edges (u, v), u < v. Self-loops stay; a graph without edges has no subgraph.
     """
+
+    meaning: ClassVar[str] = "without one edge, once per edge"
+    example: ClassVar[str] = "ed"
 
     @property
     def node_based(self) -> bool:
@@ -47,6 +54,3 @@ class EdgeDeletion(Policy):
     def cut(self, graph: SharedGraph, anchor: Tensor) -> Int[Tensor, "cuts 3"]:
         """The edge itself."""
         return torch.cat([torch.arange(anchor.size(0), device=anchor.device)[:, None], anchor], dim=1)
-
-    def __str__(self) -> str:
-        return "ed"

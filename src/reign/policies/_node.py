@@ -4,38 +4,47 @@ The rules are written for any number of anchors, so that ``Tuples`` can use them
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxtyping import Bool
 from torch import Tensor
 
 from reign.bags import FAR
-from reign.policies._base import Mark, Pairs, Policy, check_mark
+from reign.policies._base import Policy
+from reign.policies._grammar import POLICIES
+from reign.policies._marks import Mark, check_mark
+from reign.policies._pairs import Pairs
 
 
+@POLICIES.register("null")
 @dataclass(frozen=True)
 class Null(Policy):
     """Every subgraph is the graph itself: n copies, told apart by their roots alone."""
+
+    meaning: ClassVar[str] = "the graph itself, once per node"
+    example: ClassVar[str] = "null"
+    in_paper_class: ClassVar[bool] = True
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
         """All nodes."""
         return pairs.node >= 0
 
-    def __str__(self) -> str:
-        return "null"
 
-
+@POLICIES.register("nd")
 @dataclass(frozen=True)
 class NodeDeletion(Policy):
     """ND: the root loses its edges. Its row and features stay with domain all; with domain members it has no row."""
+
+    meaning: ClassVar[str] = "the root loses its edges"
+    example: ClassVar[str] = "nd"
+    in_paper_class: ClassVar[bool] = True
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
         """All nodes but the root."""
         return ~pairs.is_anchor.any(dim=1)
 
-    def __str__(self) -> str:
-        return "nd"
 
-
+@POLICIES.register("nm")
 @dataclass(frozen=True)
 class NodeMarking(Policy):
     """NM: the whole graph with a mark on the root, or with every node's hop distance from it.
@@ -44,6 +53,11 @@ class NodeMarking(Policy):
         mark: True for the root, "distance" for the one-hot hop distance of every node.
         max_distance: hop distances from here on share a channel.
     """
+
+    meaning: ClassVar[str] = "a mark on the root"
+    example: ClassVar[str] = "nm"
+    variants: ClassVar[dict[str, str]] = {"nm+distance": "marks with the hop distance from the root"}
+    in_paper_class: ClassVar[bool] = True
 
     mark: Mark = True
     max_distance: int = 5
@@ -57,10 +71,8 @@ class NodeMarking(Policy):
         """All nodes."""
         return pairs.node >= 0
 
-    def __str__(self) -> str:
-        return "nm" if self.mark is True else f"nm+distance{self.max_distance}"
 
-
+@POLICIES.register("ego")
 @dataclass(frozen=True)
 class EgoNets(Policy):
     """EGO(h) and EGO+(h): the subgraph induced by the nodes within h hops of the root, in EGO+ with a mark on the root.
@@ -69,6 +81,14 @@ class EgoNets(Policy):
         num_hops: the depth h.
         mark: True for the root, "distance" for the one-hot hop distance of every node, False for none.
     """
+
+    meaning: ClassVar[str] = "the nodes within 3 hops of the root"
+    example: ClassVar[str] = "ego:3"
+    variants: ClassVar[dict[str, str]] = {
+        "ego+:3": "the same, with a mark on the root",
+        "ego+distance:3": "the same, marks with the hop distance from the root",
+    }
+    in_paper_class: ClassVar[bool] = True
 
     num_hops: int
     mark: Mark = False
@@ -94,7 +114,3 @@ class EgoNets(Policy):
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
         """The nodes within ``num_hops`` of the root."""
         return (pairs.hops(self.num_hops) <= self.num_hops).any(dim=1)
-
-    def __str__(self) -> str:
-        mark = {False: "", True: "+", "distance": "+distance"}[self.mark]
-        return f"ego{mark}:{self.num_hops}"

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from reign.bags import SharedGraph
 from reign.kernels import ragged
-from reign.policies._base import Policy, Wrapper
+from reign.policies._base import Policy
+from reign.policies._wrapper import Wrapper
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """2-tuple policies: one subgraph per ordered pair of nodes (the paper's appendix on higher-order node policies)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Int
@@ -8,9 +9,12 @@ from torch import Tensor
 
 from reign.bags import SharedGraph, check_fits
 from reign.kernels import ragged
-from reign.policies._base import Policy, Wrapper
+from reign.policies._base import Policy
+from reign.policies._grammar import POLICIES
+from reign.policies._wrapper import Wrapper
 
 
+@POLICIES.register("2-")
 @dataclass(frozen=True)
 class Tuples(Wrapper):
     """A node-based policy carried over to all n^2 ordered pairs of nodes (u, v), in lexicographic order: n^3 pairs.
@@ -22,6 +26,13 @@ class Tuples(Wrapper):
     Args:
         policy: the node-based policy: ``Null()``, ``NodeDeletion()``, ``NodeMarking()`` or ``EgoNets(...)``.
     """
+
+    meaning: ClassVar[str] = "two nodes lose their edges, once per ordered pair of nodes"
+    example: ClassVar[str] = "2-nd"
+    variants: ClassVar[dict[str, str]] = {
+        "2-nm": "a mark on each of two nodes",
+        "2-ego:2": "the nodes within 2 hops of either of two nodes",
+    }
 
     policy: Policy
 

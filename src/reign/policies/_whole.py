@@ -1,18 +1,25 @@
 """The graph itself as a bag of one: what a plain message-passing network sees."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from reign.bags import SharedGraph
-from reign.policies._base import Pairs, Policy
+from reign.bags import SharedGraph, SubgraphBag
+from reign.policies._base import Policy
+from reign.policies._grammar import POLICIES
+from reign.policies._pairs import Pairs
 
 
+@POLICIES.register("whole")
 @dataclass(frozen=True)
 class Whole(Policy):
     """One subgraph per graph, tied to nothing: the graph itself."""
+
+    meaning: ClassVar[str] = "the graph itself, once: for plain message passing"
+    example: ClassVar[str] = "whole"
 
     @property
     def node_based(self) -> bool:
@@ -33,5 +40,12 @@ class Whole(Policy):
         """All nodes."""
         return pairs.node >= 0
 
-    def __str__(self) -> str:
-        return "whole"
+
+def whole(bag: SubgraphBag) -> SubgraphBag:
+    """The graphs of a bag as a bag of one subgraph each, the graph itself: where plain message passing happens."""
+
+    def make() -> SubgraphBag:
+        graph = bag.graph
+        return Whole()(graph.x, graph.edge_index, graph.edge_attr, graph.batch, batch_size=graph.num_graphs)
+
+    return bag.keep("whole", make)

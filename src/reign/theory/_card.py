@@ -1,5 +1,6 @@
 """A model on one page: what it computes, its symmetry, its cost, the bound on what it can tell apart, and what it does tell apart."""
 
+import copy
 import html
 from dataclasses import dataclass
 from typing import Any
@@ -139,6 +140,4 @@ def _has_edges(model: Model) -> bool:
 
 
 def _twin(model: Model) -> Any:
-    import copy
-
     return copy.deepcopy(model).double().eval()

@@ -3,9 +3,11 @@
 import torch
 from torch_geometric.data import Data
 
-from reign.data._base import GraphDataset, local_file
+from reign.data._base import DATASETS, GraphDataset
+from reign.data._files import local_file
 
 
+@DATASETS.register()
 class MolHIV(GraphDataset):
     """ogbg-molhiv with OGB's columns of atom and bond features and its scaffold split; 32,901 / 4,113 / 4,113.
 
@@ -15,9 +17,10 @@ class MolHIV(GraphDataset):
     name = "molhiv"
     about = "ogbg-molhiv, which molecules inhibit HIV (classification, scaffold split)"
     task = "classification"
-    targets = ("HIV_active",)  # type: ignore[assignment]
+    targets = ("HIV_active",)
     node_encoder = "atom"
     edge_encoder = "bond"
+    reads_smiles = True
     sizes = {"train": 32_901, "val": 4_113, "test": 4_113}  # noqa: RUF012
     actives = {"train": 1_232, "val": 81, "test": 130}  # noqa: RUF012
 

@@ -9,13 +9,15 @@ import torch
 from torch_geometric.data import Data
 
 from reign._validate import check
-from reign.data._base import GraphDataset, need_file, read_arrays, unpack
+from reign.data._base import DATASETS, GraphDataset
+from reign.data._files import need_file, read_arrays, unpack
 from reign.data._networkx import from_networkx
 
 # graphs for each size, and the sizes
 SPLITS = {"train": (512, range(15, 25)), "val": (128, range(15, 20)), "test": (256, range(15, 20))}
 
 
+@DATASETS.register()
 class GraphProperties(GraphDataset):
     """Three properties of graphs of ten families, each divided by its training maximum.
 
@@ -25,13 +27,13 @@ class GraphProperties(GraphDataset):
 
     Options:
         source: "generated", or "pna" (a set of PNA's own generator, from ``REIGN_DATA``).
-        share: of the graphs to make; 1.0 is 512 for each of ten sizes for training.
-        seed: of the generator.
+        share: share of the graphs to make; with 1.0 there are 512 training graphs of each of ten sizes.
+        seed: seed of the generator.
     """
 
     name = "graph-properties"
     about = "is-connected, diameter and spectral radius of random graphs (regression, three targets)"
-    targets = ("is-connected", "diameter", "radius")  # type: ignore[assignment]
+    targets = ("is-connected", "diameter", "radius")
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -40,13 +42,13 @@ class GraphProperties(GraphDataset):
 
     @classmethod
     def check_options(cls, **options: Any) -> None:
-        """A source there is, and a share that leaves some graphs."""
+        """The source must exist, and the share must leave some graphs."""
         check("source", options["source"], options["source"] in ("generated", "pna"), "'generated' or 'pna'")
         share = options["share"]
         check("share", share, isinstance(share, int | float) and 0 < share <= 1, "a number above 0 and at most 1")
         check("seed", options["seed"], type(options["seed"]) is int, "a whole number")
         if options["source"] == "pna" and {**options, "source": "generated"} != cls.defaults():
-            raise ValueError("the set of PNA's generator is what it is: share and seed have no use with source='pna'.")
+            raise ValueError("the set of PNA's generator is fixed: share and seed have no use with source='pna'.")
 
     def make(self) -> dict[str, list[Data]]:
         """Generate or read the graphs, and scale the labels."""

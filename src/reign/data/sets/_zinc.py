@@ -3,9 +3,11 @@
 import torch
 from torch_geometric.data import Data
 
-from reign.data._base import GraphDataset, local_file, read_arrays, unpack
+from reign.data._base import DATASETS, GraphDataset
+from reign.data._files import local_file, read_arrays, unpack
 
 
+@DATASETS.register()
 class ZINC(GraphDataset):
     """ZINC-12k: atom types, bond types, constrained solubility; 10,000 / 1,000 / 1,000."""
 
