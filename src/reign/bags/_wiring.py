@@ -45,28 +45,29 @@ class Wiring:
     def to_sub(self) -> Sum:
         """Pairs into subgraphs; transposed: from subgraphs to pairs."""
         rows = torch.arange(self.bag.num_pairs, device=self.bag.device)
-        return Sum(rows, self.bag.row_ptr, self.bag.sub, None)
+        return Sum(rows, self.bag.row_ptr, self.bag.sub, None, "pair", "sub")
 
     @kept
     def to_node(self) -> Sum:
         """Pairs into nodes."""
-        return Sum.broadcast(self.bag.node, self.bag.num_nodes).t
+        return Sum.broadcast(self.bag.node, self.bag.num_nodes, ("node", "pair")).t
 
     @kept
     def sub_to_graph(self) -> Sum:
         """Subgraphs into graphs."""
-        return Sum.broadcast(self.bag.sub_batch, self.bag.num_graphs).t
+        return Sum.broadcast(self.bag.sub_batch, self.bag.num_graphs, ("graph", "sub")).t
 
     @kept
     def node_to_graph(self) -> Sum:
         """Nodes into graphs."""
-        return Sum.broadcast(self.bag.graph.batch, self.bag.num_graphs).t
+        return Sum.broadcast(self.bag.graph.batch, self.bag.num_graphs, ("graph", "node")).t
 
     @kept
     def edge_ends(self) -> tuple[Sum, Sum]:
         """From nodes to the sources and the targets of edges."""
         source, target = self.bag.graph.edge_index
-        return Sum.broadcast(source, self.bag.num_nodes), Sum.broadcast(target, self.bag.num_nodes)
+        nodes, spaces = self.bag.num_nodes, ("node", "edge")
+        return Sum.broadcast(source, nodes, spaces), Sum.broadcast(target, nodes, spaces)
 
     @kept
     def root_row(self) -> Tensor:
@@ -108,7 +109,7 @@ class Wiring:
     def transpose(self) -> Sum:
         """x[i, k] into (k, i)."""
         rows = torch.arange(self.bag.num_pairs, device=self.bag.device)
-        return self._sum_of_rows(self.bag.transpose, rows, self.bag.num_pairs)
+        return self._sum_of_rows(self.bag.transpose, rows, self.bag.num_pairs, "pair")
 
     # -- along edges -----------------------------------------------------------------------------------------------
 
@@ -127,7 +128,7 @@ class Wiring:
             t = self.triples(neighbours, where)
             letters = {"k": t.k, "i": t.i, "j": t.j}
             row = self.bag.row_within(letters[values[0]], letters[values[1]])
-            return self._sum_of_rows(row, t.target, t.size)
+            return self._sum_of_rows(row, t.target, t.size, _targets(neighbours, where))
 
         return self.keep(("rows", neighbours, values, where), build)
 
@@ -136,7 +137,7 @@ class Wiring:
 
         def build() -> Sum:
             t = self.triples(neighbours, where)
-            return Sum.build(t.j, t.target, self.bag.num_nodes, t.size)
+            return Sum.build(t.j, t.target, self.bag.num_nodes, t.size, ("node", _targets(neighbours, where)))
 
         return self.keep(("nodes", neighbours, where), build)
 
@@ -147,7 +148,7 @@ class Wiring:
             t = self.triples("Ak", where)
             mine = (t.j == self.bag.root[t.k]).nonzero().squeeze(1)
             row = self.bag.row_within(t.k[mine], t.j[mine])
-            return self._sum_of_rows(row, t.target[mine], t.size)
+            return self._sum_of_rows(row, t.target[mine], t.size, _targets("Ak", where))
 
         return self.keep(("root_messages", where), build)
 
@@ -159,16 +160,24 @@ class Wiring:
             on_nodes = neighbours in ("nodes", "agg")
             row = t.j if on_nodes else self.bag.row_within(*((t.j, t.i) if neighbours == "swap" else (t.k, t.j)))
             there = (row >= 0).nonzero().squeeze(1) if self.bag.domain == "members" else slice(None)
+            source, own = "node" if on_nodes else "pair", f"messages {neighbours} {where}"
             return Messages(
-                Sum.broadcast(row[there], self.bag.num_nodes if on_nodes else self.bag.num_pairs),
-                Sum.broadcast(t.edge[there], self.bag.graph.edge_index.size(1)),
-                Sum.broadcast(t.target[there], t.size).t,
+                Sum.broadcast(row[there], self.bag.num_nodes if on_nodes else self.bag.num_pairs, (source, own)),
+                Sum.broadcast(t.edge[there], self.bag.graph.edge_index.size(1), ("edge", own)),
+                Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
             )
 
         return self.keep(("messages", neighbours, where), build)
 
-    def _sum_of_rows(self, row: Tensor, target: Tensor, size: int) -> Sum:
+    def _sum_of_rows(self, row: Tensor, target: Tensor, size: int, into: str) -> Sum:
         if self.bag.domain == "members":  # rows that are not stored have the value 0
             there = (row >= 0).nonzero().squeeze(1)
             row, target = row[there], target[there]
-        return Sum.build(row, target, self.bag.num_pairs, size)
+        return Sum.build(row, target, self.bag.num_pairs, size, ("pair", into))
+
+
+def _targets(neighbours: Neighbours, where: Where) -> str:
+    """What the sums over neighbours belong to."""
+    if neighbours in ("nodes", "agg"):
+        return "node"
+    return "sub" if where == "on" else "pair"

@@ -1,5 +1,7 @@
-"""The few operations everything is made of: sums over ragged rows."""
+"""The few operations everything is made of: sums over ragged rows, and fused versions of what layers do."""
 
+from reign.kernels._gather import gather_columns
 from reign.kernels._sums import Sum
+from reign.kernels._switch import fast_path, kernels_for
 
-__all__ = ["Sum"]
+__all__ = ["Sum", "fast_path", "gather_columns", "kernels_for"]

@@ -15,36 +15,41 @@ from torch import Tensor
 
 from reign.kernels import ragged
 
+Spaces = tuple[str, str]  # what rows belong to before and after a sum
+
 
 @dataclass(frozen=True, eq=False)
 class Sum:
     """``sum(x)[t]`` is the sum of ``x[index[ptr[t]:ptr[t + 1]]]``; without ``ptr`` it is ``x[index[t]]``, a broadcast.
 
-    The fields ending in ``_t`` are those of the transposed matrix.
+    The fields ending in ``_t`` are those of the transposed matrix. ``source`` and ``target`` name what the rows that come in and go out
+    belong to ("pair", "node", ...).
     """
 
     index: Int[Tensor, "entries"]
     ptr: Int[Tensor, "bounds"] | None
     index_t: Int[Tensor, "entries"]
     ptr_t: Int[Tensor, "bounds_t"] | None
+    source: str = ""
+    target: str = ""
 
     @classmethod
-    def build(cls, source: Tensor, target: Tensor, num_sources: int, num_targets: int) -> "Sum":
+    def build(cls, source: Tensor, target: Tensor, num_sources: int, num_targets: int, between: Spaces = ("", "")) -> "Sum":
         """Row ``source[e]`` goes into row ``target[e]``, for every entry e."""
         index, ptr = _grouped(target, source, num_targets)
         index_t, ptr_t = _grouped(source, target, num_sources)
-        return cls(index, ptr, index_t, ptr_t)
+        return cls(index, ptr, index_t, ptr_t, *between)
 
     @classmethod
-    def broadcast(cls, index: Tensor, num_sources: int) -> "Sum":
+    def broadcast(cls, index: Tensor, num_sources: int, between: Spaces = ("", "")) -> "Sum":
         """Row t of the result is row ``index[t]``."""
         target = torch.arange(index.numel(), device=index.device)
-        return cls(index, None, *_grouped(index, target, num_sources))
+        return cls(index, None, *_grouped(index, target, num_sources), *between)
 
     @property
     def t(self) -> "Sum":
         """The transposed sum."""
-        return Sum(self.index_t, self.ptr_t, self.index, self.ptr)
+        return Sum(self.index_t, self.ptr_t, self.index, self.ptr, self.target, self.source)
 
     def __call__(self, x: Shaped[Tensor, "sources channels"]) -> Shaped[Tensor, "targets channels"]:
         """Sum rows of x."""

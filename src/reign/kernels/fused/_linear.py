@@ -149,8 +149,8 @@ def _running_statistics(stats, inverse, running_mean, running_var, normed, C, ep
 @triton.jit
 def _backward(
     g, gs, group, y, x, xs, w, flags,
-    stats_out, gamma_out, beta_out, sums_out, stats_in, gamma_in, beta_in, inverse,
-    gx, part, dw, R, CI, CO,
+    stats_out, gamma_out, beta_out, sums_out, ss, stats_in, gamma_in, beta_in, inverse,
+    gx, part, R, CI, CO,
     BI: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, PREC: tl.constexpr,
     NORM_OUT: tl.constexpr, BIT_OUT: tl.constexpr,
     NORM_IN: tl.constexpr, ACT: tl.constexpr, BIT_IN: tl.constexpr, ADD: tl.constexpr,
@@ -167,8 +167,8 @@ def _backward(
     if NORM_OUT:
         mean_out, rstd_out, scale_out, _ = _moments(stats_out, gamma_out, beta_out, t, co, oko, CO)
         inv = tl.load(inverse + t)
-        s = tl.load(sums_out + t * 2 * CO + co, mask=oko, other=0.0) * inv
-        q = tl.load(sums_out + t * 2 * CO + CO + co, mask=oko, other=0.0) * inv
+        s = tl.load(sums_out + t * ss + co, mask=oko, other=0.0) * inv
+        q = tl.load(sums_out + t * ss + CO + co, mask=oko, other=0.0) * inv
     if NORM_IN:
         mean_in, rstd_in, scale_in, shift_in = _moments(stats_in, gamma_in, beta_in, t, ci, oki, CI)
         sum_g = tl.zeros([BI], tl.float32)
@@ -204,11 +204,11 @@ def _backward(
         if ADD:
             da += tl.load(gx + ti, mask=moki, other=0.0)
         tl.store(gx + ti, da, mask=moki)
-    o = dw + (t * tl.num_programs(0) + pid) * (CO * CI + CO)
+    o = part + (t * tl.num_programs(0) + pid) * (CO * CI + CO + (2 * CI if NORM_IN else 0))
     tl.store(o + co[:, None] * CI + ci[None, :], dweight, mask=oko[:, None] & oki[None, :])
     tl.store(o + CO * CI + co, dbias, mask=oko)
     if NORM_IN:
-        o = part + (t * tl.num_programs(0) + pid) * 2 * CI
+        o += CO * CI + CO
         tl.store(o + ci, sum_g, mask=oki)
         tl.store(o + CI + ci, sum_gx, mask=oki)
 

@@ -12,7 +12,7 @@ from reign.kernels.fused._linear import add_up, block, programs
 from reign.kernels.fused._messages import FEW_TYPES
 from reign.kernels.fused._stack import precision
 
-BACKWARD = (32, 528, 4)
+BACKWARD = (32, 264, 4)
 
 
 @dataclass(frozen=True, eq=False)

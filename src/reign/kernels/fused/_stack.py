@@ -9,7 +9,7 @@ from reign.kernels.fused import _linear
 from reign.kernels.fused._linear import add_up, block, pointers, programs
 
 # rows of a tile, programs at most, warps: few programs where each keeps a gradient of the weights, many small ones elsewhere
-FORWARD, BACKWARD, SUMS = (64, 528, 4), (32, 264, 4), (64, 264, 4)
+FORWARD, BACKWARD, SUMS = (64, 264, 4), (32, 264, 4), (64, 528, 4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ def _map(
     tables = after.table("mean"), after.table("var")
     if training:
         _linear._finish_statistics[(slots,)](
-            part, found, inverse, *tables, after.mask, count, channels, after.momentum, after.eps, BC=block(channels), BG=64, num_warps=4
+            part, found, inverse, *tables, after.mask, count, channels, after.momentum, after.eps, BC=block(channels), BG=128 if channels > 64 else 256, num_warps=8
         )  # fmt: skip
     else:
         _linear._running_statistics[(slots,)](found, inverse, *tables, after.mask, channels, after.eps, BC=block(channels))
@@ -194,24 +194,24 @@ def _map_back(
     count = programs(number, tile, max(1, most // slots))
     norm_after, stats_after, sums, inverse = after
     norm_before, stats_before = before
-    dw = y.new_empty(slots, count, channels * inputs + channels)
-    part = y.new_empty(slots, count, 2 * inputs) if norm_before is not None else y
+    weight, both = channels * inputs, channels * inputs + channels
+    part = y.new_empty(slots, count, both + (2 * inputs if norm_before is not None else 0))
     none = pointers(w)
     out_tables = (norm_after.table("scale"), norm_after.table("shift")) if norm_after is not None else (none, none)
     in_tables = (norm_before.table("scale"), norm_before.table("shift")) if norm_before is not None else (none, none)
     _linear._backward[(count, slots)](
         g, g_stride, group, y, x, stride, none, rows.flags,
-        y if stats_after is None else stats_after, *out_tables, y if sums is None else sums,
+        y if stats_after is None else stats_after, *out_tables, y if sums is None else sums, 0 if sums is None else sums.stride(0),
         y if stats_before is None else stats_before, *in_tables, y if inverse is None else inverse,
-        gx, part, dw, number, inputs, channels,
+        gx, part, number, inputs, channels,
         BI=block(inputs), BO=block(channels), BM=tile if max(inputs, channels) <= 64 else 16, PREC=precision(),
         NORM_OUT=norm_after is not None, BIT_OUT=bit_after, NORM_IN=norm_before is not None, ACT=act, BIT_IN=rows.inner, ADD=add,
         num_warps=warps,
     )  # fmt: skip
-    total = add_up(dw, y.new_empty(slots, channels * inputs + channels))
-    weights = [total[t, : channels * inputs].view(channels, inputs) for t in range(slots)]
-    biases = [total[t, channels * inputs :] for t in range(slots)]
-    found = add_up(part, y.new_empty(slots, 2 * inputs)).view(slots, 2, inputs) if norm_before is not None else None
+    total = add_up(part, y.new_empty(slots, part.size(2)))
+    weights = [total[t, :weight].view(channels, inputs) for t in range(slots)]
+    biases = [total[t, weight:both] for t in range(slots)]
+    found = total[:, both:].unflatten(1, (2, inputs)) if norm_before is not None else None
     return (weights, biases), found
 
 

@@ -1,5 +1,6 @@
 """A whole layer on pairs, and all its maps on nodes and subgraphs, as two differentiable functions."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from reign.kernels.fused._linear import add_up, block, programs
 from reign.kernels.fused._passing import Edges, collect, collect_back
 from reign.kernels.fused._stack import Rows, Saved, Stack, norm_sums, numbers
 
-COMBINE, COMBINE_BACK = (64, 4), (64, 528, 4)
+COMBINE, COMBINE_BACK = (32, 4), (32, 528, 4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +56,19 @@ class Picks:
 
 @dataclass(frozen=True, eq=False)
 class PairSlot:
-    """One slot on pairs: its maps (a stack of one), perhaps with messages in front."""
+    """One slot on pairs: its maps (a stack of one), perhaps with messages in front, or of other values than those of the pairs.
+
+    Args:
+        stack: the maps.
+        edges, table, eps: the messages that are added to the values, as in ``pass_messages``.
+        other: the place of its input among the ``others`` of the stage.
+    """
 
     stack: Stack
     edges: Edges | None = None
     table: Tensor | None = None
     eps: Tensor | None = None
+    other: int | None = None
 
     def parameters(self) -> list[Tensor]:
         """Its weights: of the messages, then of the maps."""
@@ -87,10 +95,12 @@ class PairStage:
         """The rows that norms look at."""
         return Rows(self.pairs.number, self.pairs.flags, self.inner, self.outer)
 
-    def __call__(self, h: Tensor, subs: Tensor | None, nodes: Tensor | None, roots: Tensor | None) -> tuple[Tensor | None, ...]:
+    def __call__(
+        self, h: Tensor, subs: Tensor | None, nodes: Tensor | None, roots: Tensor | None, others: Sequence[Tensor] = ()
+    ) -> tuple[Tensor | None, ...]:
         """New values of the pairs, and of these readout, needle and picked rows where wanted."""
         weights = [w for slot in self.slots for w in slot.parameters()]
-        return _PairStage.apply(self, h, subs, nodes, roots, *weights)  # type: ignore[no-untyped-call, no-any-return]
+        return _PairStage.apply(self, len(others), h, subs, nodes, roots, *others, *weights)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def segment_sum(x: Tensor, segments: Segments) -> Tensor:
@@ -118,14 +128,14 @@ class _SegmentSum(torch.autograd.Function):
 class _PairStage(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, stage: PairStage, h: Tensor, subs: Tensor | None, nodes: Tensor | None, roots: Tensor | None, *weights: Tensor
+        ctx: Any, stage: PairStage, number: int, h: Tensor, subs: Tensor | None, nodes: Tensor | None, roots: Tensor | None, *rest: Tensor
     ) -> tuple[Tensor | None, ...]:
         rows, pairs = stage.rows, stage.pairs
         channels = stage.slots[0].stack.out_channels
         y = h.new_empty(len(stage.slots), pairs.number, channels)
         inputs, saved = [], []
         for t, slot in enumerate(stage.slots):
-            x = h
+            x = h if slot.other is None else rest[slot.other]
             if slot.edges is not None:
                 assert slot.eps is not None
                 x = collect(h, h, slot.edges, slot.table, slot.eps)
@@ -144,8 +154,8 @@ class _PairStage(torch.autograd.Function):
         picked = out.index_select(0, stage.picks.rows) if stage.picks is not None else None
         ctx.stage, ctx.given = stage, tuple(v is not None for v in (subs, nodes, roots))
         ctx.roots_shape = None if roots is None else roots.shape
-        ctx.inputs, ctx.parts = [None if x is h else x for x in inputs], saved
-        ctx.save_for_backward(h, out, *weights)
+        ctx.inputs, ctx.parts, ctx.number = [None if x is h else x for x in inputs], saved, number
+        ctx.save_for_backward(h, out, *rest)
         return out, readout, needle, picked
 
     @staticmethod
@@ -153,25 +163,17 @@ class _PairStage(torch.autograd.Function):
         stage: PairStage = ctx.stage
         h, out = ctx.saved_tensors[:2]
         rows, pairs, parts = stage.rows, stage.pairs, ctx.parts
-        channels, count = out.size(1), programs(pairs.number, COMBINE_BACK[0], COMBINE_BACK[1])
+        channels = out.size(1)
         normed = [t for t, slot in enumerate(stage.slots) if slot.stack.outer is not None]
         first = normed[0] if normed else None
-        gy, g_roots = torch.empty_like(out), h.new_zeros(ctx.roots_shape) if ctx.roots_shape is not None else None
-        part = out.new_empty(1, count, 2 * channels)
-        given = [None if v is None else v.contiguous() for v in (g, g_sub, g_node, g_pick)]
-        picks = stage.picks
-        _rows._combine_backward[(count,)](
-            *(out if v is None else v for v in given), pairs.sub if picks is None else picks.back.ptr,
-            pairs.sub if picks is None or picks.back.index is None else picks.back.index, out,
-            out if first is None else parts[first].out, out if first is None else parts[first].outer, pairs.sub, pairs.node, pairs.flags, gy,
-            out if g_roots is None else g_roots, part, pairs.number, channels, BC=block(channels), BM=COMBINE_BACK[0],
-            HAS_G=given[0] is not None, HAS_SUB=given[1] is not None, HAS_NODE=given[2] is not None, HAS_PICK=given[3] is not None,
-            HAS_R=g_roots is not None, ACT=stage.act, MASK=stage.masked, NORM=first is not None, num_warps=COMBINE_BACK[2],
-        )  # fmt: skip
+        g_roots = h.new_zeros(ctx.roots_shape) if ctx.roots_shape is not None else None
+        gy, part = _back(
+            pairs, stage.picks, (g, g_sub, g_node, g_pick), out, g_roots, stage.act, stage.masked, None if first is None else parts[first]
+        )
         g_subs = segment_sum(gy, pairs.to_sub) if ctx.given[0] else None
         g_nodes = segment_sum(gy, pairs.to_node) if ctx.given[1] else None
         gh, grads, group = torch.empty_like(h), [], numbers((0,), h.device)
-        written = False
+        written, g_others = False, [None] * ctx.number
         for t, slot in enumerate(stage.slots):
             sums = None
             if t == first:
@@ -179,6 +181,12 @@ class _PairStage(torch.autograd.Function):
             elif slot.stack.outer is not None:
                 sums = norm_sums(parts[t], slice(0, 1), rows, gy, 0, group)
             x = ctx.inputs[t]
+            if slot.other is not None:
+                seen = g_others[slot.other] is not None
+                if not seen:
+                    g_others[slot.other] = torch.empty_like(x)
+                grads += _stack.backward(slot.stack, parts[t], x, 0, rows, gy, 0, group, sums, g_others[slot.other], add=seen)
+                continue
             if slot.edges is None:
                 grads += _stack.backward(slot.stack, parts[t], h, 0, rows, gy, 0, group, sums, gh, add=written)
             else:
@@ -188,7 +196,44 @@ class _PairStage(torch.autograd.Function):
                 g_table, g_eps = collect_back(gx, h, slot.edges, slot.table, slot.eps, gh, own=True, add=written)
                 grads += ([] if slot.table is None else [g_table]) + [g_eps] + own
             written = True
-        return None, gh, g_subs, g_nodes, g_roots, *grads
+        return None, None, gh if written else None, g_subs, g_nodes, g_roots, *g_others, *grads
+
+
+def _back(
+    pairs: Pairs, picks: Picks | None, given: tuple[Tensor | None, ...], out: Tensor, g_roots: Tensor | None, act: bool, masked: bool,
+    normed: Saved | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """What flows back to the pairs from themselves, readout, needle and picked rows; and sums for the norm of one slot."""
+    tile, most, warps = COMBINE_BACK
+    channels, count = out.size(1), programs(pairs.number, tile, most)
+    gy, part = torch.empty_like(out), out.new_empty(1, count, 2 * channels)
+    given = tuple(None if g is None else g.contiguous() for g in given)
+    _rows._combine_backward[(count,)](
+        *(out if g is None else g for g in given), pairs.sub if picks is None else picks.back.ptr,
+        pairs.sub if picks is None or picks.back.index is None else picks.back.index, out,
+        out if normed is None else normed.out, out if normed is None else normed.outer, pairs.sub, pairs.node, pairs.flags, gy,
+        out if g_roots is None else g_roots, part, pairs.number, channels, BC=block(channels), BM=tile,
+        HAS_G=given[0] is not None, HAS_SUB=given[1] is not None, HAS_NODE=given[2] is not None, HAS_PICK=given[3] is not None,
+        HAS_R=g_roots is not None, ACT=act, MASK=masked, NORM=normed is not None, num_warps=warps,
+    )  # fmt: skip
+    return gy, part
+
+
+class _Sums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, pairs: Pairs, picks: Picks | None) -> tuple[Tensor | None, ...]:
+        ctx.pairs, ctx.picks, ctx.like = pairs, picks, h.detach()
+        picked = None if picks is None else h.index_select(0, picks.rows)
+        return h.view_as(h), segment_sum(h, pairs.to_sub), segment_sum(h, pairs.to_node), picked
+
+    @staticmethod
+    def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
+        return _back(ctx.pairs, ctx.picks, given, ctx.like, None, False, False, None)[0], None, None
+
+
+def sums(h: Tensor, pairs: Pairs, picks: Picks | None) -> tuple[Tensor | None, ...]:
+    """Values of pairs as they are, their readout, needle and picked rows; what flows back is added up in one pass."""
+    return _Sums.apply(h, pairs, picks)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _stacked(stats: list[Tensor | None], y: Tensor) -> Tensor:

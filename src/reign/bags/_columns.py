@@ -1,0 +1,131 @@
+"""A bag as a list of columns: tensors of which it is known to what their rows belong, and into what their values point.
+
+Nothing in a bag reaches from one graph to another. So every map of it can be cut at graphs, and the maps of any batch of graphs put together
+from the pieces: rows laid end to end, values moved by as much as the rows they point to.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from reign.bags._bag import SubgraphBag
+from reign.bags._graph import SharedGraph
+from reign.kernels import Sum
+
+
+class Column(NamedTuple):
+    """What the rows of a tensor belong to ("node", "pair", ...), what its values point into, and whether these are bounds."""
+
+    rows: str
+    values: str | None = None
+    bounds: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class PerRow:
+    """Values of which there is one for each node, pair, ... of a bag."""
+
+    values: Tensor
+    rows: str
+
+    def spaces(self, name: str) -> dict[str, Column]:
+        """See ``walk``."""
+        return {"values": Column(self.rows)}
+
+
+BAG = {
+    "anchor": Column("sub", "node"),
+    "sub_batch": Column("sub", "graph"),
+    "row_ptr": Column("sub", "pair", True),
+    "sub": Column("pair", "sub"),
+    "node": Column("pair", "node"),
+    "member": Column("pair"),
+    "mark": Column("pair"),
+}
+GRAPH = {
+    "x": Column("node"),
+    "edge_attr": Column("edge"),
+    "batch": Column("node", "graph"),
+    "ptr": Column("graph", "node", True),
+}
+KEPT: dict[Hashable, Column] = {
+    "SubgraphBag.root_row": Column("sub", "pair"),
+    "Wiring.root_row": Column("sub", "pair"),
+    "SubgraphBag.transpose": Column("pair", "pair"),
+    "SubgraphBag.pair_batch": Column("pair", "graph"),
+}
+Replace = Callable[[str, Tensor, Column], Tensor]
+
+
+def walk(bag: SubgraphBag, change: Replace) -> SubgraphBag:
+    """The same bag with every tensor of it replaced; what it keeps comes along where its columns are known, and is dropped elsewhere."""
+
+    def tensor(name: str, value: Tensor | None, column: Column) -> Tensor | None:
+        return None if value is None else change(name, value, column)
+
+    graph = bag.graph
+    ends = torch.stack([change(f"edge_index {e}", end, Column("edge", "node")) for e, end in enumerate(graph.edge_index)])
+    given = {name: tensor(name, getattr(graph, name), column) for name, column in GRAPH.items()}
+    shared = SharedGraph(edge_index=ends, **given)  # type: ignore[arg-type]
+    own = BAG if bag.anchor.size(1) == 1 else BAG | {"anchor": Column("sub")}  # no sum reads several anchors
+    changed = {name: tensor(name, getattr(bag, name), column) for name, column in own.items()}
+    made = replace(bag, graph=shared, **changed)  # type: ignore[arg-type]
+    for key, value in bag._kept.items():
+        new = _kept(str(key), KEPT.get(key), value, change)
+        if new is not None:
+            made._kept[key] = new
+    return made
+
+
+def _kept(name: str, column: Column | None, value: Any, change: Replace) -> Any:
+    """A kept value with all its tensors replaced, None if it is not known how."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Tensor):
+        return None if column is None else change(name, value, column)
+    if isinstance(value, Sum):
+        return _replaced(value, _spaces_of_sum(value, name), name, change)
+    if isinstance(value, SubgraphBag):
+        return None
+    if isinstance(value, tuple):
+        parts = [_kept(f"{name}.{p}", None, part, change) for p, part in enumerate(value)]
+        if any(part is None for part in parts):
+            return None
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if is_dataclass(value) and hasattr(value, "spaces"):
+        return _replaced(value, value.spaces(name), name, change)
+    return None
+
+
+def _replaced(value: Any, spaces: dict[str, Column], name: str, change: Replace) -> Any:
+    parts = {f.name: getattr(value, f.name) for f in fields(value)}
+    new = {
+        field: change(f"{name}.{field}", part, spaces[field]) if isinstance(part, Tensor) else part for field, part in parts.items()
+    }
+    return type(value)(**new)
+
+
+def _spaces_of_sum(value: Sum, name: str) -> dict[str, Column]:
+    entries = value.target if value.ptr is None else f"{name}>"
+    entries_t = value.source if value.ptr_t is None else f"{name}<"
+    return {
+        "index": Column(entries, value.source),
+        "ptr": Column(value.target, entries, True),
+        "index_t": Column(entries_t, value.target),
+        "ptr_t": Column(value.source, entries_t, True),
+    }
+
+
+def all_columns(bag: SubgraphBag) -> Iterator[tuple[str, Tensor, Column]]:
+    """Every tensor of a bag with its name and its column."""
+    found: list[tuple[str, Tensor, Column]] = []
+
+    def note(name: str, value: Tensor, column: Column) -> Tensor:
+        found.append((name, value, column))
+        return value
+
+    walk(bag, note)
+    return iter(found)

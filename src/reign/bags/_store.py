@@ -1,0 +1,181 @@
+"""The bags of a whole data set, from which those of any batch are put together on the device, without reading a size back.
+
+What a model asks of a bag (index maps, sums, counts) is made once, for all graphs, and cut at graphs. A ``Frame`` is a batch of fixed sizes: a
+bag in which the graphs that do not fill it are followed by padding, as one more graph whose rows count for no norm. ``Frame.fill(ids)``
+writes other graphs into it in place, so that all that is computed from it can be captured once and replayed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from reign.bags._bag import SubgraphBag
+from reign.bags._columns import Column, all_columns, walk
+from reign.kernels import gather_columns
+
+BASE = ("graph", "node", "edge", "sub", "pair")
+
+
+@dataclass(eq=False)
+class _Piece:
+    """A column of the whole data set: whole numbers that point within graphs, or values."""
+
+    column: Column
+    data: Tensor
+    dtype: torch.dtype
+    width: tuple[int, ...]
+
+
+class BagStore:
+    """The bags of a data set, cut at graphs.
+
+    Args:
+        bags: bags of all graphs in turn, a few graphs each; each must keep what the model will ask for (``model.prepare``).
+    """
+
+    def __init__(self, bags: Iterable[SubgraphBag]) -> None:
+        parts: dict[str, list[tuple[Tensor, Tensor]]] = {}
+        self.columns: dict[str, Column] = {}
+        sizes: dict[str, list[Tensor]] = {}
+        self.template: SubgraphBag | None = None
+        for bag in bags:
+            bounds = _Bounds(bag)
+            for name, value, column in all_columns(bag):
+                if name in self.columns and self.columns[name] != column:
+                    raise ValueError(f"the bags of this data set differ in '{name}'.")
+                self.columns[name] = column
+                parts.setdefault(name, []).append((bounds.local(value, column), value[:0]))
+            for space in sorted({c for column in self.columns.values() for c in (column.rows, column.values) if c is not None}):
+                sizes.setdefault(space, []).append(bounds.of(space).diff())
+            if self.template is not None and set(self.template._kept) != set(bag._kept):
+                raise ValueError("the bags of this data set keep different things.")
+            self.template = bag
+        assert self.template is not None
+        self.spaces = list(sizes)
+        self.sizes = torch.stack([torch.cat(sizes[space]) for space in self.spaces], dim=1).cpu()
+        device = self.template.device
+        self.pieces = {
+            name: _Piece(self.columns[name], torch.cat([p for p, _ in found]), found[0][1].dtype, tuple(found[0][1].shape[1:]))
+            for name, found in parts.items()
+        }
+        nothing = self.sizes.new_zeros(1, len(self.spaces))
+        self._sizes = torch.cat([self.sizes, nothing]).to(device)
+        self._starts = torch.cat([self.sizes.cumsum(0) - self.sizes, nothing]).to(device)
+
+    @property
+    def num_graphs(self) -> int:
+        """The number of graphs."""
+        return self.sizes.size(0)
+
+    def totals(self, ids: Int[Tensor, "graphs"]) -> Int[Tensor, "spaces"]:
+        """The sizes of a batch, on the CPU: one number for each of ``spaces``."""
+        return self.sizes[ids].sum(0)
+
+    def frame(self, num_graphs: int, totals: Int[Tensor, "spaces"]) -> "Frame":
+        """A batch of fixed sizes: at most this many graphs, and these totals."""
+        return Frame(self, num_graphs, totals)
+
+
+class Frame:
+    """A bag of fixed sizes into which any graphs that fit can be written.
+
+    Args:
+        store: the bags of all graphs.
+        num_graphs: how many graphs it can hold.
+        totals: the sizes it can hold, one for each of the store's spaces.
+    """
+
+    def __init__(self, store: BagStore, num_graphs: int, totals: Int[Tensor, "spaces"]) -> None:
+        assert store.template is not None
+        self.store, self.num_graphs, self.totals = store, num_graphs, totals.clone()
+        device = store.template.device
+        padded = {space: int(total) + 1 for space, total in zip(store.spaces, totals, strict=True)} | {"graph": num_graphs + 1}
+        self.ids = torch.full((num_graphs,), store.num_graphs, dtype=torch.long, device=device)
+        self.offsets = torch.zeros(num_graphs + 1, len(store.spaces), dtype=torch.long, device=device)
+        self._positions = {space: torch.zeros(padded[space], dtype=torch.long, device=device) for space in store.spaces}
+        self._values: list[tuple[Tensor, Tensor, str]] = []
+        self._columns: list[tuple[Tensor | None, Tensor, int, int, bool, int]] = []
+        self._rows = {space: torch.arange(padded[space], device=device) for space in ("graph", "node", "sub", "pair")}
+        for space, position in self._positions.items():
+            self._columns.append((None, position, store.spaces.index(space), -1, False, 0))
+
+        def buffer(name: str, _: Tensor, column: Column) -> Tensor:
+            piece = store.pieces[name]
+            rows = padded[column.rows] + (1 if column.bounds else 0)
+            out = torch.zeros(rows, *piece.width, dtype=piece.dtype, device=device)
+            if not _is_index(piece.data, column):
+                self._values.append((piece.data, out, column.rows))
+                return out
+            target = -1 if column.values is None else store.spaces.index(column.values)
+            fill = 0 if column.values is None else padded[column.values] - 1
+            self._columns.append((piece.data, out.view(-1), store.spaces.index(column.rows), target, column.bounds, fill))
+            return out
+
+        self.bag = walk(store.template, buffer)
+        # edge_index was stacked from two buffers: fill the stacked one
+        for e in (0, 1):
+            place = next(c for c, (data, *_) in enumerate(self._columns) if data is store.pieces[f"edge_index {e}"].data)
+            data, _, *rest = self._columns[place]
+            self._columns[place] = (data, self.bag.graph.edge_index[e], *rest)  # type: ignore[assignment]
+        for space in self._rows:
+            self.bag._kept["real", space] = torch.zeros(padded[space], dtype=torch.bool, device=device)
+        self._gather = gather_columns(self._columns, self.offsets, num_graphs)
+
+    def fits(self, totals: Int[Tensor, "spaces"]) -> bool:
+        """Whether a batch of these sizes can be written into it."""
+        return bool((totals <= self.totals).all())
+
+    def fill(self) -> None:
+        """Write the graphs ``self.ids`` into the bag; an id of ``store.num_graphs`` is no graph."""
+        sizes = self.store._sizes.index_select(0, self.ids)
+        torch.cumsum(sizes, 0, out=self.offsets[1:])
+        self._gather(self.ids, self.store._starts)
+        for data, out, space in self._values:
+            torch.index_select(data, 0, self._positions[space], out=out)
+        for space, rows in self._rows.items():
+            torch.lt(rows, self.offsets[-1, self.store.spaces.index(space)], out=self.bag._kept["real", space])
+
+
+def _is_index(data: Tensor, column: Column) -> bool:
+    return data.dtype == torch.int32 and (column.values is not None or column.rows == "pair") and data.dim() == 1
+
+
+class _Bounds:
+    """Where the rows of each graph begin, in every space of a bag."""
+
+    def __init__(self, bag: SubgraphBag) -> None:
+        graph = bag.graph
+        graphs = torch.arange(bag.num_graphs + 1, device=bag.device)
+        subs = torch.searchsorted(bag.sub_batch.contiguous(), graphs)
+        edges = torch.searchsorted(graph.batch[graph.edge_index[1]].contiguous(), graphs)
+        self.known = {"graph": graphs, "node": graph.ptr, "edge": edges, "sub": subs, "pair": bag.row_ptr[subs]}
+        waiting = [(value, column) for _, value, column in all_columns(bag)]
+        for value, column in waiting:  # bounds say where the entries of each row begin
+            if column.bounds and column.values is not None and column.values not in self.known:
+                self.known[column.values] = value[self.known[column.rows]]
+        for value, column in waiting:  # other rows belong to the graph of what they point to
+            if column.rows not in self.known:
+                assert column.values is not None
+                owner = torch.searchsorted(self.known[column.values].contiguous(), value.contiguous(), right=True) - 1
+                if owner.numel() and bool((owner.diff() < 0).any()):
+                    raise ValueError(f"the rows of '{column.rows}' are not in the order of their graphs.")
+                self.known[column.rows] = torch.searchsorted(owner, graphs)
+
+    def of(self, space: str) -> Tensor:
+        """The first row of each graph, and the end of the last."""
+        return self.known[space]
+
+    def local(self, value: Tensor, column: Column) -> Tensor:
+        """A column with values counted from the first row of their graph; 32 bits for whole numbers that point somewhere."""
+        if column.values is None:
+            return value
+        rows = self.known[column.rows]
+        if column.bounds:
+            value = value[:-1]
+        if value.dim() == 2 and value.size(1) == 1:
+            value = value.squeeze(1)
+        owner = torch.repeat_interleave(torch.arange(rows.numel() - 1, device=value.device), rows.diff(), output_size=value.size(0))
+        return torch.where(value < 0, value, value - self.known[column.values][owner]).to(torch.int32)

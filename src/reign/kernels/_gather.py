@@ -1,0 +1,39 @@
+"""Index maps of a batch out of those of a whole data set (see ``fused/_gather.py`` for the idea): one launch on a GPU, plain PyTorch elsewhere."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from reign.kernels._switch import kernels_for
+
+Column = tuple[Tensor | None, Tensor, int, int, bool, int]  # data (None: positions), result, space of rows, of values, bounds?, padding
+Gather = Callable[[Tensor, Tensor], None]
+
+
+def gather_columns(columns: Sequence[Column], offsets: Tensor, num_graphs: int) -> Gather:
+    """A function ``(ids, starts)`` that writes the columns of the graphs ``ids`` into their results.
+
+    Args:
+        columns: what to write where.
+        offsets: where each graph of the batch begins in each space, shape (graphs + 1, spaces); read at each call.
+        num_graphs: the number of graphs.
+    """
+    kernels = kernels_for(torch.empty(0, device=offsets.device))
+    if kernels is not None and offsets.is_cuda:
+        made: Gather = kernels.gather(columns, offsets, num_graphs)
+        return made
+
+    def run(ids: Tensor, starts: Tensor) -> None:
+        for data, out, rows_in, values_in, bounds, fill in columns:
+            row = torch.arange(out.numel(), device=out.device)
+            graph = (torch.searchsorted(offsets[:, rows_in].contiguous(), row, right=True) - 1).clamp(max=num_graphs - 1)
+            real = row < offsets[-1, rows_in]
+            at = torch.where(real, starts[ids[graph], rows_in] + row - offsets[graph, rows_in], 0)
+            value = at if data is None else data[at].long() if data.numel() else torch.zeros_like(at)
+            padding = torch.full((), fill, device=out.device) if not bounds else offsets[-1, values_in]
+            if values_in >= 0:
+                value = torch.where(value < 0, value, value + offsets[graph, values_in])
+            out.copy_(torch.where(real, value, padding))
+
+    return run

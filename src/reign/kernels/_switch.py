@@ -1,0 +1,48 @@
+"""Which version runs: the fused kernels where they can, plain PyTorch everywhere else."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+_enabled = True
+
+
+@contextmanager
+def fast_path(enabled: bool) -> Iterator[None]:
+    """Within this context, fused kernels run where they can, or nowhere.
+
+    >>> with fast_path(False):
+    ...     kernels_for(torch.zeros(1)) is None
+    True
+    """
+    global _enabled
+    before, _enabled = _enabled, enabled
+    try:
+        yield
+    finally:
+        _enabled = before
+
+
+@cache
+def _load() -> ModuleType | None:
+    try:
+        import triton  # noqa: F401
+    except ModuleNotFoundError:
+        return None
+    from reign.kernels import fused
+
+    return fused
+
+
+def kernels_for(x: Tensor) -> ModuleType | None:
+    """The fused kernels if they can work on this tensor: 32-bit numbers on a GPU (or in Triton's interpreter), outside of autocast."""
+    if not _enabled or x.dtype != torch.float32 or torch.is_autocast_enabled(x.device.type):
+        return None
+    if not x.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+        return None
+    return _load()

@@ -1,0 +1,69 @@
+"""Index maps of a batch out of those of a whole data set, all in one launch.
+
+A column is a map whose rows belong to one space (nodes, pairs, messages, ...) and whose values point into another one. Every graph has a
+range of rows in each space. A batch lays the ranges of its graphs end to end, so a value moves by as much as the range it points into.
+Rows beyond the last graph are padding: they point to the last row of a space, which is padding too; bounds stay at the end.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 256
+
+
+@triton.jit
+def _gather(columns, ids, starts, offsets, S, B, BM: tl.constexpr, STEPS: tl.constexpr):
+    """One program a block of rows of one column (axis 1): addresses of data and result, length, spaces, kind, value of padding."""
+    spec = columns + tl.program_id(1) * 7
+    data = tl.load(spec)
+    out = tl.load(spec + 1)
+    length, rows_in, values_in = tl.load(spec + 2), tl.load(spec + 3), tl.load(spec + 4)
+    kind, fill = tl.load(spec + 5), tl.load(spec + 6)
+    first = tl.program_id(0) * BM
+    if first < length:
+        row = (first + tl.arange(0, BM)).to(tl.int64)
+        m = row < length
+        total = tl.load(offsets + B * S + rows_in)
+        real = m & (row < total)
+        low, high = tl.zeros([BM], tl.int64), tl.zeros([BM], tl.int64) + B
+        for _ in range(STEPS):  # the last graph that starts at or before the row
+            middle = (low + high) // 2
+            before = tl.load(offsets + middle * S + rows_in, mask=real, other=0) <= row
+            low, high = tl.where(before, middle, low), tl.where(before, high, middle)
+        graph = tl.load(ids + low, mask=real, other=0)
+        at = tl.load(starts + graph * S + rows_in, mask=real, other=0) + row - tl.load(offsets + low * S + rows_in, mask=real, other=0)
+        if data == 0:
+            value = at
+        else:
+            value = tl.load(data.to(tl.pointer_type(tl.int32)) + at, mask=real, other=0).to(tl.int64)
+        if values_in >= 0:
+            shift = tl.load(offsets + low * S + values_in, mask=real, other=0)
+            value = tl.where(value < 0, value, value + shift)
+            if (kind & 1) != 0:
+                fill = tl.load(offsets + B * S + values_in).to(tl.int64)
+        value = tl.where(real, value, fill)
+        if (kind & 2) != 0:
+            tl.store(out.to(tl.pointer_type(tl.int64)) + row, value, mask=m)
+        else:
+            tl.store(out.to(tl.pointer_type(tl.int32)) + row, value.to(tl.int32), mask=m)
+
+
+def gather(columns: Sequence[Any], offsets: Tensor, num_graphs: int) -> Callable[[Tensor, Tensor], None]:
+    """See ``reign.kernels.gather_columns``."""
+    rows = []
+    for data, out, rows_in, values_in, bounds, fill in columns:
+        kind = (1 if bounds else 0) + (2 if out.dtype == torch.int64 else 0)
+        rows.append([0 if data is None else data.data_ptr(), out.data_ptr(), out.numel(), rows_in, values_in, kind, fill])
+    table = torch.tensor(rows, dtype=torch.int64, device=offsets.device)
+    grid = (triton.cdiv(max(row[2] for row in rows), BLOCK), len(rows))
+
+    def run(ids: Tensor, starts: Tensor) -> None:
+        steps = num_graphs.bit_length()
+        _gather[grid](table, ids, starts, offsets, offsets.size(1), num_graphs, BM=BLOCK, STEPS=steps, num_warps=4)
+
+    return run
