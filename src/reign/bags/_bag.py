@@ -27,7 +27,7 @@ Domain = Literal["all", "members"]
 class SubgraphBag(Keeper):
     r"""A batch of graphs, their subgraphs, and the values :math:`x^k_i` of node i in subgraph k, written ``x[k, i]``.
 
-    No subgraph is ever copied. Subgraph k keeps an induced part of the graph, so one bit per pair says it all:
+    No subgraph is ever copied. Subgraph k keeps an induced part of the graph, so one bit per pair describes it:
 
     .. math:: A^k_{ij} = A_{ij} \cdot \mathrm{member}^k_i \cdot \mathrm{member}^k_j
 
@@ -35,13 +35,13 @@ class SubgraphBag(Keeper):
     padded: with ``domain="all"`` pair (k, i) of a graph of n nodes sits n rows after (k - 1, i) and one after
     (k, i - 1); with ``domain="members"`` only the pairs inside a subgraph have a row, in the same order.
 
-    Nodes and subgraphs are numbered over the whole batch, as in PyG. A policy makes the bag; one rarely does by hand.
+    Nodes and subgraphs are numbered over the whole batch, as in PyG. Bags are made by policies, and rarely by hand.
 
     Args:
         graph: the graph all subgraphs share.
         policy: the policy that selected them.
-        domain: "all" pairs of a graph have rows, or those of "members" only.
-        node_based: subgraph k belongs to node k, one each.
+        domain: whether "all" pairs of a graph have rows, or only those of "members".
+        node_based: whether there is one subgraph per node, and subgraph k belongs to node k.
         anchor: what each subgraph is tied to: its root (one column), its edge or its tuple of nodes (two).
         sub_batch: the graph of each subgraph.
         row_ptr: the first row of each subgraph, and the end of the last.
@@ -134,7 +134,7 @@ class SubgraphBag(Keeper):
         return torch.where(same_graph, self.row_within(sub, node), -1)
 
     def row_within(self, sub: Int[Tensor, "*any"], node: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
-        """The same for pairs whose subgraph and node are known to be of one graph."""
+        """As ``row``, for pairs whose subgraph and node are known to belong to one graph."""
         if self.domain == "all":
             return self._shift[sub] + node
         position, there = ragged.find(self._key, sub * self.num_nodes + node)

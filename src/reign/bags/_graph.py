@@ -44,7 +44,7 @@ class SharedGraph(Keeper):
         batch: Any = None,
         batch_size: int | None = None,
     ) -> "SharedGraph":
-        """Check what a user gave, and lay it out. ``batch_size`` is needed only if the last graphs have no nodes."""
+        """Check what a user gave, and make the graph. ``batch_size`` is needed only if the last graphs have no nodes."""
         check_shapes(x, edge_index, edge_attr, batch)
         if x.device.type == "cpu":
             check_values(x, edge_index, edge_attr, batch)
@@ -65,17 +65,17 @@ class SharedGraph(Keeper):
 
     @property
     def num_nodes(self) -> int:
-        """Nodes in the whole batch."""
+        """The number of nodes in the whole batch."""
         return self.x.size(0)
 
     @property
     def num_graphs(self) -> int:
-        """Graphs in the batch, those without nodes included."""
+        """The number of graphs in the batch, including those without nodes."""
         return self.ptr.numel() - 1
 
     @property
     def sizes(self) -> Int[Tensor, "graphs"]:
-        """Nodes of each graph."""
+        """The number of nodes of each graph."""
         return self.ptr.diff()
 
     @kept

@@ -75,7 +75,7 @@ def hop_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int 
 
 
 def near_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int) -> HopTable:
-    """Distances from distinct sources to the nodes within ``max_hops`` alone, in memory proportional to their number."""
+    """Distances from distinct sources to the nodes within ``max_hops`` only, in memory proportional to their number."""
     n = graph.num_nodes
     before, frontier = source[:0], source.sort().values * (n + 1)
     rings = [frontier]
@@ -98,7 +98,7 @@ def near_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int
 
 
 def _chunks(graph: SharedGraph, node: Tensor) -> list[slice]:
-    """The nodes of a frontier in parts that have a bounded number of neighbours, so that dense graphs need little scratch."""
+    """The nodes of a frontier in parts with a bounded number of neighbours, so that dense graphs need little extra memory."""
     degree = graph.neighbours.ptr[node + 1] - graph.neighbours.ptr[node]
     total = degree.cumsum(0)
     if not node.numel() or int(total[-1]) <= CHUNK:

@@ -43,23 +43,23 @@ class Wiring:
 
     @kept
     def to_sub(self) -> Sum:
-        """Pairs into subgraphs; transposed: from subgraphs to pairs."""
+        """From pairs to subgraphs; its transpose goes from subgraphs to pairs."""
         rows = torch.arange(self.bag.num_pairs, device=self.bag.device)
         return Sum(rows, self.bag.row_ptr, self.bag.sub, None, "pair", "sub")
 
     @kept
     def to_node(self) -> Sum:
-        """Pairs into nodes."""
+        """From pairs to nodes: sums over subgraphs."""
         return Sum.broadcast(self.bag.node, self.bag.num_nodes, ("node", "pair")).t
 
     @kept
     def sub_to_graph(self) -> Sum:
-        """Subgraphs into graphs."""
+        """From subgraphs to graphs."""
         return Sum.broadcast(self.bag.sub_batch, self.bag.num_graphs, ("graph", "sub")).t
 
     @kept
     def node_to_graph(self) -> Sum:
-        """Nodes into graphs."""
+        """From nodes to graphs."""
         return Sum.broadcast(self.bag.graph.batch, self.bag.num_graphs, ("graph", "node")).t
 
     @kept
@@ -71,7 +71,7 @@ class Wiring:
 
     @kept
     def root_row(self) -> Tensor:
-        """The rows of the roots, all of which must be there."""
+        """The rows of the roots; an error if some roots have no row."""
         rows = self.bag.root_row
         if self.bag.domain == "members" and bool((rows < 0).any()):
             raise ValueError(self.rootless())
@@ -107,7 +107,7 @@ class Wiring:
 
     @kept
     def transpose(self) -> Sum:
-        """x[i, k] into (k, i)."""
+        """From pair (i, k) to pair (k, i)."""
         rows = torch.arange(self.bag.num_pairs, device=self.bag.device)
         return self._sum_of_rows(self.bag.transpose, rows, self.bag.num_pairs, "pair")
 

@@ -1,4 +1,4 @@
-"""All data sets by name, as problems to learn."""
+"""The data sets by name, as problems to learn."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The few operations everything is made of: sums over ragged rows, and fused versions of what layers do."""
+"""The few operations that everything is made of: sums over ragged rows, and fused versions of what layers do."""
 
 from reign.kernels._gather import gather_columns
 from reign.kernels._sums import Sum

@@ -26,21 +26,21 @@ class Null(Policy):
     in_paper_class: ClassVar[bool] = True
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """All nodes."""
+        """Every subgraph keeps all nodes."""
         return pairs.node >= 0
 
 
 @POLICIES.register("nd")
 @dataclass(frozen=True)
 class NodeDeletion(Policy):
-    """ND: the root loses its edges. Its row and features stay with domain all; with domain members it has no row."""
+    """ND: the root loses its edges. With domain all its row and features stay; with domain members it has no row."""
 
     meaning: ClassVar[str] = "the root loses its edges"
     example: ClassVar[str] = "nd"
     in_paper_class: ClassVar[bool] = True
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """All nodes but the root."""
+        """Every subgraph keeps all nodes but its root."""
         return ~pairs.is_anchor.any(dim=1)
 
 
@@ -51,7 +51,7 @@ class NodeMarking(Policy):
 
     Args:
         mark: True for the root, "distance" for the one-hot hop distance of every node.
-        max_distance: hop distances from here on share a channel.
+        max_distance: hop distances of at least this number share a channel.
     """
 
     meaning: ClassVar[str] = "a mark on the root"
@@ -68,7 +68,7 @@ class NodeMarking(Policy):
             raise ValueError("mark is False, expected True or 'distance'; node marking without marks is Null(), 'null'.")
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """All nodes."""
+        """Every subgraph keeps all nodes."""
         return pairs.node >= 0
 
 
@@ -103,7 +103,7 @@ class EgoNets(Policy):
 
     @property
     def radius(self) -> int:
-        """The depth."""
+        """The depth of the ego nets."""
         return self.num_hops
 
     @property
@@ -112,5 +112,5 @@ class EgoNets(Policy):
         return self.num_hops
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """The nodes within ``num_hops`` of the root."""
+        """Every subgraph keeps the nodes within ``num_hops`` of its root."""
         return (pairs.hops(self.num_hops) <= self.num_hops).any(dim=1)

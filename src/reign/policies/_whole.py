@@ -23,21 +23,21 @@ class Whole(Policy):
 
     @property
     def node_based(self) -> bool:
-        """No: there is one subgraph."""
+        """False: there is one subgraph per graph."""
         return False
 
     @property
     def num_anchors(self) -> int:
-        """None."""
+        """Zero: a subgraph is not tied to any node."""
         return 0
 
     def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs 0"], Int[Tensor, "subgraphs"]]:
-        """Each graph once."""
+        """No anchors, and one subgraph for each graph."""
         graphs = torch.arange(graph.num_graphs, device=graph.batch.device)
         return graphs.new_empty(graph.num_graphs, 0), graphs
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """All nodes."""
+        """The subgraph keeps all nodes."""
         return pairs.node >= 0
 
 

@@ -1,6 +1,5 @@
 """Data sets by name, their facts, and one of one's own."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,8 @@ from reign.data.sets._tu import SETS
 
 
 @pytest.fixture(autouse=True)
-def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REIGN_CACHE", str(tmp_path / "cache"))
-    entries, aliases = dict(DATASETS._entries), dict(DATASETS._aliases)
-    yield
-    DATASETS._entries, DATASETS._aliases = entries, aliases
 
 
 def test_names() -> None:

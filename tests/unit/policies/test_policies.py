@@ -1,7 +1,6 @@
 """Policies by name, sampled bags, a policy of one's own."""
 
 import inspect
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -257,15 +256,6 @@ def test_data_that_is_none() -> None:
     assert Null().from_data(union).num_nodes == union.num_nodes
 
 
-@pytest.fixture
-def registered() -> Iterator[None]:
-    """Policies that a test registers are forgotten after it."""
-    entries, aliases = dict(POLICIES._entries), dict(POLICIES._aliases)
-    yield
-    POLICIES._entries, POLICIES._aliases = entries, aliases
-
-
-@pytest.mark.usefixtures("registered")
 def test_a_policy_of_ones_own_has_a_name(tmp_path: Path) -> None:
     known = reign.list_policies()
     POLICIES.register("neighbour-deletion")(NeighbourDeletion)
@@ -301,7 +291,6 @@ class Ring(Policy):
         return ((hops == self.num_hops) | (hops == 0)).any(dim=1)
 
 
-@pytest.mark.usefixtures("registered")
 def test_the_fields_of_a_policy_are_its_grammar() -> None:
     POLICIES.register("ring")(Ring)
     made = {
@@ -319,7 +308,6 @@ def test_the_fields_of_a_policy_are_its_grammar() -> None:
     assert str(Ring(loop=False)) == "Ring(num_hops=1, mark=False, max_distance=4, loop=False)"  # no name says so
 
 
-@pytest.mark.usefixtures("registered")
 def test_names_that_a_policy_cannot_have() -> None:
     with pytest.raises(ValueError, match="policy 'nd' is registered already"):
         POLICIES.register("nd")(Ring)

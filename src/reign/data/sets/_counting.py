@@ -39,7 +39,7 @@ class Counting(GraphDataset):
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """The set of the paper's table."""
+        """The options of the set in the paper's table."""
         return {"kind": "regular", "num_graphs": 5000, "seed": 0}
 
     @classmethod
@@ -111,7 +111,7 @@ def _list_cycles(graphs: GraphPack, ids: Tensor, length: int) -> tuple[Tensor, T
 
 
 def _regular(g: int, rng: np.random.Generator) -> Data:
-    """A random regular graph that loses as many edges as it has nodes."""
+    """A random regular graph from which as many edges are removed as it has nodes."""
     nodes, degree = REGULAR[g % len(REGULAR)]
     graph = nx.random_regular_graph(degree, nodes, seed=int(rng.integers(2**31)))
     edges = sorted(tuple(sorted(edge)) for edge in graph.edges)
@@ -121,7 +121,7 @@ def _regular(g: int, rng: np.random.Generator) -> Data:
 
 
 def _erdos_renyi(g: int, rng: np.random.Generator) -> Data:
-    """Ten nodes, every edge with a chance of 0.3."""
+    """A graph of ten nodes, with each edge present with probability 0.3."""
     upper = np.triu(rng.random((10, 10)) < 0.3, 1)
     graph = nx.Graph()
     graph.add_edges_from(zip(*np.nonzero(upper), strict=True))

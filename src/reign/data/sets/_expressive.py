@@ -25,7 +25,7 @@ class CSL(GraphDataset):
     sizes = {"train": 90, "val": 30, "test": 30}  # noqa: RUF012
 
     def make(self) -> dict[str, list[Data]]:
-        """From ``REIGN_DATA``, or through PyG from the official place."""
+        """Read the graphs from ``REIGN_DATA``, or download them through PyG."""
         file = local_file("csl.npz")
         if file is not None:
             arrays = read_arrays(file)
@@ -65,7 +65,7 @@ class EXP(GraphDataset):
         check("set", options["set"], options["set"] in ("EXP", "CEXP"), "'EXP' or 'CEXP'")
 
     def make(self) -> dict[str, list[Data]]:
-        """From ``REIGN_DATA``."""
+        """Read the graphs from ``REIGN_DATA``."""
         return stratified(exp_graphs(self.options["set"]))
 
 
@@ -89,7 +89,7 @@ class SR(GraphDataset):
     sizes = {"all": 15}  # noqa: RUF012
 
     def make(self) -> dict[str, list[Data]]:
-        """From ``REIGN_DATA``."""
+        """Read the graphs from ``REIGN_DATA``."""
         lines = need_file("sr251256.g6", "SR").read_bytes().split()
         graphs = [from_networkx(nx.from_graph6_bytes(line)) for line in lines]
         for g, data in enumerate(graphs):
@@ -98,7 +98,7 @@ class SR(GraphDataset):
 
 
 def stratified(graphs: list[Data]) -> dict[str, list[Data]]:
-    """60 / 20 / 20, every class in the same shares, always the same."""
+    """A fixed split of 60 / 20 / 20 %, with every class in the same shares."""
     from sklearn.model_selection import StratifiedShuffleSplit
 
     y = torch.cat([data.y for data in graphs]).squeeze(1)

@@ -25,12 +25,12 @@ class MolHIV(GraphDataset):
     actives = {"train": 1_232, "val": 81, "test": 130}  # noqa: RUF012
 
     def make(self) -> dict[str, list[Data]]:
-        """From ``REIGN_DATA``, or through ogb from the official place."""
+        """Read the molecules from ``REIGN_DATA``, or download them through ogb."""
         file = local_file("ogbg_molhiv.csv.xz")
         return self._official() if file is None else self._from_smiles(str(file))
 
     def check(self, made: dict[str, list[Data]]) -> None:
-        """The sizes of the splits, and how many molecules of each are active."""
+        """Check the sizes of the splits, and the number of active molecules in each."""
         super().check(made)
         found = {split: sum(int(data.y) for data in graphs) for split, graphs in made.items()}
         if self.actives and found != self.actives:

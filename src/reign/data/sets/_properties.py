@@ -37,7 +37,7 @@ class GraphProperties(GraphDataset):
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """The paper's sizes."""
+        """Generated graphs, as many as in the paper."""
         return {"source": "generated", "share": 1.0, "seed": 0}
 
     @classmethod
@@ -118,13 +118,13 @@ def _barabasi_albert(n: int, rng: np.random.Generator) -> nx.Graph:
 
 
 def _grid(n: int, rng: np.random.Generator) -> nx.Graph:
-    """As square as n allows; a prime n is a line."""
+    """A grid that is as square as n allows; a line if n is prime."""
     width = max(w for w in range(1, int(n**0.5) + 1) if n % w == 0)
     return nx.grid_2d_graph(width, n // width)
 
 
 def _caveman(n: int, rng: np.random.Generator) -> nx.Graph:
-    """A ring of cliques as many as large, as near as n allows; of a prime n one clique."""
+    """A ring of cliques, with as equal a number and size of cliques as n allows; one clique if n is prime."""
     number = max(w for w in range(1, int(n**0.5) + 1) if n % w == 0)
     return nx.connected_caveman_graph(number, n // number) if number > 1 else nx.complete_graph(n)
 
@@ -134,7 +134,7 @@ def _tree(n: int, rng: np.random.Generator) -> nx.Graph:
 
 
 def _ladder(n: int, rng: np.random.Generator) -> nx.Graph:
-    """Two rails of n // 2 nodes; an odd node more hangs at an end."""
+    """Two rails of n // 2 nodes each; if n is odd, one more node is attached to an end."""
     graph = nx.ladder_graph(n // 2)
     if n % 2:
         graph.add_edge(0, n - 1)
@@ -150,7 +150,7 @@ def _star(n: int, rng: np.random.Generator) -> nx.Graph:
 
 
 def _caterpillar(n: int, rng: np.random.Generator) -> nx.Graph:
-    """A path of random length, all other nodes on it."""
+    """A path of random length, with all other nodes attached to it."""
     length = int(rng.integers(1, n + 1))
     graph = nx.path_graph(length)
     graph.add_edges_from((v, int(rng.integers(length))) for v in range(length, n))
@@ -158,7 +158,7 @@ def _caterpillar(n: int, rng: np.random.Generator) -> nx.Graph:
 
 
 def _lobster(n: int, rng: np.random.Generator) -> nx.Graph:
-    """A path, nodes on it, and nodes on those."""
+    """A path, nodes attached to it, and nodes attached to those."""
     length = int(rng.integers(1, n + 1))
     legs = int(rng.integers(length, n + 1))
     graph = nx.path_graph(length)

@@ -45,7 +45,7 @@ class TU(GraphDataset):
 
     @classmethod
     def variants(cls) -> list[dict[str, Any]]:
-        """All seven."""
+        """Each of the seven sets."""
         return [{"set": name} for name in SETS]
 
     @classmethod
@@ -54,13 +54,13 @@ class TU(GraphDataset):
         check("set", options["set"], options["set"] in SETS, " or ".join(SETS))
 
     def make(self) -> dict[str, list[Data]]:
-        """From ``REIGN_DATA``, or through PyG from the official place."""
+        """Read the graphs from ``REIGN_DATA``, or download them through PyG."""
         official, local, *_ = SETS[self.options["set"]]
         file = local_file(f"tu_{local}.npz")
         return {"all": self._official(official) if file is None else self._local(read_arrays(file))}
 
     def check(self, made: dict[str, list[Data]]) -> None:
-        """The number of graphs, and the mean number of their nodes: the PTC of the paper has hydrogens, TU's PTC_MR has none."""
+        """Check the number of graphs and their mean number of nodes: the paper's PTC has hydrogens, TU's PTC_MR has none."""
         _, local, number, nodes, _ = SETS[self.options["set"]]
         graphs = made["all"]
         mean = sum(data.num_nodes for data in graphs) / len(graphs)
@@ -87,7 +87,7 @@ class TU(GraphDataset):
 
 
 def _one_hot(tags: Tensor) -> Tensor:
-    """Tags that occur, in order, as columns."""
+    """One-hot columns, one for each tag that occurs, in the order of the tags."""
     known, column = tags.unique(return_inverse=True)
     return torch.nn.functional.one_hot(column, known.numel()).float()
 

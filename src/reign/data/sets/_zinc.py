@@ -18,7 +18,7 @@ class ZINC(GraphDataset):
     sizes = {"train": 10_000, "val": 1_000, "test": 1_000}  # noqa: RUF012
 
     def make(self) -> dict[str, list[Data]]:
-        """From ``REIGN_DATA``, or through PyG from the official place."""
+        """Read the graphs from ``REIGN_DATA``, or download them through PyG."""
         file = local_file("zinc12k.npz")
         if file is None:
             return {split: self._official(split) for split in self.splits}
