@@ -1,10 +1,12 @@
 """Bags of subgraphs: which pairs (k, i) exist, how they lie in memory, and the maps between scopes."""
 
 from reign.bags._bag import Domain, SubgraphBag
-from reign.bags._columns import Column, PerRow
+from reign.bags._columns import Column
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import FAR, HopTable, hop_table, near_table, stored_table
+from reign.bags._keep import PerRow
 from reign.bags._memory import DoesNotFit, check_fits, free_memory, out_of_memory
+from reign.bags._narrow import narrow_edges, narrow_near, narrow_pairs
 from reign.bags._store import BagStore, Frame
 from reign.bags._triples import Neighbours, Where
 from reign.bags._views import DenseBag
@@ -28,6 +30,9 @@ __all__ = [
     "check_fits",
     "free_memory",
     "hop_table",
+    "narrow_edges",
+    "narrow_near",
+    "narrow_pairs",
     "near_table",
     "out_of_memory",
     "stored_table",

@@ -1,7 +1,7 @@
 """The bag of subgraphs: one shared graph, a membership bit per pair, and the maps between scopes."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 from jaxtyping import Bool, Int, Shaped
@@ -92,6 +92,13 @@ class SubgraphBag(Keeper):
         """The device of the bag."""
         return self.sub.device
 
+    def real(self, space: str) -> Bool[Tensor, "rows"] | None:
+        """Which of the nodes, subgraphs ("sub"), pairs or graphs are real; None if all are, as in every bag that a policy makes.
+
+        Only the bag of a ``Frame`` is padded. Padding counts for no norm.
+        """
+        return cast("Tensor | None", self._kept.get(("real", space)))
+
     # -- maps between scopes ---------------------------------------------------------------------------------------
 
     @kept
@@ -168,7 +175,10 @@ class SubgraphBag(Keeper):
         """Values on nodes as values on pairs, marks in front: ``x[k, i] = [mark[k, i], h[i]]``."""
         if h.dim() != 2 or h.size(0) != self.num_nodes:
             raise ValueError(f"h has shape {tuple(h.shape)}, expected ({self.num_nodes}, channels): a row per node of the bag.")
-        values = h[self.node[rows]]
+        if h.requires_grad and rows == slice(None):
+            values = self.wiring.to_node.t(h)  # a sum flows back, in a fixed order
+        else:
+            values = h[self.node[rows]]
         return values if self.mark is None else torch.cat([self.mark[rows].to(h.dtype), values], dim=1)
 
     @property

@@ -5,7 +5,7 @@ from the pieces: rows laid end to end, values moved by as much as the rows they 
 """
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -22,18 +22,6 @@ class Column(NamedTuple):
     rows: str
     values: str | None = None
     bounds: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class PerRow:
-    """Values of which there is one for each node, pair, ... of a bag."""
-
-    values: Tensor
-    rows: str
-
-    def spaces(self, name: str) -> dict[str, Column]:
-        """See ``walk``."""
-        return {"values": Column(self.rows)}
 
 
 BAG = {
@@ -100,10 +88,11 @@ def _kept(name: str, column: Column | None, value: Any, change: Replace) -> Any:
     return None
 
 
-def _replaced(value: Any, spaces: dict[str, Column], name: str, change: Replace) -> Any:
+def _replaced(value: Any, spaces: dict[str, Any], name: str, change: Replace) -> Any:
     parts = {f.name: getattr(value, f.name) for f in fields(value)}
     new = {
-        field: change(f"{name}.{field}", part, spaces[field]) if isinstance(part, Tensor) else part for field, part in parts.items()
+        field: change(f"{name}.{field}", part, Column(*spaces[field])) if isinstance(part, Tensor) else part
+        for field, part in parts.items()
     }
     return type(value)(**new)
 

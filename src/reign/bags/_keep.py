@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import torch
+from torch import Tensor
 
 T = TypeVar("T")
 
@@ -41,3 +42,15 @@ def kept(method: Callable[[Any], T]) -> T:
         return self.keep(key, lambda: method(self))
 
     return cast(T, property(get, doc=method.__doc__))
+
+
+@dataclass(frozen=True, eq=False)
+class PerRow:
+    """Kept values of which there is one for each node, subgraph ("sub"), pair or graph of a bag."""
+
+    values: Tensor
+    rows: str
+
+    def spaces(self, name: str) -> dict[str, tuple[str, str | None, bool]]:
+        """What the values belong to; they point to nothing."""
+        return {"values": (self.rows, None, False)}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from reign.bags._keep import kept
+from reign.bags._keep import PerRow, kept
 from reign.bags._triples import Neighbours, Triples, Where, find_triples
 from reign.kernels import Sum
 
@@ -90,10 +90,15 @@ class Wiring:
         return bool(self.bag.member[self.root_row].all())
 
     @kept
+    def off_mask(self) -> PerRow:
+        """Which rows are not roots."""
+        off = torch.ones(self.bag.num_pairs, dtype=torch.bool, device=self.bag.device)
+        return PerRow(off.index_fill_(0, self.root_row, False), "pair")
+
+    @kept
     def off_rows(self) -> Tensor:
         """The rows that are not roots."""
-        off = torch.ones(self.bag.num_pairs, dtype=torch.bool, device=self.bag.device)
-        return off.index_fill_(0, self.root_row, False).nonzero().squeeze(1)
+        return self.off_mask.values.nonzero().squeeze(1)
 
     @kept
     def off_member_rows(self) -> Tensor:
@@ -155,19 +160,20 @@ class Wiring:
     def messages(self, neighbours: Neighbours, where: Where = "off") -> "Messages":
         """What a base encoder needs: from rows to messages, from edges to messages, and messages summed into targets."""
 
-        def build() -> Messages:
-            t = self.triples(neighbours, where)
-            on_nodes = neighbours in ("nodes", "agg")
-            row = t.j if on_nodes else self.bag.row_within(*((t.j, t.i) if neighbours == "swap" else (t.k, t.j)))
-            there = (row >= 0).nonzero().squeeze(1) if self.bag.domain == "members" else slice(None)
-            source, own = "node" if on_nodes else "pair", f"messages {neighbours} {where}"
-            return Messages(
-                Sum.broadcast(row[there], self.bag.num_nodes if on_nodes else self.bag.num_pairs, (source, own)),
-                Sum.broadcast(t.edge[there], self.bag.graph.edge_index.size(1), ("edge", own)),
-                Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
-            )
+        return self.keep(("messages", neighbours, where), lambda: self.make_messages(neighbours, where))
 
-        return self.keep(("messages", neighbours, where), build)
+    def make_messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
+        """The same, made anew and not kept."""
+        t = self.triples(neighbours, where)
+        on_nodes = neighbours in ("nodes", "agg")
+        row = t.j if on_nodes else self.bag.row_within(*((t.j, t.i) if neighbours == "swap" else (t.k, t.j)))
+        there = (row >= 0).nonzero().squeeze(1) if self.bag.domain == "members" else slice(None)
+        source, own = "node" if on_nodes else "pair", f"messages {neighbours} {where}"
+        return Messages(
+            Sum.broadcast(row[there], self.bag.num_nodes if on_nodes else self.bag.num_pairs, (source, own)),
+            Sum.broadcast(t.edge[there], self.bag.graph.edge_index.size(1), ("edge", own)),
+            Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
+        )
 
     def _sum_of_rows(self, row: Tensor, target: Tensor, size: int, into: str) -> Sum:
         if self.bag.domain == "members":  # rows that are not stored have the value 0

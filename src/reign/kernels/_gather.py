@@ -7,7 +7,9 @@ from torch import Tensor
 
 from reign.kernels._switch import kernels_for
 
-Column = tuple[Tensor | None, Tensor, int, int, bool, int]  # data (None: positions), result, space of rows, of values, bounds?, padding
+Column = tuple[
+    Tensor | None, Tensor, int, int, bool, int
+]  # data (None: positions), result, space of rows, of values, bounds?, padding
 Gather = Callable[[Tensor, Tensor], None]
 
 

@@ -14,6 +14,8 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from reign.kernels import ragged
+from reign.kernels._indices import Segments
+from reign.kernels._switch import kernels_for
 
 Spaces = tuple[str, str]  # what rows belong to before and after a sum
 
@@ -74,6 +76,9 @@ class _Sum(torch.autograd.Function):
 def _sum(x: Tensor, index: Tensor, ptr: Tensor | None) -> Tensor:
     if ptr is None:
         return x.index_select(0, index)
+    if (kernels := kernels_for(x)) is not None:
+        out: Tensor = kernels.segment_sum(x.contiguous(), Segments(ptr, index))
+        return out
     if index.numel() == 0:
         return x.new_zeros(ptr.numel() - 1, x.size(1))
     return F.embedding_bag(index, x, ptr, mode="sum", include_last_offset=True)

@@ -1,4 +1,4 @@
-"""Weights of the authors' code, so that their checkpoints run here."""
+"""The weights of the authors' code, so that their checkpoints run here."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,13 +32,13 @@ _ON = {
 
 
 def from_authors(params: Mapping[str, Any], model: str = "sun", policy: str = "ego+:3") -> Model:
-    """One of our models with the weights of the authors' one, for integer atom and bond types of shape (n, 1) and (e, 1).
+    """Make one of our models with the weights of the authors' one, for integer atom and bond types of shape (n, 1) and (e, 1).
 
     Args:
-        params: their arrays or tensors, by their names (the ``state_dict`` of their ZINC models).
+        params: the authors' arrays or tensors by name (the ``state_dict`` of one of their ZINC models).
         model: "sun", "sun_transpose" (with the transpose term), "sun_linear_residual" (linear maps, no readout, residual
             connections), "dss" or "ds" (sum readout, invariant DeepSets).
-        policy: the policy it was trained with, by its name here.
+        policy: name, in this library, of the policy that the model was trained with.
 
     Returns:
         The model in evaluation mode, in the precision of the arrays.

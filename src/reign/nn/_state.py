@@ -1,4 +1,4 @@
-"""The values x[k, i] of a bag at one layer, and the sums of them that were asked for so far."""
+"""The values x[k, i] of a bag at one layer, and the sums of them that have been asked for so far."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -7,30 +7,39 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reign.bags import Domain, SubgraphBag, Where
-from reign.nn._terms import Term
+from reign.bags import Domain, PerRow, SubgraphBag, Where, narrow_near
+from reign.nn._mlp import NormRows
+from reign.nn._terms import Scope, Term
 
 Aggregation = Literal["sum", "mean"]
+Rows = Float[Tensor, "rows channels"]
+SHARED = {("readout",), ("needle",), ("root",), ("near",), ("types of edges",)}  # what does not depend on a layer's options
 
 
 class State:
-    """Values on the pairs of a bag. Sums that several terms need are computed once.
+    """Values on the pairs of a bag. Whatever several terms need is computed once.
 
     With domain members on a bag that stores all pairs, values outside subgraphs are set to zero, so every sum is one over
     members; a mean divides by the number of values that really are summed (and is 0 where there are none).
 
     Args:
         h: the values.
-        bag: their bag.
+        bag: the bag they belong to.
         domain: what sums and means range over.
-        aggregation: terms whose sum is to be a mean, as {"needle": "mean"}.
+        aggregation: terms whose sum is a mean, as in {"needle": "mean"}.
+        wanted: the sums of the new values that will be asked for after a layer: "readout", "needle", "root", "near".
     """
 
-    h: Tensor
+    h: Float[Tensor, "pairs channels"]
     bag: SubgraphBag
 
     def __init__(
-        self, h: Tensor, bag: SubgraphBag, domain: Domain = "all", aggregation: dict[str, Aggregation] | None = None
+        self,
+        h: Float[Tensor, "rows channels"],
+        bag: SubgraphBag,
+        domain: Domain = "all",
+        aggregation: dict[str, Aggregation] | None = None,
+        wanted: frozenset[str] = frozenset(),
     ) -> None:
         if domain == "all" and bag.domain == "members":
             raise ValueError(
@@ -42,30 +51,61 @@ class State:
         self.masked = domain == "members" and bag.domain == "all"
         self.bag, self.domain = bag, domain
         self.h = h * bag.member[:, None] if self.masked else h
-        self.aggregation = aggregation or {}
-        self._values: dict[tuple[str, Where], Tensor] = {}
-        self._sums: dict[str, Tensor] = {}
+        self.aggregation, self.wanted = aggregation or {}, wanted
+        self._computed: dict[tuple[str, ...], Tensor] = {}
 
-    def get(self, term: Term, where: Where = "off") -> Tensor:
+    def view(self, domain: Domain, aggregation: dict[str, Aggregation], wanted: frozenset[str] = frozenset()) -> "State":
+        """The same values for another layer; sums that are known already come along."""
+        new = State.__new__(State)
+        new.masked = domain == "members" and self.bag.domain == "all"
+        if new.masked != self.masked or (domain == "all" and self.bag.domain == "members"):
+            return State(self.h, self.bag, domain, aggregation, wanted)
+        new.h, new.bag, new.domain, new.aggregation, new.wanted = self.h, self.bag, domain, aggregation, wanted
+        new._computed = {key: value for key, value in self._computed.items() if key in SHARED}
+        return new
+
+    def next(self, h: Rows, sums: dict[str, Rows | None]) -> "State":
+        """The state after this one: new values (zero outside of subgraphs already, if that is asked for), and sums of them."""
+        new = State.__new__(State)
+        new.masked, new.h, new.bag, new.domain, new.aggregation, new.wanted = self.masked, h, self.bag, self.domain, {}, frozenset()
+        new._computed = {key: value for key, value in self._computed.items() if key == ("types of edges",)}
+        new.add(sums)
+        return new
+
+    def add(self, sums: dict[str, Rows | None]) -> None:
+        """Add sums that were computed elsewhere."""
+        self._computed |= {(name,): value for name, value in sums.items() if value is not None}
+
+    def has(self, names: frozenset[str]) -> bool:
+        """Whether these sums are known already."""
+        return all((name,) in self._computed for name in names)
+
+    def once(self, key: tuple[str, ...], compute: Callable[[], Rows]) -> Rows:
+        """What was computed under a key before, or is computed now."""
+        if key not in self._computed:
+            self._computed[key] = compute()
+        return self._computed[key]
+
+    # -- terms -----------------------------------------------------------------------------------------------------
+
+    def get(self, term: Term, where: Where = "off") -> Rows:
         """The value of a term, for all pairs or for the roots."""
-        key = (term.name, where)
-        if key not in self._values:
-            if term.node_based:
-                self.bag.require_node_based(f"term '{term.name}'")
-            value = term.value(self, where)
-            if self.aggregation.get(term.name, "sum") == "mean":
-                value = value / self._count(term, where).clamp(min=1).to(value.dtype)
-            self._values[key] = value
-        return self._values[key]
-
-    def sum(self, term: Term, where: Where = "off") -> Tensor:
-        """A plain sum, whatever the aggregation of the term is: what other terms are made of."""
         if self.aggregation.get(term.name, "sum") == "sum":
-            return self.get(term, where)
-        return self._once(f"{term.name} {where}", lambda: term.value(self, where))
+            return self.sum(term, where)
+        return self.once(("mean", term.name, where), lambda: self._mean(term, where))
 
-    def _count(self, term: Term, where: Where) -> Tensor:
-        """How many values a term sums: the term itself, of ones."""
+    def sum(self, term: Term, where: Where = "off") -> Rows:
+        """The plain sum of a term, whatever its aggregation is: what other terms are made of."""
+        if term.node_based:
+            self.bag.require_node_based(f"term '{term.name}'")
+        return self.once(("sum", term.name, where), lambda: term.value(self, where))
+
+    def _mean(self, term: Term, where: Where) -> Rows:
+        total = self.sum(term, where)
+        return total / self._count(term, where).clamp(min=1).to(total.dtype)
+
+    def _count(self, term: Term, where: Where) -> Rows:
+        """How many values a term sums: the term itself, of ones. It depends on the bag alone, so the bag keeps it."""
         domain: Domain = "members" if self.masked else self.bag.domain
         inner: dict[str, Aggregation] = (
             {"needle": "mean"} if self.aggregation.get("needle") == "mean" and term.name != "needle" else {}
@@ -75,47 +115,56 @@ class State:
             ones = torch.ones(self.bag.num_pairs, 1, dtype=torch.float64, device=self.bag.device)
             return State(ones, self.bag, domain, inner).get(term, where)
 
-        return self.bag.keep(("count", term.name, where, domain, bool(inner)), count)
-
-    # -- rows that norms look at -----------------------------------------------------------------------------------
-
-    def norm_rows(self, roots_apart: bool) -> Tensor | None:
-        """The rows of pairs that count for a norm: members only, or without the roots if these have their own; None: all."""
-        wiring = self.bag.wiring
-        if roots_apart:
-            return wiring.off_member_rows if self.masked else wiring.off_rows
-        return wiring.member_rows if self.masked else None
+        rows = "sub" if where == "on" or term.scope == "subgraph" else term.scope
+        return self.bag.keep(("count", term.name, where, domain, bool(inner)), lambda: PerRow(count(), rows)).values
 
     # -- sums that several terms share -----------------------------------------------------------------------------
-
-    def _once(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
-        if name not in self._sums:
-            self._sums[name] = compute()
-        return self._sums[name]
 
     @property
     def root(self) -> Float[Tensor, "subgraphs channels"]:
         """x[k, k]."""
         if self.masked and not self.bag.wiring.roots_are_members:
             raise ValueError(self.bag.wiring.rootless())
-        return self._once("root", lambda: self.h.index_select(0, self.bag.wiring.root_row))
+        return self.once(("root",), lambda: self.h.index_select(0, self.bag.wiring.root_row))
 
     @property
     def readout(self) -> Float[Tensor, "subgraphs channels"]:
         """sum_j x[k, j]."""
-        return self._once("readout", lambda: self.bag.wiring.to_sub(self.h))
+        return self.once(("readout",), lambda: self.bag.wiring.to_sub(self.h))
 
     @property
     def needle(self) -> Float[Tensor, "nodes channels"]:
         """sum_h x[h, i]."""
-        return self._once("needle", lambda: self.bag.wiring.to_node(self.h))
+        return self.once(("needle",), lambda: self.bag.wiring.to_node(self.h))
+
+    @property
+    def near(self) -> Float[Tensor, "near channels"]:
+        """The pairs (k, j) with j a neighbour of the root k: where messages to roots come from."""
+        return self.once(("near",), lambda: self.h.index_select(0, narrow_near(self.bag)[0].rows))
 
     @property
     def roots(self) -> Float[Tensor, "graphs channels"]:
         """sum_j x[j, j]."""
-        return self._once("roots", lambda: self.bag.wiring.sub_to_graph(self.root))
+        return self.once(("roots",), lambda: self.bag.wiring.sub_to_graph(self.root))
 
     @property
     def total(self) -> Float[Tensor, "graphs channels"]:
         """sum_{h, j} x[h, j]."""
-        return self._once("total", lambda: self.bag.wiring.sub_to_graph(self.readout))
+        return self.once(("total",), lambda: self.bag.wiring.sub_to_graph(self.readout))
+
+    # -- rows that norms look at -----------------------------------------------------------------------------------
+
+    def norm_rows(self, scope: Scope, where: Where = "off", roots_apart: bool = False) -> NormRows:
+        """The rows that count for a norm: of pairs the members only, without the roots if these have their own norm; None for all.
+
+        Padding never counts. A padded bag has truth values here, since the number of real rows is known on the device alone.
+        """
+        if where == "on" or scope != "pair":
+            return self.bag.real("sub" if where == "on" or scope == "subgraph" else scope)
+        wiring, real = self.bag.wiring, self.bag.real("pair")
+        if real is not None:
+            real = real & self.bag.member if self.masked else real
+            return real & wiring.off_mask.values if roots_apart else real
+        if roots_apart:
+            return wiring.off_member_rows if self.masked else wiring.off_rows
+        return wiring.member_rows if self.masked else None

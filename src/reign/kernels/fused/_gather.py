@@ -36,10 +36,13 @@ def _gather(columns, ids, starts, offsets, S, B, BM: tl.constexpr, STEPS: tl.con
             before = tl.load(offsets + middle * S + rows_in, mask=real, other=0) <= row
             low, high = tl.where(before, middle, low), tl.where(before, high, middle)
         graph = tl.load(ids + low, mask=real, other=0)
-        at = tl.load(starts + graph * S + rows_in, mask=real, other=0) + row - tl.load(offsets + low * S + rows_in, mask=real, other=0)
-        if data == 0:
-            value = at
-        else:
+        at = (
+            tl.load(starts + graph * S + rows_in, mask=real, other=0)
+            + row
+            - tl.load(offsets + low * S + rows_in, mask=real, other=0)
+        )
+        value = at
+        if data != 0:
             value = tl.load(data.to(tl.pointer_type(tl.int32)) + at, mask=real, other=0).to(tl.int64)
         if values_in >= 0:
             shift = tl.load(offsets + low * S + values_in, mask=real, other=0)

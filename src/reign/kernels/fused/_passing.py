@@ -1,41 +1,18 @@
 """Message passing as a differentiable function: see ``_messages`` for the formula."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
+from reign.kernels._indices import Edges
 from reign.kernels.fused import _messages
 from reign.kernels.fused._linear import add_up, block, programs
 from reign.kernels.fused._messages import FEW_TYPES
 from reign.kernels.fused._stack import precision
 
 BACKWARD = (32, 264, 4)
-
-
-@dataclass(frozen=True, eq=False)
-class Edges:
-    """Messages grouped in three ways, as 32-bit indices.
-
-    Args:
-        ptr, source, edge: by target: the rows messages come from, and the edges they go along.
-        ptr_t, target, edge_t: by source: the rows they go to.
-        ptr_e, source_e, target_e: by edge.
-        kind: the type of each edge, if the table of edge features has a row for each type; otherwise it has one for each edge.
-    """
-
-    ptr: Tensor
-    source: Tensor
-    edge: Tensor
-    ptr_t: Tensor
-    target: Tensor
-    edge_t: Tensor
-    ptr_e: Tensor
-    source_e: Tensor
-    target_e: Tensor
-    kind: Tensor | None = None
 
 
 def collect(own: Tensor, source: Tensor, edges: Edges, table: Tensor | None, eps: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from reign.kernels.fused._linear import _moments
 
-INNER, OUTER, ROOT, KEPT = 1, 2, 4, 8  # bits of a row: counts for norms inside of slots, after slots; is a root; is not set to zero
+# the bits of a pair that are read below are INNER, OUTER, ROOT and KEPT of ``reign.kernels._indices``
 
 
 @triton.jit
@@ -53,9 +53,9 @@ def _combine(
 
 @triton.jit
 def _combine_backward(
-    g, g_sub, g_node, g_pick, pick_ptr, pick_index, out, y, stats, sub, node, flags, gy, gR, part, P, C,
+    g, g_sub, g_node, g_root, g_pick, pick_ptr, pick_index, out, y, stats, sub, node, flags, gy, gR, part, P, C,
     BC: tl.constexpr, BM: tl.constexpr, HAS_G: tl.constexpr, HAS_SUB: tl.constexpr, HAS_NODE: tl.constexpr,
-    HAS_PICK: tl.constexpr, HAS_R: tl.constexpr, ACT: tl.constexpr, MASK: tl.constexpr, NORM: tl.constexpr,
+    HAS_ROOT: tl.constexpr, HAS_PICK: tl.constexpr, HAS_R: tl.constexpr, ACT: tl.constexpr, MASK: tl.constexpr, NORM: tl.constexpr,
 ):  # fmt: skip
     """Back to the sum of the slots, to the terms of roots; and the sums that the norm of one slot (y, stats) needs."""
     pid = tl.program_id(0)
@@ -80,6 +80,8 @@ def _combine_backward(
         if HAS_NODE:
             i = tl.load(node + rows, mask=m, other=0)[:, None].to(tl.int64) * C + c[None, :]
             total += tl.load(g_node + i, mask=mok, other=0.0)
+        if HAS_ROOT:
+            total += tl.load(g_root + k, mask=mok & ((bits & 4) != 0)[:, None], other=0.0)
         if HAS_PICK:
             start = tl.load(pick_ptr + rows, mask=m, other=0)
             number = tl.load(pick_ptr + rows + 1, mask=m, other=0) - start

@@ -242,4 +242,3 @@ def numbers(values: tuple[int, ...], device: torch.device) -> Tensor:
 
 
 _NUMBERS: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}
-

@@ -8,50 +8,13 @@ import torch
 import triton
 from torch import Tensor
 
+from reign.kernels._indices import Edges, Pairs, Picks, Segments
 from reign.kernels.fused import _rows, _stack
 from reign.kernels.fused._linear import add_up, block, programs
-from reign.kernels.fused._passing import Edges, collect, collect_back
+from reign.kernels.fused._passing import collect, collect_back
 from reign.kernels.fused._stack import Rows, Saved, Stack, norm_sums, numbers
 
 COMBINE, COMBINE_BACK = (32, 4), (32, 528, 4)
-
-
-@dataclass(frozen=True, eq=False)
-class Segments:
-    """Rows that are summed into one: ``index[ptr[s]:ptr[s + 1]]``, or just the rows ``ptr[s]:ptr[s + 1]``."""
-
-    ptr: Tensor
-    index: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """The pairs of a bag, as 32-bit indices.
-
-    Args:
-        sub, node: subgraph and node of each pair.
-        flags: bits of each pair (see ``_rows``).
-        to_sub, to_node: the pairs of each subgraph, and of each node.
-    """
-
-    sub: Tensor
-    node: Tensor
-    flags: Tensor
-    to_sub: Segments
-    to_node: Segments
-
-    @property
-    def number(self) -> int:
-        """Number of pairs."""
-        return self.sub.numel()
-
-
-@dataclass(frozen=True, eq=False)
-class Picks:
-    """Rows that are wanted by themselves, and for each pair the places at which it was picked."""
-
-    rows: Tensor
-    back: Segments
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +49,8 @@ class PairStage:
     act: bool
     masked: bool
     training: bool
-    readout: bool = True
-    needle: bool = True
     picks: Picks | None = None
+    wanted: frozenset[str] = frozenset(("readout", "needle", "root"))
 
     @property
     def rows(self) -> Rows:
@@ -98,7 +60,7 @@ class PairStage:
     def __call__(
         self, h: Tensor, subs: Tensor | None, nodes: Tensor | None, roots: Tensor | None, others: Sequence[Tensor] = ()
     ) -> tuple[Tensor | None, ...]:
-        """New values of the pairs, and of these readout, needle and picked rows where wanted."""
+        """New values of the pairs, and of these readout, needle, roots and picked rows (see ``sums``)."""
         weights = [w for slot in self.slots for w in slot.parameters()]
         return _PairStage.apply(self, len(others), h, subs, nodes, roots, *others, *weights)  # type: ignore[no-untyped-call, no-any-return]
 
@@ -107,6 +69,8 @@ def segment_sum(x: Tensor, segments: Segments) -> Tensor:
     """Sums of rows, one row a segment."""
     number, channels = segments.ptr.numel() - 1, x.size(1)
     out = x.new_empty(number, channels)
+    if number == 0:
+        return out
     _rows._segment_sum[(number,)](
         x, segments.ptr, segments.ptr if segments.index is None else segments.index, out, channels,
         BC=block(channels), BM=32, INDEXED=segments.index is not None, num_warps=4,
@@ -114,21 +78,17 @@ def segment_sum(x: Tensor, segments: Segments) -> Tensor:
     return out
 
 
-class _SegmentSum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, segments: Segments, back: Segments) -> Tensor:
-        ctx.segments = segments, back
-        return segment_sum(x, segments)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        return _SegmentSum.apply(g.contiguous(), *ctx.segments[::-1]), None, None  # type: ignore[no-untyped-call]
-
-
 class _PairStage(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, stage: PairStage, number: int, h: Tensor, subs: Tensor | None, nodes: Tensor | None, roots: Tensor | None, *rest: Tensor
+        ctx: Any,
+        stage: PairStage,
+        number: int,
+        h: Tensor,
+        subs: Tensor | None,
+        nodes: Tensor | None,
+        roots: Tensor | None,
+        *rest: Tensor,
     ) -> tuple[Tensor | None, ...]:
         rows, pairs = stage.rows, stage.pairs
         channels = stage.slots[0].stack.out_channels
@@ -149,17 +109,14 @@ class _PairStage(torch.autograd.Function):
             pairs.number, channels, T=len(stage.slots), NORMS=norms, BC=block(channels), BM=tile, HAS_S=subs is not None,
             HAS_N=nodes is not None, HAS_R=roots is not None, ACT=stage.act, MASK=stage.masked, num_warps=warps,
         )  # fmt: skip
-        readout = segment_sum(out, pairs.to_sub) if stage.readout else None
-        needle = segment_sum(out, pairs.to_node) if stage.needle else None
-        picked = out.index_select(0, stage.picks.rows) if stage.picks is not None else None
         ctx.stage, ctx.given = stage, tuple(v is not None for v in (subs, nodes, roots))
         ctx.roots_shape = None if roots is None else roots.shape
         ctx.inputs, ctx.parts, ctx.number = [None if x is h else x for x in inputs], saved, number
         ctx.save_for_backward(h, out, *rest)
-        return out, readout, needle, picked
+        return out, *_sums_of(out, pairs, stage.picks, stage.wanted)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor | None, g_sub: Tensor | None, g_node: Tensor | None, g_pick: Tensor | None) -> tuple[Any, ...]:
+    def backward(ctx: Any, *given: Tensor | None) -> tuple[Any, ...]:
         stage: PairStage = ctx.stage
         h, out = ctx.saved_tensors[:2]
         rows, pairs, parts = stage.rows, stage.pairs, ctx.parts
@@ -167,9 +124,7 @@ class _PairStage(torch.autograd.Function):
         normed = [t for t, slot in enumerate(stage.slots) if slot.stack.outer is not None]
         first = normed[0] if normed else None
         g_roots = h.new_zeros(ctx.roots_shape) if ctx.roots_shape is not None else None
-        gy, part = _back(
-            pairs, stage.picks, (g, g_sub, g_node, g_pick), out, g_roots, stage.act, stage.masked, None if first is None else parts[first]
-        )
+        gy, part = _back(pairs, stage.picks, given, out, g_roots, stage.act, stage.masked, None if first is None else parts[first])
         g_subs = segment_sum(gy, pairs.to_sub) if ctx.given[0] else None
         g_nodes = segment_sum(gy, pairs.to_node) if ctx.given[1] else None
         gh, grads, group = torch.empty_like(h), [], numbers((0,), h.device)
@@ -209,31 +164,40 @@ def _back(
     gy, part = torch.empty_like(out), out.new_empty(1, count, 2 * channels)
     given = tuple(None if g is None else g.contiguous() for g in given)
     _rows._combine_backward[(count,)](
-        *(out if g is None else g for g in given), pairs.sub if picks is None else picks.back.ptr,
-        pairs.sub if picks is None or picks.back.index is None else picks.back.index, out,
+        *(out if g is None else g for g in given), pairs.sub if picks is None else picks.ptr, pairs.sub if picks is None else picks.index, out,
         out if normed is None else normed.out, out if normed is None else normed.outer, pairs.sub, pairs.node, pairs.flags, gy,
         out if g_roots is None else g_roots, part, pairs.number, channels, BC=block(channels), BM=tile,
-        HAS_G=given[0] is not None, HAS_SUB=given[1] is not None, HAS_NODE=given[2] is not None, HAS_PICK=given[3] is not None,
+        HAS_G=given[0] is not None, HAS_SUB=given[1] is not None, HAS_NODE=given[2] is not None, HAS_ROOT=given[3] is not None,
+        HAS_PICK=given[4] is not None,
         HAS_R=g_roots is not None, ACT=act, MASK=masked, NORM=normed is not None, num_warps=warps,
     )  # fmt: skip
     return gy, part
 
 
+def _sums_of(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> tuple[Tensor | None, ...]:
+    readout = segment_sum(h, pairs.to_sub) if "readout" in wanted else None
+    needle = segment_sum(h, pairs.to_node) if "needle" in wanted else None
+    roots = h.index_select(0, pairs.root) if "root" in wanted and pairs.root is not None else None
+    return readout, needle, roots, None if picks is None else h.index_select(0, picks.rows)
+
+
 class _Sums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, h: Tensor, pairs: Pairs, picks: Picks | None) -> tuple[Tensor | None, ...]:
+    def forward(ctx: Any, h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> tuple[Tensor | None, ...]:
         ctx.pairs, ctx.picks, ctx.like = pairs, picks, h.detach()
-        picked = None if picks is None else h.index_select(0, picks.rows)
-        return h.view_as(h), segment_sum(h, pairs.to_sub), segment_sum(h, pairs.to_node), picked
+        return h.view_as(h), *_sums_of(h, pairs, picks, wanted)
 
     @staticmethod
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
-        return _back(ctx.pairs, ctx.picks, given, ctx.like, None, False, False, None)[0], None, None
+        return _back(ctx.pairs, ctx.picks, given, ctx.like, None, False, False, None)[0], None, None, None
 
 
-def sums(h: Tensor, pairs: Pairs, picks: Picks | None) -> tuple[Tensor | None, ...]:
-    """Values of pairs as they are, their readout, needle and picked rows; what flows back is added up in one pass."""
-    return _Sums.apply(h, pairs, picks)  # type: ignore[no-untyped-call, no-any-return]
+def sums(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> tuple[Tensor | None, ...]:
+    """Values of pairs as they are, and those of readout, needle, roots ("root") and picked rows that are wanted.
+
+    What flows back to the pairs from all of them is added up in one pass.
+    """
+    return _Sums.apply(h, pairs, picks, wanted)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _stacked(stats: list[Tensor | None], y: Tensor) -> Tensor:

@@ -1,0 +1,84 @@
+"""The index maps of a bag as fused kernels read them; the bag keeps them."""
+
+import torch
+from torch import Tensor
+
+from reign.bags._bag import SubgraphBag
+from reign.bags._triples import Neighbours, Where
+from reign.bags._wiring import Messages
+from reign.kernels import INNER, KEPT, OUTER, ROOT, Edges, Pairs, Picks, ragged
+
+
+def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> Pairs:
+    """The pairs of a bag.
+
+    Args:
+        bag: the bag.
+        roots_apart: whether norms after slots leave roots out.
+        masked: whether norms leave out the pairs outside of subgraphs, and their values are zero.
+    """
+
+    def make() -> Pairs:
+        root = bag.root_row if bag.anchor.size(1) == 1 else None
+        if root is not None and bool((root < 0).any()):
+            root = None
+        is_root = torch.zeros_like(bag.member)
+        if root is not None:
+            is_root[root] = True
+        inner = bag.member if masked else torch.ones_like(bag.member)
+        outer = inner & ~is_root if roots_apart else inner
+        flags = INNER * inner + OUTER * outer + ROOT * is_root + KEPT * inner
+        node = torch.argsort(bag.node, stable=True)
+        ptr = ragged.offsets(torch.bincount(bag.node, minlength=bag.num_nodes))
+        return Pairs(*map(_int, (bag.sub, bag.node, flags, bag.row_ptr, ptr, node)), None if root is None else _int(root))
+
+    return bag.keep(("narrow pairs", roots_apart, masked), make)
+
+
+def narrow_edges(bag: SubgraphBag, neighbours: Neighbours, where: Where = "off") -> Edges:
+    """The messages between neighbours."""
+    return bag.keep(("narrow edges", neighbours, where), lambda: _edges(bag.wiring.make_messages(neighbours, where)))
+
+
+def narrow_near(bag: SubgraphBag) -> tuple[Picks, Edges]:
+    """The pairs that roots get messages from, and these messages: from the picked pairs to the roots."""
+
+    def make() -> tuple[Picks, Edges]:
+        messages = bag.wiring.make_messages("Ak", "on")
+        rows = messages.from_rows.index
+        places = torch.argsort(rows, stable=True)
+        ptr = ragged.offsets(torch.bincount(rows, minlength=bag.num_pairs))
+        own = messages.from_rows.target
+        picked = torch.arange(rows.numel(), device=bag.device)
+        sub = messages.into_targets.index_t
+        by_edge, ptr_e = messages.from_edges.index_t, messages.from_edges.ptr_t
+        assert ptr_e is not None
+        assert messages.into_targets.ptr is not None
+        order = messages.into_targets.index
+        edge = messages.from_edges.index
+        ends = ragged.offsets(torch.ones_like(rows))
+        edges = Edges(
+            *map(_int, (messages.into_targets.ptr, order, edge[order], ends, sub, edge, ptr_e, picked[by_edge], sub[by_edge])),
+            own,
+            "sub",
+        )
+        return Picks(_int(rows), _int(ptr), _int(places), own), edges
+
+    return bag.keep("narrow near", make)
+
+
+def _edges(messages: Messages) -> Edges:
+    source, edge, target = messages.from_rows.index, messages.from_edges.index, messages.into_targets.index_t
+    by_target, by_source, by_edge = messages.into_targets.index, messages.from_rows.index_t, messages.from_edges.index_t
+    bounds = messages.into_targets.ptr, messages.from_rows.ptr_t, messages.from_edges.ptr_t
+    return Edges(
+        *map(_int, (bounds[0], source[by_target], edge[by_target], bounds[1], target[by_source], edge[by_source])),
+        *map(_int, (bounds[2], source[by_edge], target[by_edge])),
+        messages.from_rows.source,
+        messages.into_targets.target,
+    )  # fmt: skip
+
+
+def _int(x: Tensor | None) -> Tensor:
+    assert x is not None
+    return x.to(torch.int32).contiguous()

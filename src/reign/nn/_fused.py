@@ -1,0 +1,281 @@
+"""The plan of a layer for fused kernels: which slots go together.
+
+All maps on nodes and subgraphs (single terms, base encoders on the graph, terms of roots) are one stack of MLPs, evaluated together. All slots on
+pairs, the addition of everything, the roots and the activation are one stage, which also gives the sums of the new values that the
+next layer asks for. What no kernel covers makes the plan ``None``, and the layer runs with plain operations.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from reign.bags import Where, narrow_edges, narrow_near, narrow_pairs
+from reign.kernels import INNER, OUTER, Edges, kernels_for
+from reign.nn._base_encoders import GIN
+from reign.nn._edge_encoders import encode_edges
+from reign.nn._encoders import TypeEmbedding
+from reign.nn._mlp import MLP, BatchNorm, Linear, NoNorm
+from reign.nn._neighbourhood import MERGED, EdgeAttr, Neighbourhood
+from reign.nn._slots import EncoderSlot, Slot
+from reign.nn._state import State
+from reign.nn._terms import TERMS
+
+if TYPE_CHECKING:
+    from reign.nn._conv import SubgraphConv
+
+WIDEST = 128  # channels that a kernel takes
+SUMS = ("readout", "needle", "root", "near")
+
+
+def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr) -> State | None:
+    """The new state of a layer, or None where it has to run with plain operations."""
+    kernels = kernels_for(state.h)
+    if kernels is None or not covered(conv) or state.bag.num_pairs == 0:
+        return None
+    return _Update(conv, state, edge_attr, kernels).run()
+
+
+def covered(conv: "SubgraphConv") -> bool:
+    """Whether kernels cover everything a layer does."""
+    pair_slots = [slot for slot in conv.slots() if slot.scope == "pair"]
+    return (
+        bool(pair_slots)
+        and isinstance(conv.norm, NoNorm)
+        and isinstance(conv.root_norm, NoNorm | None)
+        and isinstance(conv.act, nn.ReLU | nn.Identity)
+        and max(conv.in_channels, conv.out_channels) <= WIDEST
+        and all(_simple(slot) for slot in [*conv.slots(), *conv.slots(on=True)])
+    )
+
+
+def _simple(slot: Slot) -> bool:
+    """Linear maps, or MLPs with ReLU and batch norms or none."""
+    if isinstance(slot, EncoderSlot):
+        encoder = slot.encoder
+        return isinstance(encoder, GIN) and _norm_covered(slot.norm) and _mlp_covered(encoder.mlp)
+    return type(slot.transform) is Linear or (type(slot.transform) is MLP and _mlp_covered(slot.transform))
+
+
+def _mlp_covered(mlp: MLP) -> bool:
+    return isinstance(mlp.act, nn.ReLU) and _norm_covered(mlp.norm) and mlp.lin1.out_features <= WIDEST
+
+
+def _norm_covered(norm: nn.Module) -> bool:
+    return isinstance(norm, NoNorm) or (isinstance(norm, BatchNorm) and norm.momentum is not None and norm.running_mean is not None)
+
+
+@dataclass
+class _NodeSlot:
+    """A slot on nodes, subgraphs or roots: its input, what its result is added to, and what its rows are."""
+
+    slot: Slot
+    x: Tensor
+    into: str
+    rows: str
+
+
+@dataclass
+class _Update:
+    """One update of a state by a layer."""
+
+    conv: "SubgraphConv"
+    state: State
+    edge_attr: EdgeAttr
+    kernels: ModuleType
+
+    def run(self) -> State:
+        """Evaluate the layer."""
+        conv, state, bag = self.conv, self.state, self.state.bag
+        roots_apart = conv.root_terms is not None
+        _with_sums(state, self.kernels, needs(conv))
+        nodes = [self._node_slot(slot, "off") for slot in conv.slots() if slot.scope in ("subgraph", "node")]
+        nodes += [self._node_slot(slot, "on") for slot in conv.slots(on=True)]
+        found = self._node_stages(nodes)
+        for slot in conv.slots():
+            if slot.scope == "graph":
+                value = bag.wiring.sub_to_graph.t(slot(state, "off", roots_apart, self.edge_attr))
+                found["subgraph"] = found["subgraph"] + value if "subgraph" in found else value
+        others: list[Tensor] = []
+        pairs = narrow_pairs(bag, roots_apart, state.masked)
+        padded = bag.real("pair") is not None
+        inner = INNER if padded or state.masked else 0
+        stage = self.kernels.PairStage(
+            pairs,
+            [self._pair_slot(slot, others) for slot in conv.slots() if slot.scope == "pair"],
+            inner,
+            OUTER if inner or roots_apart else 0,
+            isinstance(conv.act, nn.ReLU),
+            state.masked,
+            conv.training,
+            narrow_near(bag)[0] if "near" in state.wanted else None,
+            state.wanted,
+        )
+        out = stage(state.h, found.get("subgraph"), found.get("node"), found.get("root"), others)
+        _count_batches(conv)
+        return state.next(out[0], dict(zip(SUMS, out[1:], strict=True)))
+
+    # -- nodes, subgraphs and roots --------------------------------------------------------------------------------
+
+    def _node_slot(self, slot: Slot, where: Where) -> _NodeSlot:
+        into = "root" if where == "on" else slot.scope
+        rows = "sub" if where == "on" or slot.scope == "subgraph" else "node"
+        if not isinstance(slot, EncoderSlot):
+            return _NodeSlot(slot, self.state.get(slot.term, where), into, rows)
+        assert isinstance(slot.encoder, GIN)
+        on_pairs = slot.scope == "pair"
+        near = Neighbourhood(self.state, slot.name, where if on_pairs else "off", self.edge_attr, None)
+        if len(MERGED[slot.name][1]) > 1:
+            return _NodeSlot(slot, slot.encoder.collected(near), into, rows)
+        if on_pairs:
+            edges, source = narrow_near(self.state.bag)[1], self.state.once(("near",), lambda: self.state.near)
+        else:
+            edges, source = narrow_edges(self.state.bag, MERGED[slot.name][2]), near.own
+        edges, table = self._edge_table(slot.encoder, edges, near)
+        x = self.kernels.pass_messages(near.own, source, edges, table, slot.encoder.eps)
+        if not on_pairs and where == "on" and not self.state.bag.node_based:
+            x = x.index_select(0, self.state.bag.root)
+        return _NodeSlot(slot, x, into, rows)
+
+    def _node_stages(self, slots: Sequence[_NodeSlot]) -> dict[str, Tensor]:
+        """Stacks of slots of one shape, each with its sums for subgraphs, nodes and roots."""
+        same_rows = self.state.bag.node_based
+        groups: dict[Any, list[_NodeSlot]] = {}
+        for slot in slots:
+            groups.setdefault((_shape(slot.slot), "node" if same_rows else slot.rows), []).append(slot)
+        found: dict[str, Tensor] = {}
+        for (_, rows), members in groups.items():
+            into = sorted({slot.into for slot in members})
+            number, real = members[0].x.size(0), self.state.bag.real(rows)
+            flags = members[0].x if real is None else real.to(torch.int32)
+            bit = 0 if real is None else 1
+            stage = self.kernels.NodeStage(
+                self._stack([slot.slot for slot in members]),
+                tuple(into.index(slot.into) for slot in members),
+                self.kernels.Rows(number, flags, bit, bit),
+                self.conv.training,
+            )
+            sums = stage(torch.stack([slot.x for slot in members]))
+            for name, value in zip(into, sums.unbind(0), strict=True):
+                found[name] = found[name] + value if name in found else value
+        return found
+
+    # -- pairs -----------------------------------------------------------------------------------------------------
+
+    def _pair_slot(self, slot: Slot, others: list[Tensor]) -> Any:
+        stack = self._stack([slot])
+        if not isinstance(slot, EncoderSlot):
+            if slot.term.name == "own":
+                return self.kernels.PairSlot(stack)
+            others.append(self.state.get(slot.term).contiguous())
+            return self.kernels.PairSlot(stack, other=len(others) - 1)
+        assert isinstance(slot.encoder, GIN)
+        near = Neighbourhood(self.state, slot.name, "off", self.edge_attr, None)
+        if len(MERGED[slot.name][1]) > 1 or self._averaged(slot):
+            others.append(slot.encoder.collected(near).contiguous())
+            return self.kernels.PairSlot(stack, other=len(others) - 1)
+        edges, table = self._edge_table(slot.encoder, narrow_edges(self.state.bag, MERGED[slot.name][2]), near)
+        return self.kernels.PairSlot(stack, edges, table, slot.encoder.eps)
+
+    def _averaged(self, slot: EncoderSlot) -> bool:
+        return any(self.state.aggregation.get(name) == "mean" for name in MERGED[slot.name][1])
+
+    def _edge_table(self, encoder: GIN, edges: Edges, near: Neighbourhood) -> tuple[Edges, Tensor | None]:
+        """Edge features: the vectors of few types as they are, or one vector for each edge."""
+        if encoder.edge_encoder is None:
+            return edges, None
+        types = encoder.edge_encoder
+        if isinstance(types, TypeEmbedding) and len(types.columns) == 1:
+            weight = types.columns[0].weight
+            assert isinstance(weight, Tensor)
+            if weight.size(0) <= self.kernels.FEW_TYPES and near.edge_attr is not None:
+                attr = near.edge_attr
+                kind = self.state.once(("types of edges",), lambda: attr.reshape(-1).to(torch.int32))
+                return replace(edges, kind=kind), weight
+        return edges, encode_edges(types, near.edge_attr).contiguous()
+
+    # -- weights ---------------------------------------------------------------------------------------------------
+
+    def _stack(self, slots: Sequence[Slot]) -> Any:
+        maps = [slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform for slot in slots]
+        outer = self._norms([slot.norm if isinstance(slot, EncoderSlot) else None for slot in slots])
+        if isinstance(maps[0], Linear):
+            return self.kernels.Stack([m.weight for m in maps], [m.bias for m in maps], outer=outer)
+        return self.kernels.Stack(
+            [m.lin1.weight for m in maps],
+            [m.lin1.bias for m in maps],
+            self._norms([m.norm for m in maps]),
+            [m.lin2.weight for m in maps],
+            [m.lin2.bias for m in maps],
+            outer,
+        )
+
+    def _norms(self, norms: Sequence[nn.Module | None]) -> Any:
+        real = [norm if isinstance(norm, BatchNorm) else None for norm in norms]
+        some = next((norm for norm in real if norm is not None), None)
+        if some is None:
+            return None
+        parts = [
+            [None if norm is None else getattr(norm, name) for norm in real]
+            for name in ("weight", "bias", "running_mean", "running_var")
+        ]
+        return self.kernels.Norms(*parts, some.momentum, some.eps)
+
+
+def _shape(slot: Slot) -> tuple[bool, int, int, bool]:
+    """Slots of one shape can be one stack: linear or not, hidden and input channels, with an inner norm or not."""
+    maps: Any = slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform
+    if isinstance(maps, Linear):
+        return True, 0, maps.in_features, False
+    return False, maps.lin1.out_features, maps.lin1.in_features, isinstance(maps.norm, BatchNorm)
+
+
+def _count_batches(conv: "SubgraphConv") -> None:
+    """Batch norms count the batches they have seen in training; all of a layer at once."""
+    if conv.training:
+        counters = [m.num_batches_tracked for m in conv.modules() if isinstance(m, BatchNorm) and m.num_batches_tracked is not None]
+        if counters:
+            torch._foreach_add_(counters, 1)
+
+
+def needs(conv: "SubgraphConv") -> frozenset[str]:
+    """Which sums of the values a layer asks for, out of ``SUMS``."""
+    found: set[str] = set()
+    for where, slots in (("off", conv.slots()), ("on", conv.slots(on=True))):
+        for slot in slots:
+            names = (MERGED[slot.name][0],) if isinstance(slot, EncoderSlot) else (slot.name,)
+            for name in names:
+                found |= _sums_of(TERMS[name].name, where == "on")
+            if where == "on" and isinstance(slot, EncoderSlot) and slot.scope == "pair":
+                found |= {"root", "near"} if len(MERGED[slot.name][1]) == 1 else {"root"}
+    return frozenset(found)
+
+
+def _sums_of(name: str, on: bool) -> set[str]:
+    if "@" in name:
+        return set()
+    found = set()
+    if "readout" in name or name in ("total", "non_roots"):
+        found.add("readout")
+    if "needle" in name:
+        found.add("needle")
+    if "strict" in name or name in ("root", "node_root", "roots", "non_roots") or (on and name in ("own", "transpose")):
+        found.add("root")
+    return found
+
+
+def _with_sums(state: State, kernels: ModuleType, wanted: frozenset[str]) -> None:
+    """Compute the sums that a layer asks for, if they did not come with the state."""
+    if state.has(wanted):
+        return
+    bag = state.bag
+    pairs = narrow_pairs(bag, False, state.masked)
+    if pairs.root is None:
+        wanted -= {"root", "near"}
+    picks = narrow_near(bag)[0] if "near" in wanted else None
+    out = kernels.sums(state.h, pairs, picks, wanted)
+    state.h = out[0]
+    state.add(dict(zip(SUMS, out[1:], strict=True)))
