@@ -37,6 +37,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     edge_encoder: ClassVar[Any] = None
     classes: ClassVar[list[str]] = []
     sizes: ClassVar[dict[str, int]] = {}  # graphs of each split, where these are known
+    reads_smiles: ClassVar[bool] = False  # whether the graphs are molecules that are given as SMILES
     version: ClassVar[int] = 1  # of what ``make`` gives: another number makes it anew
 
     def __init__(
@@ -63,6 +64,11 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     def defaults(cls) -> dict[str, Any]:
         """The options of this data set, and what they are if not given."""
         return {}
+
+    @classmethod
+    def variants(cls) -> list[dict[str, Any]]:
+        """The options of every data set there is under this name; here only the default."""
+        return [{}]
 
     @classmethod
     def check_options(cls, **options: Any) -> None:

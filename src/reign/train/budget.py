@@ -9,7 +9,7 @@ from torch import nn
 from reign.bags import out_of_memory
 from reign.data import GraphPack, Ids
 from reign.train import batches
-from reign.train.callbacks import Watch
+from reign.train.callbacks import Callback
 from reign.train.distributed import most, several
 
 T = TypeVar("T")
@@ -24,14 +24,14 @@ class Budget:
         device: whose memory counts.
         bound: given, or guessed from the memory that is free.
         name: of the graphs, for messages.
-        watch: is told when batches are split.
+        callback: is told when batches are split.
     """
 
     def __init__(
-        self, model: nn.Module, graphs: GraphPack, device: torch.device, bound: int | None, name: str, watch: Watch
+        self, model: nn.Module, graphs: GraphPack, device: torch.device, bound: int | None, name: str, callback: Callback
     ) -> None:
         self.pairs = batches.pairs_of(model, graphs)
-        self.device, self.name, self.watch = device, name, watch
+        self.device, self.name, self.callback = device, name, callback
         self.guessed, self.split = bound is None, False
         self.bound = bound or batches.affordable_pairs(model, device)
 
@@ -41,7 +41,7 @@ class Budget:
         self.split = self.split or len(found) > 1
         if self.split and self.guessed:
             self.guessed = False
-            self.watch.note(
+            self.callback.note(
                 f"free memory is for about {self.bound:,} pairs (subgraph, node) at a time, and batches with more are split, so that "
                 "their norms see the parts; use a smaller train.batch_size, or say train.max_pairs to have the same on any machine."
             )
@@ -77,4 +77,4 @@ class Budget:
         self.bound, self.guessed = max(used // 2, largest), False
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        self.watch.note(f"memory is too small for this batch; from now on batches are split at {self.bound:,} pairs ({reason}).")
+        self.callback.note(f"memory is too small for this batch; from now on batches are split at {self.bound:,} pairs ({reason}).")

@@ -18,6 +18,7 @@ class MolHIV(GraphDataset):
     targets = ("HIV_active",)  # type: ignore[assignment]
     node_encoder = "atom"
     edge_encoder = "bond"
+    reads_smiles = True
     sizes = {"train": 32_901, "val": 4_113, "test": 4_113}  # noqa: RUF012
     actives = {"train": 1_232, "val": 81, "test": 130}  # noqa: RUF012
 

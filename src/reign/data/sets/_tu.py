@@ -42,6 +42,11 @@ class TU(GraphDataset):
         return {"set": "MUTAG"}
 
     @classmethod
+    def variants(cls) -> list[dict[str, Any]]:
+        """All seven sets."""
+        return [{"set": name} for name in SETS]
+
+    @classmethod
     def check_options(cls, **options: Any) -> None:
         """A set there is."""
         check("set", options["set"], options["set"] in SETS, " or ".join(SETS))
