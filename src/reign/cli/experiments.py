@@ -54,6 +54,8 @@ def reproduce(
         from reign.train.overrides import override
 
         plan = find_table(table)
+        if plan.is_single:
+            fail(f"{table} is a single recipe, not a table; use: reign train {table}.")
         changes: list[dict[str, Any]] = [override(text) for text in settings or []]
         at_least_one("--seeds", seeds)
         if seeds is not None:

@@ -1,5 +1,6 @@
 """Statistics of a problem: the sizes of its graphs and the values of its targets, split by split."""
 
+import math
 from dataclasses import dataclass
 
 from reign.data._problem import Problem
@@ -25,7 +26,7 @@ class SplitStatistics:
 
 @dataclass(frozen=True)
 class TargetStatistics:
-    """The values of a target in a split: mean, standard deviation, smallest and largest value."""
+    """The values of a target in a split: mean, standard deviation (NaN of one value), smallest and largest value."""
 
     target: str
     split: str
@@ -51,5 +52,6 @@ def target_statistics(problem: Problem) -> list[TargetStatistics]:
     for t, target in enumerate(problem.targets):
         for split, ids in problem.splits.items():
             y = problem.y[ids, t].double()
-            found.append(TargetStatistics(target, split, *(float(v) for v in (y.mean(), y.std(), y.min(), y.max()))))
+            std = float(y.std()) if y.numel() > 1 else math.nan
+            found.append(TargetStatistics(target, split, float(y.mean()), std, float(y.min()), float(y.max())))
     return found

@@ -52,8 +52,6 @@ def reproduce(
         fabric: devices and processes.
         callback: is told of all that happens.
     """
-    if table.is_single:
-        raise ValueError(f"{table.title} is a single recipe, not a table; use: reign train {table.title}.")
     if quick:
         rows, columns = rows or table.quick.rows, columns or table.quick.columns
     chosen = list(cells(table, rows, columns))
