@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from reign._validate import did_you_mean
 from reign.experiments.tables import Table, find_name
-from reign.train.config import Recipe
 from reign.train.overrides import merge, read_yaml
+from reign.train.recipe import Recipe
 from reign.train.settings import explain
 
 FOLDER = "reign.experiments.recipes"

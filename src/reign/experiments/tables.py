@@ -6,8 +6,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from reign._validate import did_you_mean
-from reign.train.config import Recipe
 from reign.train.overrides import merge
+from reign.train.recipe import Recipe
 from reign.train.settings import Settings
 
 Number = tuple[float, float | None]

@@ -10,9 +10,9 @@ from lightning.fabric import Fabric
 
 from reign.experiments.table_files import YAML, find_recipe, find_table
 from reign.train.callbacks import Callback
-from reign.train.config import Recipe
 from reign.train.metrics import METRICS
 from reign.train.overrides import merge, nested
+from reign.train.recipe import Recipe
 from reign.train.run import train
 from reign.train.tasks import choose
 

@@ -8,9 +8,10 @@ import torch
 from reign._validate import did_you_mean
 from reign.data import Problem, load_problem
 from reign.nn import Model, find_model
-from reign.train.config import DataConfig, ModelConfig, Recipe
+from reign.train.config import DataConfig, ModelConfig
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS
+from reign.train.recipe import Recipe
 from reign.train.tasks import choose
 
 if TYPE_CHECKING:

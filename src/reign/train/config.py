@@ -1,23 +1,18 @@
-"""The settings of a run, validated: data, model, training. Errors name the field."""
+"""The settings of data, model and training, validated."""
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import nn
 from torch.optim import Optimizer
 
 from reign.data import find_dataset
-from reign.disk import write_text
 from reign.nn import find_model
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS
 from reign.train.optimisers import OPTIMISERS
-from reign.train.overrides import read_yaml
 from reign.train.schedules import SCHEDULES, Constant
-from reign.train.settings import Settings, explain, name_in
+from reign.train.settings import Settings, name_in
 
 TaskType = Literal["regression", "classification", "multiclass"]
 Positive = Annotated[int, Field(gt=0)]
@@ -147,36 +142,3 @@ class TrainingConfig(Settings):
     precision: Literal["32-true", "64-true", "bf16-mixed"] = "32-true"
     max_pairs: Positive | None = Field(None, description="split batches with more pairs (subgraph, node) than this")
     tensorboard: bool = False
-
-
-class Recipe(Settings):
-    """The settings of one run: data, model, training, and the seeds to repeat it with."""
-
-    data: DataConfig
-    model: ModelConfig = ModelConfig()
-    train: TrainingConfig = TrainingConfig()
-    seeds: list[int] = Field([0], min_length=1)
-    folds: Annotated[int, Field(ge=2)] | None = Field(None, description="cross-validation; the epoch with the best mean over folds")
-
-    @model_validator(mode="after")
-    def _check(self) -> "Recipe":
-        if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"seeds are {self.seeds}, expected all different")
-        return self
-
-    @classmethod
-    def check(cls, values: Mapping[str, Any], source: str = "the recipe") -> "Recipe":
-        """Settings from plain values; one ``ValueError`` names every field that is wrong, and the nearest that exists."""
-        try:
-            return cls.model_validate(dict(values))
-        except ValidationError as error:
-            raise ValueError(f"{source}: {explain(error, cls)}") from None
-
-    def save(self, file: Path) -> None:
-        """Write as YAML."""
-        write_text(file, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
-
-    @classmethod
-    def load(cls, file: Path) -> "Recipe":
-        """Read what ``save`` wrote."""
-        return cls.check(read_yaml(file), str(file))

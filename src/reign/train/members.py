@@ -11,8 +11,8 @@ from reign.data import Problem
 from reign.disk import write_json
 from reign.train.build import make_model
 from reign.train.callbacks import Callback
-from reign.train.config import Recipe
 from reign.train.loop import fit
+from reign.train.recipe import Recipe
 from reign.train.results import write_predictions
 from reign.train.target_scaler import Scale
 from reign.train.tasks import as_values

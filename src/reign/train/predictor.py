@@ -13,10 +13,10 @@ from reign.data import GraphPack, Ids
 from reign.disk import read_json
 from reign.train.build import make_problem
 from reign.train.callbacks import Callback
-from reign.train.config import Recipe
 from reign.train.evaluation import measure_models, split_of
 from reign.train.inputs import read_inputs
 from reign.train.prediction_table import column_names, prediction_columns
+from reign.train.recipe import Recipe
 from reign.train.run_folder import read_about
 from reign.train.trained_model import TrainedModel
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from reign.data import Ids, Problem
 from reign.disk import write_csv
-from reign.train.config import Recipe
 from reign.train.history import read_metrics
 from reign.train.metrics import METRICS
+from reign.train.recipe import Recipe
 from reign.train.tasks import as_outputs
 
 if TYPE_CHECKING:

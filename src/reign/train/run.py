@@ -9,9 +9,9 @@ from lightning.fabric import Fabric
 from reign.disk import read_json, write_json
 from reign.train.build import make_problem, try_model
 from reign.train.callbacks import Callback
-from reign.train.config import Recipe
 from reign.train.devices import make_fabric
 from reign.train.members import members_of, train_member
+from reign.train.recipe import Recipe
 from reign.train.results import predicted, spread_of, summarise, write_left_out, write_predictions
 from reign.train.run_folder import describe, environment, start
 

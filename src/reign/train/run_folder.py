@@ -25,8 +25,8 @@ from lightning.fabric import Fabric
 import reign._version
 from reign.data import Problem
 from reign.disk import read_json, remove_unfinished
-from reign.train.config import Recipe
 from reign.train.overrides import merge
+from reign.train.recipe import Recipe
 
 
 def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str, Any] | None]:

@@ -46,7 +46,7 @@ def test_batches_are_split_where_memory_is_too_small(error: type[Exception]) -> 
     learn(net, config={"batch_size": 12}, callback=notes)
     assert net.failed >= 1
     assert net.largest <= 100
-    assert "memory is too small for this batch; from now on batches are split at" in notes.notes[0]
+    assert "Memory is too small for this batch; from now on batches are split at" in notes.notes[0]
     bound = int(notes.notes[-1].split("split at ")[1].split(" pairs")[0].replace(",", ""))
     other = model()
     learn(other, config={"batch_size": 12, "max_pairs": bound})
@@ -66,7 +66,7 @@ def test_a_guess_that_splits_batches_is_told() -> None:
         result = learn(config={"batch_size": 12}, callback=notes)
     assert result["max_pairs"] == 100
     assert len(notes.notes) == 1
-    assert "free memory is for about 100 pairs" in notes.notes[0]
+    assert "The free memory is enough for about 100 pairs" in notes.notes[0]
 
 
 def test_other_errors_are_not_taken_for_memory() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 import tiny
 from reign.disk import write_csv
-from reign.train.config import Recipe
+from reign.train.recipe import Recipe
 from reign.train.results import summarise
 
 

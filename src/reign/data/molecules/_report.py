@@ -11,7 +11,7 @@ class Report:
         rows: number of rows.
         left_out: the rows that could not be used, and why.
         duplicates: number of rows that repeat a molecule.
-        apart: number of them that are in another split than the molecule they repeat.
+        apart: number of these rows that are in another split than the molecule they repeat.
         splits: number of rows of each split.
         salts: number of rows that are salts or mixtures.
         spaces: number of rows with white space around a SMILES.
