@@ -111,7 +111,7 @@ def train(
         console = Console()
         console.print(summary_table(summary))
         console.print(f"The run is in {folder}.", highlight=False, soft_wrap=True, markup=False)
-        if plan.data.name == "csv":
+        if plan.data.reads_smiles:
             console.print(
                 f"Predict with: reign predict -i FILE.csv --model-paths {folder} -o out.csv", highlight=False, soft_wrap=True
             )

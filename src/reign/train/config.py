@@ -17,8 +17,6 @@ from reign.train.settings import Settings, name_in
 TaskType = Literal["regression", "classification", "multiclass"]
 Positive = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
-
-
 LossName = Annotated[str, name_in(LOSSES)]
 MetricName = Annotated[str, name_in(METRICS)]
 OptimiserName = Annotated[str, name_in(OPTIMISERS)]
