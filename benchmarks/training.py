@@ -18,7 +18,7 @@ from yardstick import Union, YardstickSUN
 
 from reign.data import load_problem
 from reign.nn import SUN
-from reign.train import Training, Watch, fit
+from reign.train import Callback, Training, fit
 
 
 class Yardstick(nn.Module):
@@ -35,7 +35,7 @@ class Yardstick(nn.Module):
         return out
 
 
-class Curve(Watch):
+class Curve(Callback):
     """Collects the losses, and prints them."""
 
     def __init__(self, name: str) -> None:
@@ -54,10 +54,10 @@ def curve(name: str, epochs: int, graphs: int) -> list[float]:
     problem.splits.pop("val"), problem.splits.pop("test")
     torch.manual_seed(0)
     sun = SUN(64, 64, 6, 1, policy="ego:3", node_encoder=21, edge_encoder=4)
-    watch = Curve(name)
+    callback = Curve(name)
     model = Yardstick(sun) if name == "yardstick" else sun
-    fit(model, problem, Training(epochs=epochs, batch_size=128, loss="l1", metric="mae"), watch=watch)
-    return watch.losses
+    fit(model, problem, Training(epochs=epochs, batch_size=128, loss="l1", metric="mae"), callback=callback)
+    return callback.losses
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from reign.cli.progress import watching
+from reign.cli.progress import showing_progress
 from reign.train import Recipe, train
 from reign.train.devices import make_fabric
 
@@ -42,8 +42,8 @@ def main() -> None:
     fabric = make_fabric(accelerator="cpu")
     for title, model in MODELS.items():
         console.print(f"Training {title} ...")
-        with watching() as watch:
-            found = train(Recipe.check({**SETTINGS, "model": model}), folder / str(model["name"]), fabric=fabric, watch=watch)
+        with showing_progress() as callback:
+            found = train(Recipe.check({**SETTINGS, "model": model}), folder / str(model["name"]), fabric=fabric, callback=callback)
         errors = [f"{found[split]['mean']:.4f}" for split in ("train", "val", "test")]
         table.add_row(title, f"{found['parameters']:,}", *errors, f"{found['seconds']:.0f}")
     console.print(table)

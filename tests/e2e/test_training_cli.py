@@ -198,7 +198,7 @@ def test_mistakes(tmp_path: Path) -> None:
         (["train", "zinc", "-i", file], "give a recipe"),
         (["train", "-i", "none.csv"], "there is no file none.csv"),
         (["train", "zink"], "did you mean 'zinc'?"),
-        (["train", "-i", file, "-o", "run"], "holds a run already; go on with it by --resume run"),
+        (["train", "-i", file, "-o", "run"], "holds a run already; continue it with --resume run"),
         (["train", "-i", file, "-o", "full"], "holds other files and no run"),
         (["train", "-i", file, "-o", file], "is a file, expected a folder"),
         (["train", "-i", file, "-o", "r", "--target-columns", "sise"], "no column 'sise', did you mean 'size'?"),
@@ -210,7 +210,7 @@ def test_mistakes(tmp_path: Path) -> None:
         (["train", "-i", file, "-o", "r", "--policy", "ed"], "SUN needs one subgraph per node"),
         (
             ["train", "-i", file, "-o", "r", "--set", "model.droput=1"],
-            "model.droput is no argument of SUN, did you mean 'dropout'?",
+            "model.droput is not an argument of SUN, did you mean 'dropout'?",
         ),
         (["train", "-i", file, "-o", "r", "--set", "train.loss=bce"], "the task is regression; expected mse or l1"),
         (["train", "-i", file, "-o", "r", "--set", "data.name=zinc"], "not both"),
@@ -220,7 +220,7 @@ def test_mistakes(tmp_path: Path) -> None:
         (["train", "--resume", "run", "-o", "r"], "leave the recipe, -i and -o out"),
         (["train", "-i", file, "-o", "r", "--set", "train.epoch=1"], "did you mean 'epochs'?"),
         (["train", "-i", file, "-o", "r", "--ensemble-size", "0"], "--ensemble-size is 0, expected at least 1"),
-        (["train", "--resume", "none"], "holds no run to go on with"),
+        (["train", "--resume", "none"], "holds no run to continue"),
         (["train", "zinc", "--resume", "run"], "--resume takes the recipe and the folder from the run"),
         (["predict", "-i", file, "--model-paths", "none", "-o", "o.csv"], "holds no recipe.yaml"),
         (["predict", "-i", "none.csv", "--model-paths", "run", "-o", "o.csv"], "there is no file none.csv"),
@@ -282,7 +282,7 @@ def test_seeds_that_were_added_and_then_stopped(tmp_path: Path, monkeypatch: pyt
     works("train", "-i", file, "-o", "run", *SMALL)
     with monkeypatch.context() as patch:
         patch.setattr("reign.train.run.train_member", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert "stopped; go on with: reign train --resume run" in fails("train", "--resume", "run", "--seeds", "2")
+        assert "stopped; continue with: reign train --resume run" in fails("train", "--resume", "run", "--seeds", "2")
     works("train", "--resume", "run")
     assert len(read_json(tmp_path / "run/summary.json")["members"]) == 2
 

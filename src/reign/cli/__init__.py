@@ -7,10 +7,10 @@ import typer
 from rich.console import Console
 
 import reign
-from reign.cli import data, training
+from reign.cli import data, prediction, training
 from reign.cli import experiments as papers
 from reign.cli.render import bag_table, family_table, model_table, policy_table, separation_table
-from reign.cli.tools import bars, check_writable, fail, user_mistakes
+from reign.cli.tools import at_least_one, bars, check_writable, fail, user_mistakes
 from reign.disk import write_csv
 
 app = typer.Typer(
@@ -31,7 +31,7 @@ def options(
     """Subgraph graph neural networks."""
 
 
-for _command in (training.train, training.predict, training.evaluate, papers.reproduce, papers.tune, papers.recipes):
+for _command in (training.train, prediction.predict, prediction.evaluate, papers.reproduce, papers.tune, papers.recipes):
     app.command()(_command)
 app.add_typer(data.app, name="data")
 
@@ -62,7 +62,7 @@ def separate(
     wl: Annotated[list[str] | None, typer.Option(help="A WL test, as 1 or 3, or ds:nm, dss:nm; repeat for more.")] = None,
     csv: Annotated[Path | None, typer.Option(help="Write pair, method, separated, margin to this file.")] = None,
     layers: Annotated[int | None, typer.Option(help="Layers of models that do not say themselves; 6 if not given.")] = None,
-    seeds: Annotated[int, typer.Option(help="Random weights to try.")] = 3,
+    seeds: Annotated[int, typer.Option(help="Number of random weights to try.")] = 3,
     all_pairs: Annotated[
         bool, typer.Option("--all-pairs", help="All pairs of a graph6 file, not only consecutive graphs.")
     ] = False,
@@ -84,8 +84,7 @@ def separate(
         fail("a family or a graph6 file is needed, as in: reign separate csl --model sun:nm --wl 3; --list shows the families.")
     if not model and not wl:
         fail("nothing to try: give --model, as in --model sun:nm, or --wl, as in --wl 3.")
-    if seeds < 1:
-        fail(f"--seeds is {seeds}, expected at least 1.")
+    at_least_one("--seeds", seeds)
     with user_mistakes():
         check_writable(csv)
         pairs = find(family, all_pairs)

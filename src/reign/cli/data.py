@@ -1,11 +1,12 @@
-"""``reign data``: what there is, what it looks like, and getting it ready."""
+"""``reign data``: list the data sets, show their statistics, and prepare them."""
 
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from reign.cli.render import dataset_table, problem_table
+from reign.cli.render import dataset_table
+from reign.cli.render_runs import split_table, target_table
 from reign.cli.tools import user_mistakes
 
 app = typer.Typer(help="Data sets: list, info, prepare.", no_args_is_help=True)
@@ -25,10 +26,13 @@ def list_sets() -> None:
 def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Options = None) -> None:
     """Statistics of a data set: graphs, splits, nodes, edges, targets; for counting also the 1-WL census."""
     with user_mistakes():
+        from reign.data import find_dataset, load_problem, split_statistics, target_statistics
+
         console = Console()
         chosen = _options(name, options)
-        for table in problem_table(name, chosen):
-            console.print(table)
+        problem = load_problem(name, **chosen)
+        console.print(split_table(find_dataset(name).about, split_statistics(problem)))
+        console.print(target_table(problem.task, target_statistics(problem)))
         if name == "counting":
             from reign.theory import census
 

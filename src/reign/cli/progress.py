@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from reign.train.callbacks import Watch
+from reign.train.callbacks import Callback
 
 if TYPE_CHECKING:
     from reign.data.molecules import Report
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 SHOWN = 10  # rows that were left out
 
 
-class RichWatch(Watch):
-    """Two bars, epochs and batches; a line an epoch now and then where there is no terminal."""
+class ProgressBars(Callback):
+    """Two bars, for epochs and for batches; where there is no terminal, a line for every tenth of the epochs."""
 
     def __init__(self, console: Console, progress: Progress) -> None:
         self.console, self.progress = console, progress
@@ -43,7 +43,7 @@ class RichWatch(Watch):
             self.console.print(f"{self.label}, epoch {done} of {epochs}: {numbers}", highlight=False, markup=False)
 
     def table(self, report: "Report") -> None:
-        """What was found in a table."""
+        """Print what was found in a table."""
         for line in report.lines():
             self.console.print(line, highlight=False, markup=False)
         for row, reason in list(report.left_out.items())[:SHOWN]:
@@ -54,15 +54,15 @@ class RichWatch(Watch):
             )
 
     def note(self, text: str) -> None:
-        """Say it."""
+        """Print the note."""
         self.console.print(text, highlight=False, markup=False)
 
 
 @contextmanager
-def watching(loud: bool = True) -> Iterator[Watch]:
-    """Someone who shows progress on the error stream, or no one."""
+def showing_progress(loud: bool = True) -> Iterator[Callback]:
+    """A callback that shows progress on the error stream, or one that shows nothing."""
     if not loud:
-        yield Watch()
+        yield Callback()
         return
     console = Console(stderr=True)
     columns = (
@@ -73,4 +73,4 @@ def watching(loud: bool = True) -> Iterator[Watch]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield RichWatch(console, progress)
+        yield ProgressBars(console, progress)

@@ -48,3 +48,26 @@ def check_writable(file: Path | None) -> None:
     """Say now, not after the work, that a file cannot be written."""
     if file is not None and not file.absolute().parent.is_dir():
         fail(f"there is no folder {file.absolute().parent} to write {file.name} to.")
+
+
+def at_least_one(name: str, value: int | None) -> None:
+    """A number of things that must not be zero."""
+    if value is not None and value < 1:
+        fail(f"{name} is {value}, expected at least 1.")
+
+
+def stem(file: Path) -> str:
+    """The name of a table without .csv, .csv.gz and the like."""
+    name = file.name
+    for ending in (".gz", ".bz2", ".xz", ".zip", ".csv", ".tsv"):
+        name = name.removesuffix(ending)
+    return name or file.name
+
+
+def free(folder: Path) -> Path:
+    """A folder that does not exist yet: the given one, or the same with a number."""
+    number, found = 2, folder
+    while found.exists():
+        found = folder.with_name(f"{folder.name}-{number}")
+        number += 1
+    return found

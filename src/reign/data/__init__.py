@@ -7,6 +7,7 @@ from reign.data._networkx import from_networkx
 from reign.data._pack import GraphPack, MiniBatch
 from reign.data._problem import Ids, Problem
 from reign.data._splits import column_split, random_split, scaffold_split
+from reign.data._statistics import SplitStatistics, TargetStatistics, split_statistics, target_statistics
 from reign.data.sets import CSL, EXP, SR, TU, ZINC, Counting, GraphProperties, MolHIV, exp_graphs
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "MiniBatch",
     "MolHIV",
     "Problem",
+    "SplitStatistics",
+    "TargetStatistics",
     "cache_folder",
     "column_split",
     "exp_graphs",
@@ -35,5 +38,7 @@ __all__ = [
     "random_split",
     "read_arrays",
     "scaffold_split",
+    "split_statistics",
+    "target_statistics",
     "unpack",
 ]

@@ -1,5 +1,5 @@
-"""The paper's experiments: its tables as recipes, their reproduction, and the search of settings."""
+"""The paper's experiments: its tables, the recipes of their cells, their reproduction, and the search of settings."""
 
-from reign.experiments.tables import find_recipe, list_tables
+from reign.experiments.table_files import find_recipe, find_table, list_tables
 
-__all__ = ["find_recipe", "list_tables"]
+__all__ = ["find_recipe", "find_table", "list_tables"]

@@ -1,4 +1,4 @@
-"""A table of the paper, run again: ours beside theirs."""
+"""A table of the paper, run again: our numbers beside the paper's."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,8 +6,9 @@ from typing import Any
 
 from lightning.fabric import Fabric
 
-from reign.experiments.tables import Table, cells
-from reign.train.callbacks import Watch
+from reign.disk import write_csv
+from reign.experiments.tables import Table, cells, mean_and_std
+from reign.train.callbacks import Callback
 from reign.train.run import train
 
 
@@ -38,18 +39,18 @@ def reproduce(
     columns: list[str] | None = None,
     quick: bool = False,
     fabric: Fabric | None = None,
-    watch: Watch | None = None,
+    callback: Callback | None = None,
 ) -> list[Cell]:
     """Run all cells of a table; what is done is not done again.
 
     Args:
-        table: which.
-        folder: of all its runs, as ``folder/row/column``.
+        table: the table to run.
+        folder: the folder of all its runs, as ``folder/row/column``.
         changes: settings over those of the table.
-        rows, columns: only these; all if not given (the rows of a quick look, if it is one).
-        quick: on a small share, to see that it works.
+        rows, columns: only these; all if not given (those of the quick look, if it is one).
+        quick: on a small share of data and epochs, to see that it works.
         fabric: devices and processes.
-        watch: is told of all that happens.
+        callback: is told of all that happens.
     """
     if quick:
         rows, columns = rows or table.quick.rows, columns or table.quick.columns
@@ -57,7 +58,7 @@ def reproduce(
     out = []
     for row, column in chosen:
         recipe = table.recipe(row, column, *changes, quick=quick)
-        summary = train(recipe, folder / row / table.own_run(column), resume=True, fabric=fabric, watch=watch)
+        summary = train(recipe, folder / row / table.own_run(column), resume=True, fabric=fabric, callback=callback)
         out.append(_cell(table, row, column, summary))
     return out
 
@@ -65,6 +66,16 @@ def reproduce(
 def _cell(table: Table, row: str, column: str, summary: dict[str, Any]) -> Cell:
     found = summary[table.columns[column].value]
     theirs = table.rows[row].paper.get(column)
-    mean, deviation = theirs if isinstance(theirs, tuple) else (theirs, None)
+    mean, deviation = (None, None) if theirs is None else mean_and_std(theirs)
     spread = None if found["std"] is None else found["std"] * table.factor
     return Cell(row, column, found["mean"] * table.factor, spread, len(found["values"]), mean, deviation)
+
+
+def write_comparison(file: Path, table: Table, found: list[Cell]) -> None:
+    """Write our numbers and the paper's as a CSV."""
+    header = ["row", "model", "column", "ours", "ours_std", "runs", "paper", "paper_std", "difference_in_std"]
+    rows = [
+        [c.row, table.rows[c.row].title, c.column, c.ours, c.deviation, c.runs, c.paper, c.paper_deviation, c.difference]
+        for c in found
+    ]
+    write_csv(file, header, [["" if value is None else value for value in row] for row in rows])

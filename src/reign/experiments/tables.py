@@ -1,28 +1,28 @@
-"""The paper's tables as recipes: rows are models, columns are tasks, a cell is a run."""
+"""A table of the paper: rows are models, columns are tasks, and the settings of a cell are a recipe."""
 
 from collections.abc import Iterator
-from importlib import resources
-from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from reign._validate import did_you_mean
-from reign.train.config import Recipe, Settings, explain
-from reign.train.overrides import merge, nested, read_yaml
+from reign.train.overrides import merge
+from reign.train.recipe import Recipe
+from reign.train.settings import Settings
 
 Number = tuple[float, float | None]
+SINGLE = "run"  # the row of a table that is a single recipe
 
 
 class Column(Settings):
-    """A column: what differs there, and which number of a run it shows."""
+    """A column of a table: the settings that differ there, and which number of a run it shows."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
     value: Literal["test", "val", "train", "best_train"] = "test"
 
 
 class Row(Settings):
-    """A row: a model, what the paper found, and the grid it was chosen from."""
+    """A row of a table: the settings of a model, the numbers of the paper, and the grid that the settings were chosen from."""
 
     title: str
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -31,7 +31,7 @@ class Row(Settings):
 
 
 class Quick(Settings):
-    """What a quick look changes, and which rows and columns it has."""
+    """A quick look: the settings that it changes, and the rows and columns that it is limited to."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
     rows: list[str] | None = None
@@ -42,100 +42,79 @@ class Table(Settings):
     """A table of the paper."""
 
     title: str
-    unit: str = Field(description="what the numbers are")
-    factor: float = Field(1.0, description="of our numbers, to have the paper's unit")
+    unit: str = Field(description="the unit of the numbers")
+    factor: float = Field(1.0, description="turns our numbers into the unit of the paper")
     seeds: int = 1
     settings: dict[str, Any]
     columns: dict[str, Column] = Field(default_factory=lambda: {"test": Column()}, min_length=1)
     rows: dict[str, Row] = Field(min_length=1)
     quoted: dict[str, dict[str, float | Number | None]] = Field(
-        default_factory=dict, description="rows the paper took from elsewhere"
+        default_factory=dict, description="rows that the paper took from elsewhere"
     )
     grid: dict[str, list[Any]] = Field(default_factory=dict)
     quick: Quick = Quick()
     notes: list[str] = Field(default_factory=list)
 
+    @classmethod
+    def single(cls, title: str, settings: dict[str, Any]) -> "Table":
+        """A recipe of its own as a table with one cell."""
+        return cls(title=title, unit="", settings=settings, rows={SINGLE: Row(title=title)})
+
+    @property
+    def is_single(self) -> bool:
+        """Whether this is one recipe, and not a table of the paper."""
+        return list(self.rows) == [SINGLE]
+
+    def settings_of(self, row: str, column: str, quick: bool = False) -> dict[str, Any]:
+        """The settings of a cell as plain values: those of the table, then of its column, its row, and the quick look."""
+        layers = [self.settings, self.columns[column].settings, self.rows[row].settings, self.quick.settings if quick else {}]
+        return merge({"seeds": list(range(self.seeds))}, *layers)
+
     def recipe(self, row: str, column: str, *changes: dict[str, Any], quick: bool = False) -> Recipe:
-        """The recipe of a cell."""
-        settings = [self.settings, self.columns[column].settings, self.rows[row].settings]
-        settings += [self.quick.settings] if quick else []
+        """The recipe of a cell, with some changes."""
         return Recipe.check(
-            merge({"seeds": list(range(self.seeds))}, *settings, *changes), self.title if row == "run" else f"{row}/{column}"
+            merge(self.settings_of(row, column, quick), *changes), self.title if self.is_single else f"{row}/{column}"
         )
 
+    def precision(self, *changes: dict[str, Any]) -> str:
+        """The number format of the first cell; all cells of a table share the devices that are set up for it."""
+        return self.recipe(next(iter(self.rows)), next(iter(self.columns)), *changes).train.precision
+
     def own_run(self, column: str) -> str:
-        """The column whose run a column shows: columns without settings of their own show numbers of one run."""
+        """The column whose run a column shows: columns with the same settings show numbers of one run."""
         return next(name for name, other in self.columns.items() if other.settings == self.columns[column].settings)
 
     def find_row(self, name: str) -> str:
         """A row by its name."""
-        return _find(name, list(self.rows), "row")
+        return find_name(name, list(self.rows), "row")
 
     def find_column(self, name: str) -> str:
         """A column by its name."""
-        return _find(name, list(self.columns), "column")
+        return find_name(name, list(self.columns), "column")
 
     def grid_of(self, row: str) -> dict[str, list[Any]]:
-        """What to choose from."""
+        """The choices for each setting of a row."""
         return {**self.grid, **self.rows[row].grid}
 
 
-def list_tables() -> list[str]:
-    """The names of the paper's tables.
-
-    >>> "zinc" in list_tables()
-    True
-    """
-    return sorted(
-        file.name.removesuffix(".yaml")
-        for file in resources.files("reign.experiments.recipes").iterdir()
-        if file.name.endswith(".yaml")
-    )
-
-
-def load_table_recipe(name: str) -> Table:
-    """A table by name, or from a YAML file."""
-    if name.endswith((".yaml", ".yml")):
-        if not Path(name).is_file():
-            raise ValueError(f"there is no file {name}.")
-        values = read_yaml(Path(name))
-    else:
-        name = _find(name, list_tables(), "recipe")
-        with resources.as_file(resources.files("reign.experiments.recipes") / f"{name}.yaml") as file:
-            values = read_yaml(file)
-    if "rows" not in values:  # a single run
-        values = {str(key): value for key, value in values.items()}
-        return Table(title=name, unit="", settings=values, rows={"run": Row(title=name)})
-    try:
-        return Table.model_validate(values)
-    except ValidationError as error:
-        raise ValueError(f"{name}: " + "; ".join(explain(dict(e)) for e in error.errors())) from None
-
-
-def find_recipe(name: str, *changes: dict[str, Any]) -> tuple[Recipe, str]:
-    """A recipe by ``TABLE[/ROW[/COLUMN]]``, the first of each where not said, or a YAML file; and its full name."""
-    start, rest = (name, []) if name.endswith((".yaml", ".yml")) else (name.split("/")[0], name.split("/")[1:])
-    if len(rest) > 2:
-        raise ValueError(f"'{name}' has {len(rest) + 1} parts, expected RECIPE, RECIPE/ROW or RECIPE/ROW/COLUMN.")
-    table = load_table_recipe(start)
-    row = table.find_row(rest[0]) if rest else next(iter(table.rows))
-    column = table.find_column(rest[1]) if len(rest) > 1 else next(iter(table.columns))
-    return table.recipe(row, column, *changes), "/".join([Path(start).stem, row, column])
-
-
 def cells(table: Table, rows: list[str] | None = None, columns: list[str] | None = None) -> Iterator[tuple[str, str]]:
-    """Rows and columns, all if not given."""
+    """The cells of a table: the given rows and columns, all if not given."""
     for row in [table.find_row(r) for r in rows] if rows else table.rows:
         for column in [table.find_column(c) for c in columns] if columns else table.columns:
             yield row, column
 
 
-def point(choice: dict[str, Any]) -> dict[str, Any]:
-    """A point of a grid as settings."""
-    return merge(*(nested(key, value) for key, value in choice.items()))
+def mean_and_std(value: float | Number) -> Number:
+    """A number of the paper as mean and standard deviation; the deviation is None where the paper gives none.
+
+    >>> mean_and_std(0.1), mean_and_std((0.1, 0.02))
+    ((0.1, None), (0.1, 0.02))
+    """
+    return value if isinstance(value, tuple) else (value, None)
 
 
-def _find(name: str, known: list[str], what: str) -> str:
+def find_name(name: str, known: list[str], what: str) -> str:
+    """A name that is known; otherwise ``ValueError`` with the nearest one."""
     if name in known:
         return name
     raise ValueError(f"unknown {what} '{name}'{did_you_mean(name, known)} Known: {', '.join(known)}.")

@@ -1,63 +1,95 @@
 """Search the grid of a recipe; several workers can share a study."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from lightning.fabric import Fabric
 
-from reign.data import find_dataset
-from reign.train.callbacks import Watch
-from reign.train.config import Recipe
-from reign.train.metrics import METRICS, METRICS_OF_TASK, choose
+from reign.experiments.table_files import YAML, find_recipe, find_table
+from reign.train.callbacks import Callback
+from reign.train.metrics import METRICS
+from reign.train.overrides import merge, nested
+from reign.train.recipe import Recipe
 from reign.train.run import train
+from reign.train.tasks import choose
+
+
+@dataclass(frozen=True)
+class Search:
+    """A grid of settings, and the recipe of each of its points.
+
+    Args:
+        source: TABLE/ROW/COLUMN, or a YAML file.
+        grid: the choices for each setting.
+        changes: settings over those of the recipe.
+        name: full name of the recipe.
+    """
+
+    source: str
+    grid: Mapping[str, list[Any]]
+    changes: tuple[Mapping[str, Any], ...]
+    name: str
+
+    @classmethod
+    def of(cls, source: str, choices: Mapping[str, list[Any]], *changes: dict[str, Any]) -> "Search":
+        """The search of the grid of a recipe, with the choices of the user over those of its table."""
+        first = merge(*(nested(key, values[0]) for key, values in choices.items()))
+        _, name = find_recipe(source, *changes, first)
+        table = find_table(source if source.endswith(YAML) else source.split("/")[0])
+        grid = {**table.grid_of(name.split("/")[1]), **choices}
+        if not grid:
+            raise ValueError(f"{name} has no grid to search; give one with --grid key=v1,v2.")
+        return cls(source, grid, changes, name)
+
+    def recipe(self, point: Mapping[str, Any]) -> Recipe:
+        """The recipe of a point of the grid."""
+        return find_recipe(self.source, *map(dict, self.changes), merge(*(nested(key, v) for key, v in point.items())))[0]
+
+    def recipes(self) -> list[Recipe]:
+        """The recipes of all points; ``ValueError`` if one of them is not valid."""
+        return [self.recipe(dict(zip(self.grid, values, strict=True))) for values in product(*self.grid.values())]
 
 
 def tune(
-    make: Any,
-    grid: dict[str, list[Any]],
+    search: Search,
     folder: Path,
     *,
-    name: str,
+    study_name: str | None = None,
     storage: str | None = None,
     trials: int | None = None,
     fabric: Fabric | None = None,
-    watch: Watch | None = None,
+    callback: Callback | None = None,
 ) -> Any:
     """Try the points of a grid, and compare their validation metric; an optuna study.
 
     Args:
-        make: a function from a point of the grid to a ``Recipe``.
-        grid: the choices for each setting.
-        folder: of the runs, as ``folder/trial-0``.
-        name: of the study.
-        storage: a database URL as "sqlite:///study.db", through which several workers share the study; none keeps it here.
-        trials: how many points this worker tries; all that are left if not given.
+        search: the grid.
+        folder: the folder of the runs, as ``folder/trial-0``.
+        study_name: name of the study; that of the recipe if not given.
+        storage: a database URL as "sqlite:///study.db", through which several workers share the study; without it the study is not kept.
+        trials: number of points this worker tries; all that are left if not given.
         fabric: devices and processes.
-        watch: is told of all that happens.
+        callback: is told of all that happens.
     """
     try:
         import optuna
     except ModuleNotFoundError:
         raise ValueError("tuning needs optuna: pip install 'reign[tune]'.") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    if not grid:
-        raise ValueError(f"{name} has no grid to search; give one with --grid key=v1,v2.")
-    words = {key: [_word(value) for value in values] for key, values in grid.items()}
-    recipes: list[Recipe] = [
-        make(dict(zip(grid, values, strict=True))) for values in product(*grid.values())
-    ]  # all are valid, or none is tried
-    first = recipes[0]
-    task = first.data.task if first.data.name == "csv" else find_dataset(first.data.name).task
-    metric = choose("metric", first.train.metric, METRICS_OF_TASK, task)
+    words = {key: [_word(value) for value in values] for key, values in search.grid.items()}
+    recipes = search.recipes()  # all are valid, or none is tried
+    metric = choose(METRICS, recipes[0].train.metric, recipes[0].data.task_of_graphs)
     sampler = optuna.samplers.GridSampler(words, seed=0)
     try:
         study = optuna.create_study(
-            study_name=name,
+            study_name=study_name or search.name,
             storage=storage,
             load_if_exists=True,
             sampler=sampler,
-            direction="maximize" if METRICS[metric] else "minimize",
+            direction="maximize" if METRICS[metric].more_is_better else "minimize",
         )
     except Exception as error:  # whatever a database driver raises
         raise ValueError(
@@ -65,17 +97,23 @@ def tune(
         ) from None
 
     def objective(trial: Any) -> float:
-        point = {key: values[words[key].index(trial.suggest_categorical(key, words[key]))] for key, values in grid.items()}
-        summary = train(make(point), folder / f"trial-{trial.number}", resume=True, fabric=fabric, watch=watch)
+        point = {key: values[words[key].index(trial.suggest_categorical(key, words[key]))] for key, values in search.grid.items()}
+        summary = train(search.recipe(point), folder / f"trial-{trial.number}", resume=True, fabric=fabric, callback=callback)
         if "val" not in summary:
-            raise ValueError(f"{name} has no validation graphs to compare by.")
+            raise ValueError(f"{search.name} has no validation graphs to compare by.")
         return float(summary["val"]["mean"])
 
-    left = len(recipes) - len([t for t in study.trials if t.value is not None])
+    left = len(recipes) - len(best_first(study))
     for _ in range(left if trials is None else min(trials, left)):
         if not sampler.is_exhausted(study):
             study.optimize(objective, n_trials=1)
     return study
+
+
+def best_first(study: Any) -> list[Any]:
+    """The trials of a study that are done, best first."""
+    sign = -1 if study.direction.name == "MAXIMIZE" else 1
+    return sorted((trial for trial in study.trials if trial.value is not None), key=lambda trial: sign * trial.value)
 
 
 def _word(value: Any) -> Any:

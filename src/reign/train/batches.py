@@ -1,4 +1,4 @@
-"""Which graphs come together: batches, a process's share of them, and parts of bounded cost."""
+"""Which graphs are computed together: batches, the share of a process, and parts of bounded cost."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from reign.bags import SharedGraph, free_memory
 from reign.data import GraphPack, Ids
 from reign.policies import Policy
 
-STATES = 8  # hidden states a layer keeps for the backward pass, twice what was measured for SUN
+STATES = 8  # number of hidden states that a layer keeps for the backward pass; twice what was measured for SUN
 
 
 def shuffled(ids: Ids, size: int, seed: int) -> Iterator[Ids]:
@@ -24,7 +24,7 @@ def share(ids: Ids, rank: int, world: int) -> Ids:
 
 
 def pairs_of(model: nn.Module, graphs: GraphPack) -> Int[Tensor, "graphs"]:
-    """How many pairs (subgraph, node) each graph has, or at most has when members only or samples are taken."""
+    """The number of pairs (subgraph, node) of each graph; an upper bound where only members or samples are taken."""
     policy = getattr(model, "policy", None)
     if not isinstance(policy, Policy):
         return graphs.sizes.cpu()
@@ -39,7 +39,7 @@ def pairs_of(model: nn.Module, graphs: GraphPack) -> Int[Tensor, "graphs"]:
 
 
 def parts(ids: Ids, pairs: Int[Tensor, "graphs"], bound: int) -> list[Ids]:
-    """A batch in parts, each of at most ``bound`` pairs, or of one graph; ``pairs`` has a number for every graph there is.
+    """A batch in parts of at most ``bound`` pairs, or of one graph; ``pairs`` holds the number of pairs of every graph there is.
 
     >>> [part.tolist() for part in parts(torch.tensor([0, 2, 1]), torch.tensor([4, 9, 4]), 8)]
     [[0, 2], [1]]
@@ -56,7 +56,7 @@ def parts(ids: Ids, pairs: Int[Tensor, "graphs"], bound: int) -> list[Ids]:
 
 
 def affordable_pairs(model: nn.Module, device: torch.device) -> int:
-    """A careful guess at how many pairs a training step can have: half of the free memory."""
+    """A careful guess at the number of pairs of a training step, from half of the free memory."""
     width, layers = getattr(model, "hidden_channels", 64), getattr(model, "num_layers", 1)
     item = next((p.element_size() for p in model.parameters()), 4)
     return max(1, int(0.5 * free_memory(device)) // (STATES * layers * width * item))

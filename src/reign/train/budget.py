@@ -1,4 +1,4 @@
-"""How much is computed at a time: parts of a batch with a bound on their pairs, lowered where memory is too small."""
+"""How much is computed at a time: parts of a batch with a bound on their number of pairs, lowered where memory is too small."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -9,7 +9,7 @@ from torch import nn
 from reign.bags import out_of_memory
 from reign.data import GraphPack, Ids
 from reign.train import batches
-from reign.train.callbacks import Watch
+from reign.train.callbacks import Callback
 from reign.train.distributed import most, several
 
 T = TypeVar("T")
@@ -19,19 +19,19 @@ class Budget:
     """A bound on the pairs (subgraph, node) that are computed together.
 
     Args:
-        model: whose policy says how many pairs a graph has.
-        graphs: all there are.
-        device: whose memory counts.
-        bound: given, or guessed from the memory that is free.
-        name: of the graphs, for messages.
-        watch: is told when batches are split.
+        model: the model, whose policy decides the number of pairs of a graph.
+        graphs: all graphs.
+        device: the device whose memory counts.
+        bound: the largest number of pairs; guessed from the free memory if not given.
+        name: name of the graphs, for messages.
+        callback: is told when batches are split.
     """
 
     def __init__(
-        self, model: nn.Module, graphs: GraphPack, device: torch.device, bound: int | None, name: str, watch: Watch
+        self, model: nn.Module, graphs: GraphPack, device: torch.device, bound: int | None, name: str, callback: Callback
     ) -> None:
         self.pairs = batches.pairs_of(model, graphs)
-        self.device, self.name, self.watch = device, name, watch
+        self.device, self.name, self.callback = device, name, callback
         self.guessed, self.split = bound is None, False
         self.bound = bound or batches.affordable_pairs(model, device)
 
@@ -41,19 +41,19 @@ class Budget:
         self.split = self.split or len(found) > 1
         if self.split and self.guessed:
             self.guessed = False
-            self.watch.note(
-                f"free memory is for about {self.bound:,} pairs (subgraph, node) at a time, and batches with more are split, so that "
-                "their norms see the parts; use a smaller train.batch_size, or say train.max_pairs to have the same on any machine."
+            self.callback.note(
+                f"The free memory is enough for about {self.bound:,} pairs (subgraph, node) at a time. Batches with more pairs are split, and batch "
+                "norms see the parts; use a smaller train.batch_size, or set train.max_pairs to have the same on any machine."
             )
         return found
 
     def equal_parts(self, ids: Ids) -> list[Ids]:
-        """The same in as many parts as all other processes have, if need be empty ones."""
+        """The same, filled up with empty parts until all processes have the same number."""
         found = self.parts(ids)
         return found + [ids[:0]] * (most(len(found)) - len(found))
 
     def within(self, work: Callable[[], T], ids: Ids, undo: Callable[[], None] = lambda: None) -> T:
-        """Do some work on a batch; where memory is too small, undo what was done of it, and do it again in smaller parts."""
+        """Do some work on a batch. Where memory is too small, undo what was done, and do it again in smaller parts."""
         while True:
             try:
                 return work()
@@ -77,4 +77,4 @@ class Budget:
         self.bound, self.guessed = max(used // 2, largest), False
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        self.watch.note(f"memory is too small for this batch; from now on batches are split at {self.bound:,} pairs ({reason}).")
+        self.callback.note(f"Memory is too small for this batch; from now on batches are split at {self.bound:,} pairs ({reason}).")

@@ -1,4 +1,4 @@
-"""From settings to things: the problem, and the model for it."""
+"""From settings to objects: the problem, and the model for it."""
 
 from typing import TYPE_CHECKING
 
@@ -7,16 +7,18 @@ import torch
 from reign._validate import did_you_mean
 from reign.data import Problem, load_problem
 from reign.nn import Model, find_model
-from reign.train.config import Data, Recipe
-from reign.train.config import Model as ModelSettings
-from reign.train.metrics import LOSSES_OF_TASK, METRICS_OF_TASK, choose
+from reign.train.config import DataConfig, ModelConfig
+from reign.train.losses import LOSSES
+from reign.train.metrics import METRICS
+from reign.train.recipe import Recipe
+from reign.train.tasks import choose
 
 if TYPE_CHECKING:
     from reign.data.molecules import Report
 
 
-def make_problem(config: Data) -> "tuple[Problem, Report | None]":
-    """The graphs, targets and splits that settings name, and what was found in a table, if it is one."""
+def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
+    """The graphs, targets and splits that the settings name; and a report, if they come from a table of molecules."""
     report = None
     if config.name == "csv":
         from reign.data.molecules import load_table
@@ -39,8 +41,8 @@ def make_problem(config: Data) -> "tuple[Problem, Report | None]":
     return problem if config.limit is None else problem.limit(config.limit), report
 
 
-def make_model(config: ModelSettings, problem: Problem, seed: int) -> Model:
-    """A model of the right sizes and encoders, its weights drawn by the seed; null leaves an argument of it as it is by itself."""
+def make_model(config: ModelConfig, problem: Problem, seed: int) -> Model:
+    """A model of the right sizes and with the right encoders, its weights drawn by the seed; an option that is null keeps its default."""
     options = dict(config.options)
     if problem.node_encoder is not None:
         options.setdefault("node_encoder", problem.node_encoder)
@@ -55,15 +57,15 @@ def make_model(config: ModelSettings, problem: Problem, seed: int) -> Model:
     kind = find_model(config.name)
     known = kind.option_names()
     if unknown := [name for name in options if name not in known]:
-        raise ValueError(f"model.{unknown[0]} is no argument of {kind.__name__}{did_you_mean(unknown[0], known)}")
+        raise ValueError(f"model.{unknown[0]} is not an argument of {kind.__name__}{did_you_mean(unknown[0], known)}")
     torch.manual_seed(seed)
     return kind(in_channels, config.hidden_channels, config.num_layers, problem.num_outputs, **options)
 
 
 def try_model(recipe: Recipe, problem: Problem) -> None:
     """Raise ``ValueError`` now, before anything is written, if the model cannot take these graphs, or the task this loss."""
-    choose("loss", recipe.train.loss, LOSSES_OF_TASK, problem.task)
-    choose("metric", recipe.train.metric, METRICS_OF_TASK, problem.task)
+    choose(LOSSES, recipe.train.loss, problem.task)
+    choose(METRICS, recipe.train.metric, problem.task)
     model = make_model(recipe.model, problem, 0).eval()
     b = problem.graphs.to(dtype=torch.float32).batch(problem.splits["train"][:1])
     with torch.no_grad():

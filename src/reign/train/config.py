@@ -1,33 +1,33 @@
-"""What a run is made of, as validated settings: data, model, training. Errors name the field."""
+"""The settings of data, model and training, validated."""
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import nn
+from torch.optim import Optimizer
 
-from reign._validate import did_you_mean
-from reign.disk import write_text
+from reign.data import find_dataset
 from reign.nn import find_model
-from reign.train.overrides import read_yaml
+from reign.train.losses import LOSSES
+from reign.train.metrics import METRICS
+from reign.train.optimisers import OPTIMISERS
+from reign.train.schedules import SCHEDULES, Constant
+from reign.train.settings import Settings, name_in
 
 TaskType = Literal["regression", "classification", "multiclass"]
 Positive = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+LossName = Annotated[str, name_in(LOSSES)]
+MetricName = Annotated[str, name_in(METRICS)]
+OptimiserName = Annotated[str, name_in(OPTIMISERS)]
+ScheduleName = Annotated[str, name_in(SCHEDULES)]
 
 
-class Settings(BaseModel):
-    """Settings that know all their fields."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Data(Settings):
-    """Which graphs, which targets, which splits."""
+class DataConfig(Settings):
+    """Which graphs to learn from: a data set, or a CSV of molecules; which targets, and which splits."""
 
     name: str = "csv"
-    options: dict[str, Any] = Field(default_factory=dict, description="of the data set's loader")
+    options: dict[str, Any] = Field(default_factory=dict, description="options of the data set")
     targets: list[str] | None = Field(None, description="which targets to learn; all if not given")
     num_train: Positive | None = Field(None, description="learn from this many training graphs only, drawn by the seed")
     limit: Positive | None = Field(None, description="keep at most this many graphs of each split, for quick looks")
@@ -41,7 +41,7 @@ class Data(Settings):
     split_seed: int = 0
 
     @model_validator(mode="after")
-    def _check(self) -> "Data":
+    def _check(self) -> "DataConfig":
         if abs(sum(self.split_sizes) - 1) > 1e-6 or self.split_sizes[0] == 0:
             raise ValueError(f"split_sizes are {list(self.split_sizes)}, expected three shares that sum to 1, the first above 0")
         if self.name == "csv" and self.path is None:
@@ -51,12 +51,22 @@ class Data(Settings):
                 f"name is '{self.name}' and path is '{self.path}', expected a data set or a CSV of molecules, not both"
             )
         if self.name == "csv" and self.options:
-            raise ValueError(f"options are {self.options}, and a CSV of molecules has none")
+            raise ValueError(f"options are {self.options}, and a CSV of molecules has no options")
         return self
 
+    @property
+    def reads_smiles(self) -> bool:
+        """Whether the graphs are molecules that are given as SMILES."""
+        return self.name == "csv" or find_dataset(self.name).reads_smiles
 
-class Model(BaseModel):
-    """Which model; fields beside these are arguments of its constructor."""
+    @property
+    def task_of_graphs(self) -> str:
+        """The task: the given one for a CSV, that of the data set otherwise."""
+        return self.task if self.name == "csv" else find_dataset(self.name).task
+
+
+class ModelConfig(BaseModel):
+    """Which model. Further fields are arguments of its constructor."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -71,20 +81,20 @@ class Model(BaseModel):
         return {**values, "policy": "null"} if isinstance(values, dict) and values.get("policy", "") is None else values
 
     @model_validator(mode="after")
-    def _check(self) -> "Model":
+    def _check(self) -> "ModelConfig":
         find_model(self.name)
         return self
 
     @property
     def options(self) -> dict[str, Any]:
-        """Further arguments of the constructor."""
+        """The further arguments of the constructor."""
         return dict(self.model_extra or {})
 
 
-class Optimiser(Settings):
-    """How weights follow gradients."""
+class OptimiserConfig(Settings):
+    """How the weights follow the gradients."""
 
-    name: Literal["adam", "adamw", "sgd"] = "adam"
+    name: OptimiserName = "adam"
     lr: Annotated[float, Field(gt=0)] = 1e-3
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     momentum: Share = 0.0
@@ -92,30 +102,37 @@ class Optimiser(Settings):
     rho: Annotated[float, Field(gt=0)] = 0.5
     eta: Annotated[float, Field(ge=0)] = 0.01
 
+    def build(self, model: nn.Module) -> Optimizer:
+        """The optimiser of the weights of a model."""
+        weights = [p for p in model.parameters() if p.requires_grad]
+        return OPTIMISERS[self.name](weights, **self.model_dump(exclude={"name"}))
 
-class Schedule(Settings):
-    """How the learning rate changes."""
 
-    name: Literal["constant", "step", "plateau", "cosine"] = "constant"
-    factor: Annotated[float, Field(gt=0, lt=1)] = Field(0.5, description="step, plateau: what the rate is multiplied with")
-    every: Positive = Field(50, description="step: epochs between two of them")
+class ScheduleConfig(Settings):
+    """How the learning rate changes during training."""
+
+    name: ScheduleName = "constant"
+    factor: Annotated[float, Field(gt=0, lt=1)] = Field(0.5, description="step, plateau: what the rate is multiplied by")
+    every: Positive = Field(50, description="step: number of epochs between two steps")
     patience: Annotated[int, Field(ge=0)] = Field(40, description="plateau: epochs without a better validation metric")
     warmup: Share = Field(0.05, description="cosine: share of the steps in which the rate rises")
 
+    def build(self, optimiser: Optimizer, steps: int, metric: str | None = None) -> Constant:
+        """The schedule of an optimiser's learning rate over so many steps; a plateau is judged by the validation metric, if there is one."""
+        return SCHEDULES[self.name](optimiser, steps, metric, **self.model_dump(exclude={"name"}))
 
-class Training(Settings):
-    """The loop."""
+
+class TrainingConfig(Settings):
+    """The settings of the training loop."""
 
     epochs: Positive = 100
     batch_size: Positive = 128
-    loss: Literal["l1", "mse", "bce", "cross_entropy"] | None = Field(None, description="by the task if not given")
-    metric: Literal["mae", "rmse", "log10_mse", "accuracy", "roc_auc", "average_precision"] | None = Field(
-        None, description="by the task if not given"
-    )
+    loss: LossName | None = Field(None, description="the usual loss of the task if not given")
+    metric: MetricName | None = Field(None, description="the usual metric of the task if not given")
     report: Literal["best", "last"] = Field("best", description="weights of the best validation epoch, or of the last one")
     scale_targets: bool = Field(False, description="learn targets with mean 0 and deviation 1 over the training graphs")
-    optimiser: Optimiser = Optimiser()
-    schedule: Schedule = Schedule()
+    optimiser: OptimiserConfig = OptimiserConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
     stop_lr: Annotated[float, Field(ge=0)] = Field(0.0, description="stop when the learning rate is at or below this")
     patience: Positive | None = Field(None, description="stop after this many epochs without a better validation metric")
     clip: Annotated[float, Field(ge=0)] = Field(0.0, description="largest norm of a gradient; 0: no bound")
@@ -123,62 +140,3 @@ class Training(Settings):
     precision: Literal["32-true", "64-true", "bf16-mixed"] = "32-true"
     max_pairs: Positive | None = Field(None, description="split batches with more pairs (subgraph, node) than this")
     tensorboard: bool = False
-
-
-class Recipe(Settings):
-    """One run: data, model, training, and how often."""
-
-    data: Data
-    model: Model = Model()
-    train: Training = Training()
-    seeds: list[int] = Field([0], min_length=1)
-    folds: Annotated[int, Field(ge=2)] | None = Field(None, description="cross-validation; the epoch with the best mean over folds")
-
-    @model_validator(mode="after")
-    def _check(self) -> "Recipe":
-        if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"seeds are {self.seeds}, expected all different")
-        return self
-
-    @classmethod
-    def check(cls, values: Mapping[str, Any], source: str = "the recipe") -> "Recipe":
-        """Settings from plain values; one ``ValueError`` names every field that is wrong, and the nearest that exists."""
-        try:
-            return cls.model_validate(dict(values))
-        except ValidationError as error:
-            raise ValueError(f"{source}: " + "; ".join(explain(dict(e)) for e in error.errors())) from None
-
-    def save(self, file: Path) -> None:
-        """Write as YAML."""
-        write_text(file, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
-
-    @classmethod
-    def load(cls, file: Path) -> "Recipe":
-        """Read what ``save`` wrote."""
-        return cls.check(read_yaml(file), str(file))
-
-
-def fields(settings: type[BaseModel] = Recipe, prefix: str = "") -> list[str]:
-    """All fields with dots, as ``--set`` takes them."""
-    names = []
-    for name, field in settings.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            names += fields(kind, f"{prefix}{name}.")
-        else:
-            names.append(prefix + name)
-    return names
-
-
-def explain(error: dict[str, Any]) -> str:
-    """One of pydantic's errors in our words: the field, what is wrong with it, what it was."""
-    place = [str(part) for part in error["loc"]]
-    name = ".".join(place) or "recipe"
-    if error["type"] == "extra_forbidden":
-        known = fields()
-        beside = {k.split(".")[len(place) - 1] for k in known if k.split(".")[: len(place) - 1] == place[:-1]}
-        return f"there is no setting '{name}'{did_you_mean(place[-1], beside)} Known: {', '.join(sorted(beside))}"
-    message = error["msg"].removeprefix("Value error, ")
-    given = error.get("input")
-    shown = f" (got {given!r})" if not isinstance(given, dict | BaseModel) else ""
-    return f"{name}: {message[:1].lower()}{message[1:]}{shown}"

@@ -1,9 +1,10 @@
-"""Several processes that compute what one would: batch norms over the rows of all of them."""
+"""Several processes that compute what one process would: batch norms range over the rows of all processes."""
 
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
@@ -11,9 +12,9 @@ from reign.nn import BatchNorm
 
 
 class SyncedBatchNorm(BatchNorm):
-    """Batch norm whose statistics range over the rows of all processes, however many rows each has; none is fine."""
+    """Batch norm whose statistics range over the rows of all processes, however many rows each has, even none."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:
         """Normalise this process's rows."""
         if not self.training or not several():
             return super().forward(x)
@@ -49,7 +50,7 @@ def synchronise(model: nn.Module) -> nn.Module:
     return model
 
 
-def total(value: Tensor) -> Tensor:
+def total(value: Shaped[Tensor, "*size"]) -> Shaped[Tensor, "*size"]:
     """The sum of a value over all processes."""
     if several():
         value = value.clone()
@@ -67,5 +68,5 @@ def most(value: int) -> int:
 
 
 def several() -> bool:
-    """Are there several processes?"""
+    """Whether there are several processes."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1

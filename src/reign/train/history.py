@@ -1,4 +1,4 @@
-"""What happened so far: metrics of every epoch and the best weights; kept on disk with everything that is needed to go on."""
+"""What happened so far: metrics of every epoch and the best weights, kept on disk with everything that is needed to continue."""
 
 import csv
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from reign.disk import read_state, write_csv, write_state
-from reign.train.config import Training
-from reign.train.metrics import better
+from reign.train.config import TrainingConfig
+from reign.train.metrics import METRICS
 
 if TYPE_CHECKING:
     from reign.train.learner import Learner
@@ -18,8 +18,8 @@ class History:
     """Metrics per epoch.
 
     Args:
-        metric: by which epochs are compared, on the validation graphs; without any the last epoch is the best.
-        folder: where to keep it; None keeps nothing.
+        metric: the metric by which epochs are compared on the validation graphs; without validation graphs the last epoch is the best.
+        folder: where the checkpoint is kept; None keeps nothing.
     """
 
     def __init__(self, metric: str, folder: Path | None) -> None:
@@ -29,19 +29,19 @@ class History:
         self.best_weights: dict[str, Tensor] = {}
 
     def add(self, row: dict[str, Any], learner: "Learner") -> bool:
-        """Note an epoch; is it the best so far?"""
+        """Add an epoch; whether it is the best so far."""
         self.rows.append(row)
         value = row.get(self.key)
         best = self.rows[self.best_epoch].get(self.key) if self.best_epoch >= 0 else None
         unknown = best is None or best != best  # NaN: then the last epoch counts, as without validation
-        if value is None or self.best_epoch < 0 or (unknown and value != value) or better(self.metric, value, best):
+        if value is None or self.best_epoch < 0 or (unknown and value != value) or METRICS[self.metric].better(value, best):
             self.best_epoch = int(row["epoch"])
             self.best_weights = learner.weights()
             return True
         return False
 
     def save(self, learner: "Learner") -> None:
-        """Write all of it in one step, and the metrics as a table."""
+        """Write the checkpoint in one step, and the metrics as a table."""
         if self.folder is None:
             return
         state = {
@@ -54,15 +54,15 @@ class History:
         self._write_table()
 
     def resume(self, learner: "Learner", folder: Path | None) -> None:
-        """Go on from a folder, if it holds something."""
+        """Continue from the checkpoint in a folder, if there is one."""
         if folder is not None and (folder / "checkpoint.pt").is_file():
             state = read_state(folder / "checkpoint.pt")
             learner.load_state_dict(state["learner"])
             self.rows, self.best_epoch, self.best_weights = state["rows"], state["best_epoch"], state["best_weights"]
             self._write_table()
 
-    def done(self, learner: "Learner", config: Training) -> bool:
-        """Is it time to stop: all epochs, a small learning rate, or no better epoch for long?"""
+    def done(self, learner: "Learner", config: TrainingConfig) -> bool:
+        """Whether it is time to stop: after all epochs, at a small learning rate, or after many epochs without a better one."""
         epoch = len(self.rows) - 1
         if epoch < 0:
             return False

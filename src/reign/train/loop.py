@@ -1,50 +1,53 @@
 """The training loop.
 
-An epoch's randomness depends on the seed and the number of the epoch alone, so a run that was stopped goes on as if it had not been.
+The randomness of an epoch depends on the seed and the number of the epoch alone, so a run that was stopped and continued ends with the same
+result as one that was not.
 """
 
 import time
 from pathlib import Path
 from typing import Any
 
+from jaxtyping import Float
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from reign.data import Problem
 from reign.nn import num_parameters
-from reign.train.callbacks import Watch
-from reign.train.config import Training
+from reign.train.callbacks import Callback
+from reign.train.config import TrainingConfig
 from reign.train.devices import make_fabric
+from reign.train.gradients import NonFiniteLoss
 from reign.train.history import History
-from reign.train.learner import Learner, NonFiniteLoss
+from reign.train.learner import Learner
 from reign.train.tensorboard import board
 
 
 def fit(
     model: nn.Module,
     problem: Problem,
-    config: Training | None = None,
+    config: TrainingConfig | None = None,
     *,
     seed: int = 0,
     folder: str | Path | None = None,
     fabric: Fabric | None = None,
-    watch: Watch | None = None,
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    callback: Callback | None = None,
+) -> tuple[dict[str, Any], dict[str, Float[Tensor, "graphs outputs"]]]:
     """Train a model; its metric with the weights of the best validation epoch and of the last one, and its predictions.
 
     Args:
         model: called as ``model(x, edge_index, edge_attr, batch, batch_size)``; it ends with the weights that are reported.
         problem: what to learn.
-        config: how.
-        seed: of the order of graphs, dropout and sampled subgraphs.
-        folder: where the state is kept after each epoch; training goes on from there if there is one.
+        config: the settings of the training.
+        seed: decides the order of the graphs, dropout and sampled subgraphs.
+        folder: where the state is kept after each epoch; training continues from there if it holds one.
         fabric: devices and processes; one process if not given.
-        watch: is told of every batch and epoch.
+        callback: is told of every batch and epoch.
     """
-    config, watch, folder = config or Training(), watch or Watch(), None if folder is None else Path(folder)
+    config, callback, folder = config or TrainingConfig(), callback or Callback(), None if folder is None else Path(folder)
     fabric = fabric or make_fabric(config.precision)
     keep = folder if fabric.is_global_zero else None
-    learner = Learner(model, problem, config, seed, fabric, watch)
+    learner = Learner(model, problem, config, seed, fabric, callback)
     history = History(learner.metric, keep)
     history.resume(learner, folder)
     with board(keep if config.tensorboard else None, len(history.rows)) as write:
@@ -60,12 +63,14 @@ def fit(
             improved = history.add({**row, "seconds": time.perf_counter() - began}, learner)
             learner.rate.after_epoch(history.value())
             history.save(learner)
-            watch.epoch(row, config.epochs, improved)
+            callback.epoch(row, config.epochs, improved)
             write(row)
     return measure(learner, history, keep)
 
 
-def measure(learner: Learner, history: History, folder: Path | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def measure(
+    learner: Learner, history: History, folder: Path | None
+) -> tuple[dict[str, Any], dict[str, Float[Tensor, "graphs outputs"]]]:
     """The metric of both sets of weights on all splits; those that are reported come last, and stay in the model."""
     result: dict[str, Any] = {
         "metric": learner.metric,

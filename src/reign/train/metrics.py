@@ -1,84 +1,118 @@
-"""Losses and metrics; a target that is NaN is missing and counts nowhere."""
+"""Metrics by name. Outputs are logits where targets are classes, and a label that is NaN is missing and never counts."""
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
-# metric: is more better?
-METRICS = {"mae": False, "rmse": False, "log10_mse": False, "accuracy": True, "roc_auc": True, "average_precision": True}
-# what each task can be learned and measured with, the usual first
-LOSSES_OF_TASK = {"regression": ["mse", "l1"], "classification": ["bce"], "multiclass": ["cross_entropy"]}
-METRICS_OF_TASK = {
-    "regression": ["rmse", "mae", "log10_mse"],
-    "classification": ["roc_auc", "average_precision", "accuracy"],
-    "multiclass": ["accuracy"],
-}
+from reign.registry import Registry
+
+Outputs = Float[Tensor, "graphs outputs"]
+Labels = Float[Tensor, "graphs targets"]
 
 
-def choose(what: str, given: str | None, of_task: dict[str, list[str]], task: str) -> str:
-    """A loss or metric that suits a task: the given one, or the usual one."""
-    if given is not None and given not in of_task[task]:
-        raise ValueError(f"train.{what} is '{given}', and the task is {task}; expected {' or '.join(of_task[task])}.")
-    return given or of_task[task][0]
+@dataclass(frozen=True, kw_only=True)
+class Metric(ABC):
+    """A metric, and what is to be known of it. How it treats missing labels is what its two subclasses differ in.
+
+    Args:
+        tasks: the tasks that can be measured with it.
+        more_is_better: whether larger values are better.
+        logarithmic: whether it is a logarithm, which can be negative: differences count then, not ratios.
+    """
+
+    tasks: tuple[str, ...]
+    more_is_better: bool = False
+    logarithmic: bool = False
+
+    def __call__(self, out: Outputs, y: Labels) -> float:
+        """The metric of some outputs; NaN where it means nothing, as the ROC-AUC of one class."""
+        return self.measure(out.detach().double().cpu(), y.double().cpu())
+
+    @abstractmethod
+    def measure(self, out: Outputs, y: Labels) -> float:
+        """The metric of outputs in float64 on the CPU."""
+
+    def better(self, one: float, other: float | None) -> bool:
+        """Whether one value is better than another. NaN is never better, and any number is better than None or NaN."""
+        if math.isnan(one):
+            return False
+        if other is None or math.isnan(other):
+            return True
+        return one > other if self.more_is_better else one < other
 
 
-def loss_sum(name: str, out: Tensor, y: Tensor) -> Tensor:
-    """The sum of a loss over all labels that are there, so that parts of a batch can be added up."""
-    if name == "cross_entropy":
-        y = y.squeeze(1)
-    there = ~y.isnan()
-    known = torch.where(there, y, torch.zeros_like(y))
-    if name == "cross_entropy":
-        each = F.cross_entropy(out, known.long(), reduction="none")
-    else:
-        of: dict[str, Callable[..., Tensor]] = {"l1": F.l1_loss, "mse": F.mse_loss, "bce": F.binary_cross_entropy_with_logits}
-        each = of[name](out, known.to(out.dtype), reduction="none")
-    return torch.where(there, each, torch.zeros_like(each)).sum()
+@dataclass(frozen=True, kw_only=True)
+class MeanOverLabels(Metric):
+    """``finish(mean of each(out, y))`` over all labels that are there, whichever target they belong to."""
+
+    each: Callable[[Tensor, Tensor], Tensor]
+    finish: Callable[[Tensor], Tensor | float] = float
+
+    def measure(self, out: Outputs, y: Labels) -> float:
+        """NaN without any label."""
+        there = ~y.isnan()
+        return float(self.finish(self.each(out, y)[there].mean())) if bool(there.any()) else math.nan
 
 
-def metric(name: str, out: Tensor, y: Tensor) -> float:
-    """A metric of predictions (logits for classes); NaN where it means nothing, as the ROC-AUC of one class.
+@dataclass(frozen=True, kw_only=True)
+class MeanOverTargets(Metric):
+    """``score(y, out)`` of each target over the labels that are there, then the mean over targets that have both classes."""
 
-    Several targets: errors and accuracy are means over all labels, ROC-AUC and average precision means over targets.
+    score: Callable[[Tensor, Tensor], float]
+
+    def measure(self, out: Outputs, y: Labels) -> float:
+        """NaN if no target has both classes."""
+        values = []
+        for t in range(y.size(1)):
+            there = ~y[:, t].isnan()
+            labels, scores = y[there, t], out[there, t]
+            if labels.unique().numel() == 2 and bool(scores.isfinite().all()):
+                values.append(float(self.score(labels, scores)))
+        return sum(values) / len(values) if values else math.nan
+
+
+def _square(out: Tensor, y: Tensor) -> Tensor:
+    return (out - y).square()
+
+
+def _right(out: Tensor, y: Tensor) -> Tensor:
+    """Whether the class with the largest output, or the sign of each output, is right."""
+    several = out.size(1) > 1 and y.size(1) == 1
+    return ((out.argmax(1, keepdim=True) == y) if several else ((out > 0) == (y > 0.5))).double()
+
+
+def _roc_auc(y: Tensor, out: Tensor) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(y.numpy(), out.numpy()))
+
+
+def _average_precision(y: Tensor, out: Tensor) -> float:
+    from sklearn.metrics import average_precision_score
+
+    return float(average_precision_score(y.numpy(), out.numpy()))
+
+
+# The first metric of a task is the one that is taken when none is given.
+METRICS = Registry[Metric]("metric")
+_REGRESSION, _CLASSES = ("regression",), ("classification",)
+METRICS.register("rmse")(MeanOverLabels(tasks=_REGRESSION, each=_square, finish=torch.sqrt))
+METRICS.register("mae")(MeanOverLabels(tasks=_REGRESSION, each=lambda out, y: (out - y).abs()))
+METRICS.register("log10_mse")(MeanOverLabels(tasks=_REGRESSION, each=_square, finish=torch.log10, logarithmic=True))
+METRICS.register("roc_auc")(MeanOverTargets(tasks=_CLASSES, score=_roc_auc, more_is_better=True))
+METRICS.register("average_precision")(MeanOverTargets(tasks=_CLASSES, score=_average_precision, more_is_better=True))
+METRICS.register("accuracy")(MeanOverLabels(tasks=("classification", "multiclass"), each=_right, more_is_better=True))
+
+
+def metric(name: str, out: Outputs, y: Labels) -> float:
+    """A metric by name.
 
     >>> metric("mae", torch.tensor([[1.0], [2.0]]), torch.tensor([[1.5], [float("nan")]]))
     0.5
     """
-    out, y = out.detach().double().cpu(), y.double().cpu()
-    if name in ("roc_auc", "average_precision"):
-        return _ranking(name, out, y)
-    if name == "accuracy":
-        right = (out.argmax(1, keepdim=True) == y) if out.size(1) > 1 and y.size(1) == 1 else ((out > 0) == (y > 0.5))
-        there = ~y.isnan()
-        return float(right[there].double().mean()) if bool(there.any()) else float("nan")
-    error = (out - y)[~y.isnan()]
-    if error.numel() == 0:
-        return float("nan")
-    if name == "mae":
-        return float(error.abs().mean())
-    mean_square = error.square().mean()
-    return float(mean_square.sqrt() if name == "rmse" else mean_square.log10())
-
-
-def _ranking(name: str, out: Tensor, y: Tensor) -> float:
-    from sklearn.metrics import average_precision_score, roc_auc_score
-
-    score = roc_auc_score if name == "roc_auc" else average_precision_score
-    values = []
-    for t in range(y.size(1)):
-        there = ~y[:, t].isnan()
-        labels = y[there, t]
-        if labels.unique().numel() == 2 and bool(out[there, t].isfinite().all()):
-            values.append(float(score(labels.numpy(), out[there, t].numpy())))
-    return sum(values) / len(values) if values else float("nan")
-
-
-def better(name: str, one: float, other: float | None) -> bool:
-    """Is one value of a metric better than another? NaN is never better, and any number is better than none or NaN."""
-    if one != one:
-        return False
-    if other is None or other != other:
-        return True
-    return one > other if METRICS[name] else one < other
+    return METRICS[name](out, y)

@@ -13,7 +13,7 @@ def read_yaml(file: Path) -> dict[str, Any]:
     try:
         values = yaml.safe_load(Path(file).read_text())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is no YAML ({' '.join(str(error).split())}).") from None
+        raise ValueError(f"{file} is not YAML ({' '.join(str(error).split())}).") from None
     if not isinstance(values, dict):
         raise ValueError(f"{file} holds {type(values).__name__}, expected settings such as 'data:' and 'model:'.")
     return values
@@ -58,6 +58,18 @@ def override(text: str) -> dict[str, Any]:
     return nested(key.strip(), read_value(value))
 
 
+def choices(text: str) -> tuple[str, list[Any]]:
+    """``key=v1,v2`` as a key and its values, each read as YAML.
+
+    >>> choices("model.hidden_channels=64,128")
+    ('model.hidden_channels', [64, 128])
+    """
+    key, sign, values = text.partition("=")
+    if not sign or not values:
+        raise ValueError(f"--grid got '{text}', expected key=v1,v2 as in model.hidden_channels=64,128.")
+    return key.strip(), [read_value(value) for value in values.split(",")]
+
+
 def read_value(text: str) -> Any:
     """A value as YAML has it, and 1e-3 as a number, which YAML takes for a word.
 
@@ -67,7 +79,7 @@ def read_value(text: str) -> Any:
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
-        raise ValueError(f"{text!r} is no value that YAML can read.") from None
+        raise ValueError(f"{text!r} cannot be read as a YAML value.") from None
     if isinstance(value, str):
         with suppress(ValueError):
             return float(value)

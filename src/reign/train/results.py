@@ -8,25 +8,27 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from reign.data import Ids, Problem
 from reign.disk import write_csv
-from reign.train.config import Recipe
 from reign.train.history import read_metrics
-from reign.train.metrics import METRICS, metric
+from reign.train.metrics import METRICS
+from reign.train.recipe import Recipe
+from reign.train.tasks import as_outputs
 
 if TYPE_CHECKING:
     from reign.data.molecules import Report
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """Mean and standard deviation; one value has none."""
+    """Mean and standard deviation; the deviation of one value is None."""
     return {"mean": mean(values), "std": stdev(values) if len(values) > 1 else None, "values": list(values)}
 
 
 def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict[str, Any]]) -> dict[str, Any]:
-    """The results of all models of a run as one."""
+    """Sum up the results of all models of a run."""
     first = results[0]
     name = first["metric"]
     out: dict[str, Any] = {
@@ -54,40 +56,36 @@ def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
         curves = [read_metrics(folder / f"seed-{seed}" / f"fold-{f}", f"val_{name}") for f in range(recipe.folds)]
         length = min(map(len, curves))
         means = [mean(curve[e] for curve in curves) for e in range(length)]
-        epoch = max(range(length), key=lambda e: means[e] if METRICS[name] else -means[e])
+        epoch = max(range(length), key=lambda e: means[e] if METRICS[name].more_is_better else -means[e])
         seeds.append({"seed": seed, "epoch": epoch, **spread([curve[epoch] for curve in curves])})
     if len(seeds) == 1:
         return seeds[0]
     return {**spread([s["mean"] for s in seeds]), "seeds": seeds}
 
 
-def predicted(problem: Problem, folder: Path, results: list[dict[str, Any]]) -> Tensor:
+def predicted(problem: Problem, folder: Path, results: list[dict[str, Any]]) -> Float[Tensor, "models graphs outputs"]:
     """What every model of a run predicts for the test graphs."""
     return torch.stack([read_predictions(folder / r["folder"] / "predictions.csv", problem.num_outputs) for r in results])
 
 
-def _ensemble(problem: Problem, values: Tensor, name: str) -> float:
+def _ensemble(problem: Problem, values: Float[Tensor, "models graphs outputs"], name: str) -> float:
     """The metric of the mean of some models."""
-    return metric(name, as_outputs(values.mean(0), problem.task), problem.y[problem.splits["test"]])
+    return METRICS[name](as_outputs(values.mean(0), problem.task), problem.y[problem.splits["test"]])
 
 
-def as_values(outs: Tensor, task: str) -> Tensor:
-    """Outputs of a model as predictions: probabilities where targets are classes."""
-    return torch.sigmoid(outs) if task == "classification" else torch.softmax(outs, dim=-1) if task == "multiclass" else outs
-
-
-def as_outputs(values: Tensor, task: str) -> Tensor:
-    """The way back, for metrics."""
-    return torch.logit(values, eps=1e-12) if task == "classification" else values
-
-
-def spread_of(values: Tensor) -> Tensor:
-    """How far several models are apart; NaN for one."""
+def spread_of(values: Float[Tensor, "models graphs outputs"]) -> Float[Tensor, "graphs outputs"]:
+    """The standard deviation over several models; NaN for one."""
     return values.std(0) if len(values) > 1 else torch.full_like(values[0], math.nan)
 
 
-def write_predictions(file: Path, problem: Problem, ids: Ids, values: Tensor, unsure: Tensor | None = None) -> None:
-    """Targets and predictions (probabilities of classes) of some graphs, all digits, and perhaps how unsure they are."""
+def write_predictions(
+    file: Path,
+    problem: Problem,
+    ids: Ids,
+    values: Float[Tensor, "graphs outputs"],
+    unsure: Float[Tensor, "graphs outputs"] | None = None,
+) -> None:
+    """Write targets and predictions (probabilities of classes) of some graphs with all digits, and perhaps the spread over models."""
     labels = problem.classes if problem.task == "multiclass" else problem.targets
     header = ["row" if problem.names is not None else "graph", *problem.targets, *(f"{label}_pred" for label in labels)]
     columns: list[Sequence[Any]] = [
@@ -103,7 +101,7 @@ def write_predictions(file: Path, problem: Problem, ids: Ids, values: Tensor, un
 
 
 def write_left_out(file: Path, report: "Report") -> None:
-    """The rows of a table that could not be read, and why; nothing if there are none."""
+    """Write the rows of a table that could not be read, and why; nothing is written if all could be read."""
     if report.left_out:
         write_csv(file, ["row", "reason"], report.left_out.items())
 
@@ -112,7 +110,7 @@ def _cell(value: Any) -> Any:
     return "" if isinstance(value, float) and math.isnan(value) else repr(value) if isinstance(value, float) else value
 
 
-def read_predictions(file: Path, outputs: int) -> Tensor:
+def read_predictions(file: Path, outputs: int) -> Float[Tensor, "graphs outputs"]:
     """The predictions that ``write_predictions`` wrote for one model."""
     with file.open(newline="") as lines:
         rows = list(csv.reader(lines))[1:]

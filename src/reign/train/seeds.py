@@ -5,12 +5,12 @@ from torch import nn
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
-    """A number that depends on the two alone, far from that of any other two."""
+    """A seed for an epoch, far from those of all other epochs and seeds."""
     return (seed * 1_000_003 + epoch * 7_919 + 17) % 2**31
 
 
 def seed_model(model: nn.Module, seed: int) -> None:
-    """Dropout and sampled subgraphs from here on depend on the seed."""
+    """Let dropout and sampled subgraphs depend on a seed from here on."""
     torch.manual_seed(seed)
     policy = getattr(model, "policy", None)
     while policy is not None:

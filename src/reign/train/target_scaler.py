@@ -1,12 +1,14 @@
 """Targets in units that are easy to learn, and back."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from reign.data import Problem
+from reign.disk import read_json, write_json
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +20,7 @@ class Scale:
 
     @classmethod
     def of(cls, problem: Problem, scale: bool) -> "Scale":
-        """From the labels of the training graphs; nothing changes where not asked for, or where targets are classes."""
+        """The scale of the labels of the training graphs; without ``scale``, or where targets are classes, it changes nothing."""
         if not scale or problem.task != "regression":
             return cls(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
         means, deviations = [], []
@@ -30,10 +32,20 @@ class Scale:
             deviations.append(deviation if deviation > 0 else torch.tensor(1.0, dtype=torch.float64))
         return cls(torch.stack(means), torch.stack(deviations))
 
-    def down(self, y: Tensor) -> Tensor:
+    @classmethod
+    def load(cls, file: Path) -> "Scale":
+        """Read what ``save`` wrote."""
+        saved = read_json(file)
+        return cls(*(torch.tensor(saved[name], dtype=torch.float64) for name in ("mean", "deviation")))
+
+    def save(self, file: Path) -> None:
+        """Write as JSON."""
+        write_json(file, {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()})
+
+    def down(self, y: Float[Tensor, "graphs targets"]) -> Float[Tensor, "graphs targets"]:
         """Targets as the model learns them."""
         return (y.double() - self.mean) / self.deviation
 
-    def up(self, out: Tensor) -> Tensor:
-        """What the model gives, as targets."""
+    def up(self, out: Float[Tensor, "graphs outputs"]) -> Float[Tensor, "graphs outputs"]:
+        """What the model gives, in the units of the targets."""
         return out.double() * self.deviation + self.mean

@@ -16,7 +16,7 @@ def board(folder: Path | None, start: int) -> Iterator[Callable[[dict[str, Any]]
         from torch.utils.tensorboard import SummaryWriter
     except ModuleNotFoundError:
         raise ValueError(
-            "train.tensorboard needs tensorboard: pip install tensorboard, or leave it out; metrics.csv has all."
+            "train.tensorboard needs tensorboard: pip install tensorboard, or leave it out; metrics.csv has the same numbers."
         ) from None
     writer = SummaryWriter(str(folder), purge_step=start)
     try:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from reign.data import column_split, random_split, scaffold_split
-from reign.data.molecules import canonical, from_smiles, load_table, read_table, scaffold
+from reign.data.molecules import Molecule, canonical, from_smiles, load_table, read_table, scaffold
 
 
 def test_features_of_a_molecule() -> None:
@@ -240,3 +240,74 @@ def test_a_target_without_training_labels(tmp_path: Path) -> None:
 
 def test_a_very_large_molecule() -> None:
     assert canonical("C" * 5000) == "C" * 5000
+
+
+# -- a SMILES is read once ---------------------------------------------------------------------------------------------
+
+TRICKY = [
+    "[H]O[H]", "[2H]C([2H])O", "[H][H]", "[H+]", "[H]/C(C)=C(/F)Cl", "F/C=C/F", "F/C=C\\F", "C/C=C/C=C\\C", "N[C@@H](C)C(=O)O",
+    "N[C@H](C)C(=O)O", "[C@](C)(C)(C)C", "CC(C)(C)[C@@H](C)C", "C[C@H]1CC[C@@H](C)CC1", "[nH]1cccc1", "c1cc[nH]c1", "O=c1cc[nH]cc1",
+    "[Na+].[Cl-]", "CS(=O)(=O)C", "C[N+](=O)[O-]", "CN(=O)=O", "[Fe]", "[O-][n+]1ccccc1", "C1CC2CC1CC2", "[CH3]", "[O]", "*C", "CC*",
+    "C[Si](C)(C)C", "F[P-](F)(F)(F)(F)F", "C/C=N/O", "CC(=NO)C", "[13CH4]", "C1=CC=CC=C1", "[H]N([H])C", "[H]C([H])([H])[H]",
+]  # fmt: skip
+
+
+def as_rdkit_reads_it(text: str) -> None:
+    """Graph, spelling and scaffold are those of the molecule that RDKit makes of the text in one go."""
+    from rdkit import Chem
+    from rdkit.rdBase import BlockLogs
+
+    with BlockLogs():
+        plain = Molecule(text, Chem.MolFromSmiles(text))
+    ours = Molecule.read(text)
+    for key in ("x", "edge_index", "edge_attr"):
+        assert torch.equal(ours.graph()[key], plain.graph()[key]), (text, key)
+    assert ours.canonical() == plain.canonical()
+    assert ours.scaffold() == plain.scaffold(), text
+
+
+@pytest.mark.parametrize("text", TRICKY)
+def test_a_molecule_is_what_rdkit_makes_of_it(text: str) -> None:
+    as_rdkit_reads_it(text)
+
+
+@pytest.mark.parametrize("name", ["esol.csv", pytest.param("Lipophilicity.csv.xz", marks=pytest.mark.slow)])
+def test_molecules_of_real_tables_are_what_rdkit_makes_of_them(real_data: Path, name: str) -> None:
+    if not (real_data / name).is_file():
+        pytest.skip(f"{real_data} has no {name}")
+    table, _ = read_table(real_data / name)
+    column = next(column for column in table.columns if column.lower() == "smiles")
+    for text in table[column]:
+        as_rdkit_reads_it(text.strip())
+
+
+@pytest.mark.parametrize("split", ["random", "scaffold_balanced"])
+def test_a_row_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: str) -> None:
+    from rdkit import Chem
+
+    rows = ["C" * n + end for n in range(1, 8) for end in ("", "O", "N", "Cl")] + ["c1ccccc1" + "C" * n for n in range(8)]
+    bad = ["xyz", "C(C)(C)(C)(C)C"]  # parsed, too: to say what is wrong
+    file = write(tmp_path, "smiles,y\n" + "".join(f"{text},{len(text)}\n" for text in [*rows, *bad, ""]))
+    read: list[str] = []
+    original = Chem.MolFromSmiles
+    monkeypatch.setattr(Chem, "MolFromSmiles", lambda text, **options: read.append(text) or original(text, **options))
+    _, report = load_table(file, split=split)
+    assert len(report.left_out) == 3
+    assert read == [*rows, *bad]
+    from reign.train import Recipe, load, train
+    from reign.train.devices import make_fabric
+
+    settings = {"model": {"name": "mpnn", "hidden_channels": 4, "num_layers": 1}, "train": {"epochs": 1}}
+    recipe = Recipe.check({"data": {"path": str(file), "split": split}, **settings})
+    read.clear()
+    train(recipe, tmp_path / "run", fabric=make_fabric(accelerator="cpu"))
+    assert read == [*rows, *bad]
+    predictor = load(tmp_path / "run")
+    for work in (
+        lambda: predictor.predict_file(file),
+        lambda: predictor.predict([*rows, *bad]),
+        lambda: predictor.evaluate("test"),
+    ):
+        read.clear()
+        work()
+        assert read == [*rows, *bad]

@@ -1,4 +1,4 @@
-"""A table as it stands: every line of the file is a row, and a row with too many fields is no reason to lose the others."""
+"""A table as it stands in the file: every line is a row, and a row with too many fields does not cost the others."""
 
 import bz2
 import csv

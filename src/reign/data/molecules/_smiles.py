@@ -1,85 +1,63 @@
-"""Molecules as graphs, with OGB's columns of atom and bond types.
+"""Molecules from SMILES. A SMILES is read once; graph, canonical spelling and scaffold are derived from the molecule.
 
 Not torch_geometric's ``from_smiles``: that turns a SMILES it cannot read into an empty molecule without a word.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch_geometric.data import Data
 
-try:
-    from rdkit import Chem
-    from rdkit.rdBase import BlockLogs
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError("reading SMILES needs rdkit: pip install 'reign[chem]'.", name=missing.name) from None
+from reign.data.molecules._features import graph_of
+from reign.data.molecules._rdkit import BlockLogs, Chem
 
-# the values of each column in order; the last place of a column with "misc" is for all others
-MISC = "misc"
-LARGE = 2_000  # atoms
-ATOM: list[tuple[str, list[Any]]] = [
-    ("GetAtomicNum", [*range(1, 119), MISC]),
-    (
-        "GetChiralTag",
-        [
-            Chem.ChiralType.CHI_UNSPECIFIED,
-            Chem.ChiralType.CHI_TETRAHEDRAL_CW,
-            Chem.ChiralType.CHI_TETRAHEDRAL_CCW,
-            Chem.ChiralType.CHI_OTHER,
-            MISC,
-        ],
-    ),
-    ("GetTotalDegree", [*range(11), MISC]),
-    ("GetFormalCharge", [*range(-5, 6), MISC]),
-    ("GetTotalNumHs", [*range(9), MISC]),
-    ("GetNumRadicalElectrons", [*range(5), MISC]),
-    (
-        "GetHybridization",
-        [
-            Chem.HybridizationType.SP,
-            Chem.HybridizationType.SP2,
-            Chem.HybridizationType.SP3,
-            Chem.HybridizationType.SP3D,
-            Chem.HybridizationType.SP3D2,
-            MISC,
-        ],
-    ),
-    ("GetIsAromatic", [False, True]),
-    ("IsInRing", [False, True]),
-]
-BOND: list[tuple[str, list[Any]]] = [
-    ("GetBondType", [Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE, Chem.BondType.AROMATIC, MISC]),
-    (
-        "GetStereo",
-        [
-            Chem.BondStereo.STEREONONE,
-            Chem.BondStereo.STEREOZ,
-            Chem.BondStereo.STEREOE,
-            Chem.BondStereo.STEREOCIS,
-            Chem.BondStereo.STEREOTRANS,
-            Chem.BondStereo.STEREOANY,
-        ],
-    ),
-    ("GetIsConjugated", [False, True]),
-]
-_PLACES = {
-    id(table): [(name, {v: p for p, v in enumerate(values)}, len(values) - 1) for name, values in table] for table in (ATOM, BOND)
-}
+LARGE = 2_000  # number of atoms above which RDKit cannot rank them
 
 
-def parse(smiles: Any, strict: bool = True) -> Chem.Mol:
-    """A SMILES as an RDKit molecule; ``ValueError`` says why it is none.
+@dataclass(frozen=True, eq=False)
+class Molecule:
+    """A molecule that was read from a SMILES.
 
     Args:
-        smiles: the text; white space around it does not matter.
-        strict: impossible valences are an error. Otherwise they are left as they are (OGB's molhiv has a few).
+        text: the SMILES, without white space around it.
+        mol: the RDKit molecule.
     """
-    text = smiles.strip() if isinstance(smiles, str) else ""
-    if not text:
-        raise ValueError("no SMILES")
-    if len(text.split()) > 1:  # RDKit would take the rest for a name
-        raise ValueError(f"{text!r} holds white space, expected one SMILES")
+
+    text: str
+    mol: Chem.Mol
+
+    @classmethod
+    def read(cls, smiles: Any, strict: bool = True) -> "Molecule":
+        """Read a SMILES; ``ValueError`` says why it cannot be read.
+
+        Args:
+            smiles: the text; white space around it does not matter.
+            strict: impossible valences are an error. Otherwise they are left as they are (OGB's molhiv has a few).
+        """
+        text = smiles.strip() if isinstance(smiles, str) else ""
+        if not text:
+            raise ValueError("no SMILES")
+        if len(text.split()) > 1:  # RDKit would take the rest for a name
+            raise ValueError(f"{text!r} holds white space, expected one SMILES")
+        return cls(text, _parse(text, strict))
+
+    def graph(self) -> Data:
+        """The molecule as a graph. Salts are one graph of several components."""
+        return graph_of(self.mol)
+
+    def canonical(self) -> str:
+        """One spelling for each molecule; very large ones, whose atoms RDKit cannot rank, keep the spelling they were given in."""
+        return Chem.MolToSmiles(self.mol) if self.mol.GetNumAtoms() <= LARGE else self.text
+
+    def scaffold(self) -> str:
+        """The Bemis-Murcko scaffold: rings and what joins them; empty without rings."""
+        from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
+
+        return MurckoScaffoldSmiles(mol=self.mol, includeChirality=False)
+
+
+def _parse(text: str, strict: bool) -> Chem.Mol:
     with BlockLogs():
         mol = Chem.MolFromSmiles(text, sanitize=False)
         if mol is None:
@@ -87,25 +65,33 @@ def parse(smiles: Any, strict: bool = True) -> Chem.Mol:
         if mol.GetNumAtoms() == 0:
             raise ValueError(f"'{text}' has no atoms")
         problems = Chem.DetectChemistryProblems(mol)
-        if not problems:
-            return Chem.MolFromSmiles(text)
-        if strict:
+        if problems and strict:
             raise ValueError(f"'{text}': {problems[0].Message().strip().rstrip('.')}")
-        Chem.SanitizeMol(mol, Chem.SANITIZE_ALL ^ Chem.SANITIZE_PROPERTIES)
-        mol.UpdatePropertyCache(strict=False)
+        if problems:
+            Chem.SanitizeMol(mol, Chem.SANITIZE_ALL ^ Chem.SANITIZE_PROPERTIES)
+            mol.UpdatePropertyCache(strict=False)
+            return mol
+        # What MolFromSmiles does after reading: it removes hydrogens, sanitises, and looks for stereo centres.
+        mol = Chem.RemoveHs(mol, updateExplicitCount=True)
+        Chem.AssignStereochemistry(mol, cleanIt=True)
         return mol
 
 
-def graph(mol: Chem.Mol) -> Data:
-    """A molecule as a graph: atoms in their order, every bond in both directions."""
-    x = torch.tensor([_columns(atom, ATOM) for atom in mol.GetAtoms()], dtype=torch.long)
-    ends = torch.tensor([(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()], dtype=torch.long).view(-1, 2).t()
-    kinds = torch.tensor([_columns(bond, BOND) for bond in mol.GetBonds()], dtype=torch.long).view(-1, len(BOND))
-    return Data(x=x, edge_index=torch.cat([ends, ends.flip(0)], dim=1), edge_attr=kinds.repeat(2, 1))
+def read_many(texts: Iterable[Any]) -> tuple[list[Molecule | None], dict[int, str]]:
+    """A molecule for each SMILES, or None; and why those that are None cannot be read."""
+    molecules: list[Molecule | None] = []
+    wrong: dict[int, str] = {}
+    for i, text in enumerate(texts):
+        try:
+            molecules.append(Molecule.read(text))
+        except ValueError as error:
+            molecules.append(None)
+            wrong[i] = str(error)
+    return molecules, wrong
 
 
 def from_smiles(smiles: Any, strict: bool = True) -> Data:
-    """A SMILES as a graph. Salts stay one graph of several components.
+    """A SMILES as a graph; for more than the graph use ``Molecule.read``.
 
     >>> from_smiles("CO ")
     Data(x=[2, 9], edge_index=[2, 2], edge_attr=[2, 3])
@@ -114,34 +100,22 @@ def from_smiles(smiles: Any, strict: bool = True) -> Data:
         ...
     ValueError: 'C(C)(C)(C)(C)C': Explicit valence for atom # 0 C, 5, is greater than permitted
     """
-    return graph(parse(smiles, strict))
-
-
-def from_many(texts: Iterable[Any]) -> tuple[list[Data | None], dict[int, str]]:
-    """A graph for each SMILES, or None; and why those that are None cannot be read."""
-    graphs: list[Data | None] = []
-    wrong: dict[int, str] = {}
-    for i, text in enumerate(texts):
-        try:
-            graphs.append(from_smiles(text))
-        except ValueError as error:
-            graphs.append(None)
-            wrong[i] = str(error)
-    return graphs, wrong
+    return Molecule.read(smiles, strict).graph()
 
 
 def canonical(smiles: str) -> str:
-    """One spelling for each molecule; very large ones, which RDKit cannot rank, keep their own."""
-    mol = parse(smiles)
-    return Chem.MolToSmiles(mol) if mol.GetNumAtoms() <= LARGE else smiles.strip()
+    """The canonical spelling of a SMILES.
+
+    >>> canonical("OCC") == canonical("CCO")
+    True
+    """
+    return Molecule.read(smiles).canonical()
 
 
 def scaffold(smiles: str) -> str:
-    """The Bemis-Murcko scaffold: rings and what joins them; empty without rings."""
-    from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
+    """The Bemis-Murcko scaffold of a SMILES.
 
-    return MurckoScaffoldSmiles(mol=parse(smiles), includeChirality=False)
-
-
-def _columns(item: Any, table: list[tuple[str, list[Any]]]) -> list[int]:
-    return [place.get(getattr(item, name)(), other) for name, place, other in _PLACES[id(table)]]
+    >>> scaffold("Cc1ccccc1")
+    'c1ccccc1'
+    """
+    return Molecule.read(smiles).scaffold()

@@ -1,63 +1,33 @@
-"""A user's table of molecules as a problem to learn. No row is lost without a word."""
+"""A user's table of molecules as a problem to learn. No row is left out without a reason in the report."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 import torch
 from torch_geometric.data import Data
 
-from reign.data import GraphPack, Problem, column_split, random_split, scaffold_split
+from reign.data import GraphPack, Ids, Problem, column_split, random_split, scaffold_split
 from reign.data.molecules._csv_reader import need_columns, read_table
-from reign.data.molecules._smiles import canonical, from_many, scaffold
-
-MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
-
-
-@dataclass
-class Report:
-    """What was found in a table; rows are counted from 1, below the header."""
-
-    rows: int
-    left_out: dict[int, str] = field(default_factory=dict)
-    duplicates: int = 0
-    apart: int = 0
-    splits: dict[str, int] = field(default_factory=dict)
-    salts: int = 0
-    spaces: int = 0
-    missing: int = 0
-
-    def lines(self) -> list[str]:
-        """In words."""
-        out = [f"{self.rows - len(self.left_out):,} of {self.rows:,} rows read"]
-        if self.missing:
-            out.append(f"{self.missing:,} labels are missing; they count nowhere")
-        if self.duplicates:
-            where = f"{self.apart:,} of them are in more than one split" if self.apart else "each in one split"
-            out.append(f"{self.duplicates:,} rows repeat a molecule; all are kept, {where}")
-        if self.salts:
-            out.append(f"{self.salts:,} rows are salts or mixtures; each is one graph of several pieces")
-        if self.spaces:
-            out.append(f"{self.spaces:,} SMILES have spaces around them, which do not matter")
-        for split, number in self.splits.items():
-            if number == 0:
-                out.append(f"no row is for {split}")
-        return out
+from reign.data.molecules._labels import number_columns, read_labels
+from reign.data.molecules._report import Report
+from reign.data.molecules._smiles import Molecule, read_many
 
 
-def read_molecules(table: pd.DataFrame, columns: Sequence[str], odd: dict[int, str]) -> tuple[list[Data | None], dict[int, str]]:
-    """A graph for each row, or None and the reason. Several columns of SMILES make one graph of several pieces.
+def read_molecules(
+    table: pd.DataFrame, columns: Sequence[str], odd: dict[int, str]
+) -> tuple[list[Molecule | None], dict[int, str]]:
+    """A molecule for each row, or None and the reason. Several columns of SMILES make one molecule of several components.
 
     Args:
-        table: of text.
-        columns: of SMILES.
-        odd: rows that are known not to be read, and why.
+        table: a table of text.
+        columns: the columns of SMILES.
+        odd: rows that must not be read, and why.
     """
     cells = ([text.strip() for text in texts] for texts in zip(*(table[column] for column in columns), strict=True))
-    graphs, wrong = from_many(".".join(texts) if all(texts) and row not in odd else "" for row, texts in enumerate(cells))
-    return graphs, {**wrong, **odd}
+    found, wrong = read_many(".".join(texts) if all(texts) and row not in odd else "" for row, texts in enumerate(cells))
+    return found, {**wrong, **odd}
 
 
 def load_table(
@@ -71,126 +41,80 @@ def load_table(
     split_seed: int = 0,
     classes: Sequence[str] = (),
 ) -> tuple[Problem, Report]:
-    """A table of molecules as a problem, and what was found in it; ``classes`` are those there are if not given."""
+    """A table of molecules as a problem, and what was found in it.
+
+    Args:
+        path: a CSV, or .tsv, perhaps compressed.
+        smiles_columns: columns of SMILES; several make one graph.
+        target_columns: columns to predict; all other columns of numbers if not given.
+        task: "regression", "classification" (0 or 1) or "multiclass".
+        split: "random" or "scaffold_balanced".
+        split_sizes: shares of train, val and test.
+        splits_column: a column that says train, val or test, in place of a split.
+        split_seed: seed of the split.
+        classes: names of the classes; those in the table if not given.
+    """
     table, odd = read_table(path)
     need_columns(table, [*smiles_columns, *(target_columns or []), *([splits_column] if splits_column else [])], path)
-    targets = list(target_columns) if target_columns else _number_columns(table, [*smiles_columns, splits_column], path)
-    graphs, wrong = read_molecules(table, smiles_columns, odd)
-    labels, known, wrong_labels = _labels(table, targets, task, list(classes))
+    targets = list(target_columns) if target_columns else number_columns(table, [*smiles_columns, splits_column], path)
+    read, wrong = read_molecules(table, smiles_columns, odd)
+    labels, known, wrong_labels = read_labels(table, targets, task, list(classes))
     wrong = {**wrong_labels, **wrong}
     if splits_column:
         _, wrong_split = column_split(list(table[splits_column]))
         wrong = {**wrong_split, **wrong}
-    good = [row for row in range(len(table)) if row not in wrong]
+    rows = [row for row in range(len(table)) if row not in wrong]
     report = Report(len(table), {row + 1: wrong[row] for row in sorted(wrong)})
-    if not good:
+    if not rows:
         first = next(iter(report.left_out.items()), None)
         raise ValueError(f"{path} has no row to learn from" + (f"; row {first[0]}: {first[1]}." if first else ": it has no rows."))
-    chosen = []
-    for row in good:
-        data = graphs[row]
-        assert data is not None
-        data.y = torch.tensor([labels[row]], dtype=torch.float64)
-        chosen.append(data)
-    texts = [".".join(table[column].iloc[row].strip() for column in smiles_columns) for row in good]
-    keys = [canonical(text) for text in texts]
-    report.duplicates = len(keys) - len(set(keys))
-    report.salts = sum(any("." in table[c].iloc[row] for c in smiles_columns) for row in good)
-    report.spaces = sum(any(table[c].iloc[row] != table[c].iloc[row].strip() for c in smiles_columns) for row in good)
-    report.missing = sum(math.isnan(value) for row in good for value in labels[row])
+    table, labels = table.iloc[rows], [labels[row] for row in rows]
+    molecules = [molecule for row in rows if (molecule := read[row]) is not None]
+    assert len(molecules) == len(rows)
+    keys = [molecule.canonical() for molecule in molecules]
     if splits_column:
-        splits, _ = column_split([table[splits_column].iloc[row] for row in good])
+        splits, _ = column_split(list(table[splits_column]))
     elif split == "scaffold_balanced":
-        splits = scaffold_split([scaffold(text) for text in texts], keys, split_sizes, split_seed)
+        splits = scaffold_split([molecule.scaffold() for molecule in molecules], keys, split_sizes, split_seed)
     else:
         splits = random_split(keys, split_sizes, split_seed)
-    owner = {i: split for split, ids in splits.items() for i in ids.tolist()}
-    report.apart = len(keys) - len(set(keys)) and len({(key, owner[i]) for i, key in enumerate(keys)}) - len(set(keys))
-    report.splits = {split: int(splits[split].numel()) if split in splits else 0 for split in ("train", "val", "test")}
-    if "train" not in splits:
-        raise ValueError(f"{path} leaves no row for training; it has {len(good)} rows that can be read.")
-    known_rows = splits["train"].tolist()
-    for column, target in enumerate(targets):
-        if all(math.isnan(labels[good[i]][column]) for i in known_rows):
-            raise ValueError(
-                f"{target} has no label in the {len(known_rows)} training rows; leave it out, or split in another way."
-            )
+    _count(report, table[list(smiles_columns)], keys, labels, splits)
+    _need_training_labels(splits, targets, labels, path)
     problem = Problem(
         name=Path(path).name,
-        graphs=GraphPack.of(chosen),
+        graphs=GraphPack.of([_with_labels(m.graph(), y) for m, y in zip(molecules, labels, strict=True)]),
         splits=splits,
         task=task,
         targets=targets,
         node_encoder="atom",
         edge_encoder="bond",
         classes=known,
-        names=[str(row + 1) for row in good],
+        names=[str(row + 1) for row in rows],
     )
     return problem, report
 
 
-def _number(text: str) -> float | None:
-    """The number a cell holds, NaN if it is empty, None if it holds something else."""
-    if text.strip().lower() in MISSING:
-        return math.nan
-    if "_" in text:  # Python takes 1_000 for a number
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+def _with_labels(data: Data, labels: list[float]) -> Data:
+    data.y = torch.tensor([labels], dtype=torch.float64)
+    return data
 
 
-def _number_columns(table: pd.DataFrame, others: Sequence[str | None], path: str | Path) -> list[str]:
-    def numbers(column: str) -> bool:
-        values = [_number(text) for text in table[column]]
-        return all(v is not None for v in values) and any(v is not None and not math.isnan(v) for v in values)
-
-    found = [column for column in table.columns if column not in others and numbers(column)]
-    if not found:
-        raise ValueError(
-            f"{path} has no column of numbers beside {', '.join(c for c in others if c)}; name the targets with --target-columns."
-        )
-    return found
-
-
-def _labels(
-    table: pd.DataFrame, targets: list[str], task: str, classes: list[str]
-) -> tuple[list[list[float]], list[str], dict[int, str]]:
-    """Labels of each row (NaN where missing), names of classes, and what is wrong with some rows."""
-    wrong: dict[int, str] = {}
-    if task == "multiclass":
-        if len(targets) != 1:
-            raise ValueError(f"multiclass has one target, got {', '.join(targets)}; use --target-columns once.")
-        words = [text.strip() for text in table[targets[0]]]
-        classes = classes or _in_order({word for word in words if word.lower() not in MISSING})
-        for row, word in enumerate(words):
-            if word not in classes and word.lower() not in MISSING:
-                wrong[row] = f"{targets[0]} is {word!r}, expected one of {', '.join(classes)}"
-        if len(classes) < 2:
-            raise ValueError(f"column '{targets[0]}' holds {len(classes)} classes, expected two or more.")
-        rows = [[float(classes.index(word)) if word in classes else math.nan] for word in words]
-    else:
-        rows = []
-        for row in range(len(table)):
-            values = [_number(table[target].iloc[row]) for target in targets]
-            for target, value in zip(targets, values, strict=True):
-                shown = table[target].iloc[row]
-                if value is None:
-                    wrong.setdefault(row, f"{target} is {shown!r}, expected a number, or nothing if it is missing")
-                elif task == "classification" and not math.isnan(value) and value not in (0.0, 1.0):
-                    wrong.setdefault(row, f"{target} is {shown!r}, expected 0 or 1; for more classes use --task-type multiclass")
-            rows.append([math.nan if value is None else value for value in values])
-    for row, found in enumerate(rows):
-        if all(math.isnan(value) for value in found):
-            wrong.setdefault(row, "no label")
-    return rows, classes, wrong
+def _count(report: Report, smiles: pd.DataFrame, keys: list[str], labels: list[list[float]], splits: dict[str, Ids]) -> None:
+    """What is to be told of the rows that are used."""
+    texts = list(smiles.itertuples(index=False, name=None))
+    owner = {i: split for split, ids in splits.items() for i in ids.tolist()}
+    report.duplicates = len(keys) - len(set(keys))
+    report.apart = len({(key, owner[i]) for i, key in enumerate(keys)}) - len(set(keys))
+    report.salts = sum(any("." in text for text in row) for row in texts)
+    report.spaces = sum(any(text != text.strip() for text in row) for row in texts)
+    report.missing = sum(math.isnan(value) for row in labels for value in row)
+    report.splits = {split: int(splits[split].numel()) if split in splits else 0 for split in ("train", "val", "test")}
 
 
-def _in_order(words: set[str]) -> list[str]:
-    """Numbers by value, words by letters."""
-    try:
-        return sorted(words, key=lambda word: (float(word), word))
-    except ValueError:
-        return sorted(words)
+def _need_training_labels(splits: dict[str, Ids], targets: list[str], labels: list[list[float]], path: str | Path) -> None:
+    if "train" not in splits:
+        raise ValueError(f"{path} leaves no row for training; it has {len(labels)} rows that can be read.")
+    known = splits["train"].tolist()
+    for column, target in enumerate(targets):
+        if all(math.isnan(labels[i][column]) for i in known):
+            raise ValueError(f"{target} has no label in the {len(known)} training rows; leave it out, or split in another way.")

@@ -1,1 +1,1 @@
-"""Recipes: the tables of the paper as YAML files, and the defaults for molecules."""
+"""Table files: the tables of the paper as YAML files, the bases that they extend, and the recipe for tables of molecules."""

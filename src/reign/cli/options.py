@@ -1,0 +1,14 @@
+"""Options that several commands share."""
+
+from typing import Annotated
+
+import typer
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change any setting, as train.optimiser.lr=0.01; repeat for more."),
+]
+Accelerator = Annotated[str, typer.Option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")]
+Devices = Annotated[int, typer.Option(help="Number of processes on this machine; torchrun works as well.")]
+Nodes = Annotated[int, typer.Option(help="Number of machines.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]

@@ -1,0 +1,78 @@
+"""``reign predict`` and ``reign evaluate``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from reign.cli.options import Accelerator, Quiet
+from reign.cli.tools import check_writable, fail, stem, user_mistakes
+
+
+def predict(
+    data_path: Annotated[Path, typer.Option("-i", "--data-path", help="A CSV of molecules.")],
+    model_paths: Annotated[list[Path], typer.Option(help="Folder of a run; repeat for an ensemble of several.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="CSV to write; <input>_preds.csv if not given.")] = None,
+    smiles_columns: Annotated[
+        list[str] | None, typer.Option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given.")
+    ] = None,
+    uncertainty_method: Annotated[
+        str, typer.Option(help="ensemble (the spread over models, if there are several) or none.")
+    ] = "ensemble",
+    accelerator: Accelerator = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Predict for a CSV of molecules: every row comes back, in order, with <target>_pred, <target>_unc and error beside it.
+
+    For 0/1 targets the prediction is a probability. Rows that cannot be read have the reason in the column error.
+    """
+    with user_mistakes():
+        from reign.cli.progress import showing_progress
+        from reign.train import load
+        from reign.train.devices import find_device
+
+        if uncertainty_method not in ("ensemble", "none"):
+            fail(f"--uncertainty-method is '{uncertainty_method}', expected ensemble or none.")
+        target = output if output is not None else data_path.with_name(f"{stem(data_path)}_preds.csv")
+        check_writable(target)
+        predictor = load(*model_paths, device=find_device(accelerator))
+        with showing_progress(not quiet) as callback:
+            table = predictor.predict_file(
+                data_path, smiles_columns, uncertainty=uncertainty_method == "ensemble", callback=callback
+            )
+        table.to_csv(target, index=False)
+    bad = int((table["error"] != "").sum())
+    Console().print(
+        f"{len(table) - bad:,} of {len(table):,} rows predicted, in {target}."
+        + (f" {bad:,} could not be read; see its column error." if bad else ""),
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    data_path: Annotated[
+        Path | None, typer.Option("-i", "--data-path", help="Another CSV with the same columns; all of its rows count.")
+    ] = None,
+    accelerator: Accelerator = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Measure a run again, from its weights, on a split of its data or on another CSV."""
+    with user_mistakes():
+        from reign.cli.progress import showing_progress
+        from reign.train import load
+        from reign.train.devices import find_device
+
+        predictor = load(run, device=find_device(accelerator))
+        with showing_progress(not quiet) as callback:
+            result = predictor.evaluate(split, callback) if data_path is None else predictor.evaluate_file(data_path, callback)
+    names = [str(model.folder.relative_to(run)) for model in predictor.models]
+    values = result["models"]
+    if "ensemble" in result and len(values) > 1:
+        names, values = [*names, f"ensemble of {len(names)}"], [*values, result["ensemble"]]
+    for name, value in zip(names, values, strict=True):
+        Console().print(f"{name}: {result['split']} {result['metric']} {value:.5g}", highlight=False, markup=False)

@@ -1,0 +1,68 @@
+"""Tables for the terminal: results of runs and studies, statistics of data sets."""
+
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from reign.data import SplitStatistics, TargetStatistics
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
+    """The results of a run."""
+    name, members = summary["metric"], summary["members"]
+    folds = summary.get("folds")
+    how = f"{folds} folds, the epoch with the best mean" if folds else f"weights of the {summary['report']} epoch"
+    table = Table(title=f"{name}, {how}", caption=f"{summary['parameters']:,} weights, {summary['seconds']:.0f} s of training")
+    table.add_column("split")
+    table.add_column("mean" if len(members) > 1 else name, justify="right")
+    if len(members) > 1:
+        table.add_column("std", justify="right")
+        table.add_column("folds" if folds else "models", justify="right")
+    for split in ("train", "val", "test"):
+        if split in summary:
+            found = summary[split]
+            more = [number(found["std"]), str(len(found["values"]))] if len(members) > 1 else []
+            table.add_row(split, number(found["mean"]), *more)
+    if len(members) > 1 and "ensemble" in summary:
+        table.add_row("test, ensemble", number(summary["ensemble"]["test"]), "", str(summary["ensemble"]["size"]))
+    return table
+
+
+def study_table(study: Any) -> Table:
+    """The points of a grid, best first."""
+    from reign.experiments.tune import best_first
+
+    done = best_first(study)
+    table = Table(title=f"{study.study_name}: {len(done)} points")
+    names = list(done[0].params) if done else []
+    for column in ("trial", *names, "validation"):
+        table.add_column(column, justify="right" if column == "validation" else "left")
+    for trial in done:
+        table.add_row(str(trial.number), *(str(trial.params[name]) for name in names), number(trial.value))
+    return table
+
+
+def split_table(title: str, found: "list[SplitStatistics]") -> Table:
+    """The sizes of the graphs of each split."""
+    table = Table(title=title)
+    for column in ("split", "graphs", "nodes a graph", "largest", "edges a graph"):
+        table.add_column(column, justify="left" if column == "split" else "right")
+    for s in found:
+        table.add_row(s.split, f"{s.graphs:,}", f"{s.nodes:.2f}", f"{s.largest}", f"{s.edges:.2f}")
+    return table
+
+
+def target_table(task: str, found: "list[TargetStatistics]") -> Table:
+    """The values of each target in each split."""
+    table = Table(title=f"Targets ({task})")
+    for column in ("target", "split", "mean", "std", "smallest", "largest"):
+        table.add_column(column, justify="left" if column in ("target", "split") else "right")
+    for t in found:
+        table.add_row(t.target, t.split, *(number(value) for value in (t.mean, t.std, t.smallest, t.largest)))
+    return table
+
+
+def number(value: float | None) -> str:
+    """A number with four digits; nothing for None."""
+    return "" if value is None else f"{value:.4g}"

@@ -1,0 +1,78 @@
+"""Columns of a table as labels: numbers, 0 or 1, or classes; an empty cell is a missing label."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
+
+
+def _number(text: str) -> float | None:
+    """The number a cell holds, NaN if it is empty, None if it holds something else."""
+    if text.strip().lower() in MISSING:
+        return math.nan
+    if "_" in text:  # Python takes 1_000 for a number
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def number_columns(table: pd.DataFrame, others: Sequence[str | None], path: str | Path) -> list[str]:
+    """The columns, other than some, that hold numbers alone; ``ValueError`` if there are none."""
+
+    def numbers(column: str) -> bool:
+        values = [_number(text) for text in table[column]]
+        return all(v is not None for v in values) and any(v is not None and not math.isnan(v) for v in values)
+
+    found = [column for column in table.columns if column not in others and numbers(column)]
+    if not found:
+        raise ValueError(
+            f"{path} has no column of numbers beside {', '.join(c for c in others if c)}; name the targets with --target-columns."
+        )
+    return found
+
+
+def read_labels(
+    table: pd.DataFrame, targets: list[str], task: str, classes: list[str]
+) -> tuple[list[list[float]], list[str], dict[int, str]]:
+    """Labels of each row (NaN where missing), names of classes, and what is wrong with some rows."""
+    wrong: dict[int, str] = {}
+    if task == "multiclass":
+        if len(targets) != 1:
+            raise ValueError(f"multiclass has one target, got {', '.join(targets)}; use --target-columns once.")
+        words = [text.strip() for text in table[targets[0]]]
+        classes = classes or _in_order({word for word in words if word.lower() not in MISSING})
+        for row, word in enumerate(words):
+            if word not in classes and word.lower() not in MISSING:
+                wrong[row] = f"{targets[0]} is {word!r}, expected one of {', '.join(classes)}"
+        if len(classes) < 2:
+            raise ValueError(f"column '{targets[0]}' holds {len(classes)} classes, expected two or more.")
+        rows = [[float(classes.index(word)) if word in classes else math.nan] for word in words]
+    else:
+        rows = []
+        for row in range(len(table)):
+            values = [_number(table[target].iloc[row]) for target in targets]
+            for target, value in zip(targets, values, strict=True):
+                shown = table[target].iloc[row]
+                if value is None:
+                    wrong.setdefault(row, f"{target} is {shown!r}, expected a number, or nothing if it is missing")
+                elif task == "classification" and not math.isnan(value) and value not in (0.0, 1.0):
+                    wrong.setdefault(row, f"{target} is {shown!r}, expected 0 or 1; for more classes use --task-type multiclass")
+            rows.append([math.nan if value is None else value for value in values])
+    for row, found in enumerate(rows):
+        if all(math.isnan(value) for value in found):
+            wrong.setdefault(row, "no label")
+    return rows, classes, wrong
+
+
+def _in_order(words: set[str]) -> list[str]:
+    """Numbers by value, words by letters."""
+    try:
+        return sorted(words, key=lambda word: (float(word), word))
+    except ValueError:
+        return sorted(words)

@@ -1,0 +1,45 @@
+"""What was found in a table, in numbers and in words."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Report:
+    """What was found in a table; rows are counted from 1, below the header.
+
+    Args:
+        rows: number of rows.
+        left_out: the rows that could not be used, and why.
+        duplicates: number of rows that repeat a molecule.
+        apart: number of these rows that are in another split than the molecule they repeat.
+        splits: number of rows of each split.
+        salts: number of rows that are salts or mixtures.
+        spaces: number of rows with white space around a SMILES.
+        missing: number of missing labels.
+    """
+
+    rows: int
+    left_out: dict[int, str] = field(default_factory=dict)
+    duplicates: int = 0
+    apart: int = 0
+    splits: dict[str, int] = field(default_factory=dict)
+    salts: int = 0
+    spaces: int = 0
+    missing: int = 0
+
+    def lines(self) -> list[str]:
+        """The report in sentences."""
+        out = [f"{self.rows - len(self.left_out):,} of {self.rows:,} rows read"]
+        if self.missing:
+            out.append(f"{self.missing:,} labels are missing; they count nowhere")
+        if self.duplicates:
+            where = f"{self.apart:,} of them are in more than one split" if self.apart else "each in one split"
+            out.append(f"{self.duplicates:,} rows repeat a molecule; all are kept, {where}")
+        if self.salts:
+            out.append(f"{self.salts:,} rows are salts or mixtures; each is one graph of several pieces")
+        if self.spaces:
+            out.append(f"{self.spaces:,} SMILES have spaces around them, which do not matter")
+        for split, number in self.splits.items():
+            if number == 0:
+                out.append(f"no row is for {split}")
+        return out

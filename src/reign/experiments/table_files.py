@@ -1,0 +1,101 @@
+"""Table files: the YAML files of the paper's tables, and a user's own. A file can extend another one.
+
+``extends: NAME`` takes all values of a table, a recipe or a base (a name with an underscore, as ``_zinc``) that comes with reign, and
+``extends: FILE.yaml`` those of a file beside this one. Values of the file itself are merged over them.
+"""
+
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from reign._validate import did_you_mean
+from reign.experiments.tables import Table, find_name
+from reign.train.overrides import merge, read_yaml
+from reign.train.recipe import Recipe
+from reign.train.settings import explain
+
+FOLDER = "reign.experiments.recipes"
+YAML = (".yaml", ".yml")
+
+
+def list_tables() -> list[str]:
+    """The names of the paper's tables, and of the recipe for tables of molecules.
+
+    >>> "zinc" in list_tables()
+    True
+    """
+    return [name for name in _built_in() if not name.startswith("_")]
+
+
+def find_table(name: str) -> Table:
+    """A table by its name, or from a YAML file; a recipe becomes a table with one cell."""
+    if not name.endswith(YAML):
+        name = find_name(name, list_tables(), "table or recipe")
+    elif not Path(name).is_file():
+        raise ValueError(f"there is no file {name}.")
+    values = read_extended(name)
+    if "rows" not in values:
+        return Table.single(name, {str(key): value for key, value in values.items()})
+    try:
+        return Table.model_validate(values)
+    except ValidationError as error:
+        raise ValueError(f"{name}: {explain(error, Table)}") from None
+
+
+def find_recipe(name: str, *changes: dict[str, Any]) -> tuple[Recipe, str]:
+    """A recipe by ``TABLE[/ROW[/COLUMN]]``, the first of each where not given, or from a YAML file; and its full name."""
+    start, rest = (name, []) if name.endswith(YAML) else (name.split("/")[0], name.split("/")[1:])
+    if len(rest) > 2:
+        raise ValueError(f"'{name}' has {len(rest) + 1} parts, expected TABLE, TABLE/ROW or TABLE/ROW/COLUMN.")
+    table = find_table(start)
+    row = table.find_row(rest[0]) if rest else next(iter(table.rows))
+    column = table.find_column(rest[1]) if len(rest) > 1 else next(iter(table.columns))
+    return table.recipe(row, column, *changes), "/".join([Path(start).stem, row, column])
+
+
+def read_extended(name: str, chain: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The values of a table file, merged over those of the file that it extends, and so on.
+
+    Args:
+        name: a name that comes with reign, or the path of a YAML file.
+        chain: the files that led here, to find circles.
+    """
+    place = str(Path(name).resolve()) if name.endswith(YAML) else name
+    if place in chain:
+        raise ValueError(f"{chain[0]} extends itself: {' -> '.join((*chain, place))}; remove one 'extends'.")
+    values = _read(name)
+    if "extends" not in values:
+        return values
+    base = values.pop("extends")
+    return merge(read_extended(_base(name, base), (*chain, place)), values)
+
+
+def _base(name: str, base: Any) -> str:
+    """The name or path of a base that a file extends."""
+    if not isinstance(base, str):
+        raise ValueError(f"{name}: extends is {base!r}, expected the name of a table or recipe, or a YAML file.")
+    if not base.endswith(YAML):
+        known = _built_in()
+        if base not in known:
+            raise ValueError(
+                f"{name} extends '{base}', which does not exist{did_you_mean(base, known)} Known: {', '.join(known)}, or a YAML file."
+            )
+        return base
+    file = Path(name).parent / base
+    if not file.is_file():
+        raise ValueError(f"{name} extends {base}, and there is no file {file}.")
+    return str(file)
+
+
+def _built_in() -> list[str]:
+    files = (file.name for file in resources.files(FOLDER).iterdir())
+    return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
+
+
+def _read(name: str) -> dict[str, Any]:
+    if name.endswith(YAML):
+        return read_yaml(Path(name))
+    with resources.as_file(resources.files(FOLDER) / f"{name}.yaml") as file:
+        return read_yaml(file)

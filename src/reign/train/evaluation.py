@@ -1,0 +1,43 @@
+"""Measuring the models of a run, one by one and as an ensemble."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reign.data import Ids, Problem
+from reign.disk import read_json
+from reign.train.metrics import METRICS
+from reign.train.tasks import as_outputs, as_values
+
+
+def split_of(member: Path, split: str, problem: Problem) -> Ids:
+    """The ids of the graphs that a split had when a model was trained; its folder keeps them by name."""
+    saved = read_json(member / "splits.json")
+    if split not in saved:
+        raise ValueError(f"the run has no split '{split}'; it has {', '.join(saved)}.")
+    if problem.names is None:
+        return torch.tensor(saved[split], dtype=torch.long)
+    place = {name: i for i, name in enumerate(problem.names)}
+    return torch.tensor([place[name] for name in saved[split]], dtype=torch.long)
+
+
+def measure_models(metric: str, problem: Problem, outs: Sequence[Float[Tensor, "_ outputs"]], ids: Sequence[Ids]) -> dict[str, Any]:
+    """The metric of each model on its own graphs; and that of their mean, where all have the same graphs.
+
+    Args:
+        metric: name of the metric.
+        problem: has the labels.
+        outs: the outputs of each model.
+        ids: the graphs that they are for, of each model.
+    """
+    measure = METRICS[metric]
+    values = [measure(out, problem.y[own]) for out, own in zip(outs, ids, strict=True)]
+    result: dict[str, Any] = {"metric": metric, "models": values}
+    if all(torch.equal(own, ids[0]) for own in ids):
+        mean = as_values(torch.stack(list(outs)), problem.task).mean(0)
+        result["ensemble"] = measure(as_outputs(mean, problem.task), problem.y[ids[0]])
+    return result

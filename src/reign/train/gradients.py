@@ -1,0 +1,115 @@
+"""Gradients of the loss over some batches, computed in parts and by several processes, and undone where something goes wrong."""
+
+import math
+
+import torch
+from lightning.fabric import Fabric
+from lightning.fabric.wrappers import _FabricModule
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+
+from reign.data import GraphPack, Ids, Problem
+from reign.train.batches import share
+from reign.train.budget import Budget
+from reign.train.distributed import total
+from reign.train.losses import Loss
+
+
+class NonFiniteLoss(ValueError):
+    """The loss or its gradient is NaN or infinite."""
+
+
+class Gradients:
+    r"""The gradient of the mean loss of each batch, averaged over batches.
+
+    .. math:: \frac{1}{B} \sum_{b=1}^{B} \nabla \frac{1}{|Y_b|} \sum_{y \in Y_b} \ell(y)
+
+    The inner sum ranges over the labels of a batch, whatever part or process their graphs are in.
+
+    Args:
+        model: whose weights get the gradients.
+        wrapped: the same model, as the fabric calls it.
+        loss: the loss.
+        problem: for the number of labels, and for messages.
+        graphs: all graphs on the device, with targets as the model learns them.
+        budget: how much is computed at a time.
+        fabric: devices and processes.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        wrapped: _FabricModule,
+        loss: Loss,
+        problem: Problem,
+        graphs: GraphPack,
+        budget: Budget,
+        fabric: Fabric,
+    ) -> None:
+        self.model, self.wrapped, self.loss, self.problem = model, wrapped, loss, problem
+        self.graphs, self.budget, self.fabric = graphs, budget, fabric
+
+    def __call__(self, group: list[Ids], when: str, before: list[Tensor]) -> tuple[float, float]:
+        """Compute the gradients for some batches; the sum of the loss, and the number of labels.
+
+        Where memory is too small, it is done again in smaller parts. Where the loss or the gradient is not finite, ``NonFiniteLoss`` says
+        when and where that happened. In both cases the running statistics become those from ``before``.
+        """
+        ids = torch.cat(group)
+        loss, labels = self.budget.within(lambda: self._compute(group), ids, lambda: self._undo(before))
+        slope = float(get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None]))
+        if not math.isfinite(loss) or not math.isfinite(slope):
+            self._undo(before)
+            what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient is {slope}"
+            raise NonFiniteLoss(self._complaint(f"the {what} in {when}", ids.tolist()))
+        return loss, labels
+
+    def _compute(self, group: list[Ids]) -> tuple[float, float]:
+        loss_total, labels_total = 0.0, 0.0
+        for b, ids in enumerate(group):
+            labels = float((~self.problem.y[ids].isnan()).sum())
+            mine = self.budget.equal_parts(share(ids, self.fabric.global_rank, self.fabric.world_size))
+            for p, part in enumerate(mine):
+                done = b == len(group) - 1 and p == len(mine) - 1
+                with self.fabric.no_backward_sync(self.wrapped, enabled=not done):
+                    batch = self.graphs.batch(part)
+                    assert batch.y is not None
+                    out = self.wrapped(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.size)
+                    self._check_shape(out)
+                    loss = self.loss.sum(out.to(batch.y.dtype), batch.y)
+                    # DDP takes the mean over processes, we want the sum
+                    self.fabric.backward(loss * (self.fabric.world_size / max(labels, 1.0) / len(group)))
+                loss_total += float(total(loss.detach()))
+            labels_total += labels
+        return loss_total, labels_total
+
+    def statistics(self) -> list[Tensor]:
+        """A copy of the running statistics of norms."""
+        return [buffer.clone() for buffer in self.model.buffers()]
+
+    @torch.no_grad()
+    def restore(self, statistics: list[Tensor]) -> None:
+        """Set the running statistics of norms back."""
+        for buffer, old in zip(self.model.buffers(), statistics, strict=True):
+            buffer.copy_(old)
+
+    def _undo(self, statistics: list[Tensor]) -> None:
+        self.model.zero_grad()
+        self.restore(statistics)
+
+    def _check_shape(self, out: Tensor) -> None:
+        if out.dim() != 2 or out.size(1) != self.problem.num_outputs:
+            raise ValueError(
+                f"the model gives values of shape {tuple(out.shape)}, expected {self.problem.num_outputs} for each graph, as "
+                f"{self.problem.name} has {self.problem.num_outputs} targets or classes; make it with out_channels={self.problem.num_outputs}."
+            )
+
+    def _complaint(self, what: str, ids: list[int]) -> str:
+        names = ids if self.problem.names is None else [self.problem.names[i] for i in ids]
+        shown = ", ".join(map(str, names[:8])) + (", ..." if len(ids) > 8 else "")
+        kind = "graphs" if self.problem.names is None else "rows"
+        return (
+            f"{what} ({len(ids)} {kind} of {self.problem.name}: {shown}). The weights before this batch are kept. Check the features "
+            "and targets of these graphs; if they are fine, start a new run with a smaller learning rate "
+            "(--set train.optimiser.lr=...) or a bound on gradients (--set train.clip=1)."
+        )

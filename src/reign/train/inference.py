@@ -1,0 +1,75 @@
+"""Inference: the outputs of a model for some graphs. Training, ``evaluate`` and ``predict`` all go through here."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reign.data import GraphPack, Ids
+from reign.train.budget import Budget
+from reign.train.callbacks import Callback
+from reign.train.distributed import total
+from reign.train.target_scaler import Scale
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
+    """The number format of the forward pass, the same in training and afterwards: bfloat16 where the settings ask for it."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed")
+
+
+def dtype_of(precision: str) -> torch.dtype:
+    """The number format of weights, features and targets."""
+    return torch.float64 if precision == "64-true" else torch.float32
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """A model with graphs to predict for: batches within a budget go in, outputs in the units of the targets come out.
+
+    Args:
+        model: called as ``model(x, edge_index, edge_attr, batch, batch_size)``.
+        graphs: all graphs, on the device of the model and in its number format.
+        num_outputs: number of outputs for each graph.
+        scale: turns what the model gives into the units of the targets.
+        budget: how much is computed at a time.
+        batch_size: number of graphs in a batch.
+        precision: as in ``TrainingConfig``.
+        callback: is told of every batch.
+        rank, world: the number of this process and the number of processes, which share the graphs; one process if not given.
+    """
+
+    model: nn.Module
+    graphs: GraphPack
+    num_outputs: int
+    scale: Scale
+    budget: Budget
+    batch_size: int
+    precision: str
+    callback: Callback
+    rank: int = 0
+    world: int = 1
+
+    @torch.no_grad()
+    def __call__(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
+        """Outputs for the graphs with these ids (logits for classes), on the CPU in float64; ``label`` is for the callback."""
+        self.model.eval()
+        device = self.graphs.x.device
+        mine = torch.arange(self.rank, ids.numel(), self.world)
+        out = torch.zeros(ids.numel(), self.num_outputs, dtype=torch.float64, device=device)
+        batches = mine.split(self.batch_size) if mine.numel() else ()
+        for b, places in enumerate(batches):
+            found = self.budget.within(partial(self._batch, ids[places]), ids[places])
+            out[places.to(device)] = found.double()
+            self.callback.batch(label, b + 1, len(batches))
+        return self.scale.up((total(out) if self.world > 1 else out).cpu())
+
+    def _batch(self, ids: Ids) -> Float[Tensor, "graphs outputs"]:
+        found = []
+        for part in self.budget.parts(ids):
+            b = self.graphs.batch(part)
+            with autocast(self.graphs.x.device, self.precision):
+                found.append(self.model(b.x, b.edge_index, b.edge_attr, b.batch, b.size))
+        return torch.cat(found)

@@ -1,0 +1,66 @@
+"""Losses by name. Each is given for every label, so that labels that are missing (NaN) can be left out, and parts of a batch added up."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from reign.registry import Registry
+
+Outputs = Float[Tensor, "graphs outputs"]
+Labels = Float[Tensor, "graphs targets"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss, and where it can be used.
+
+    Args:
+        each: maps outputs and labels, none of them missing, to the loss of every label.
+        tasks: the tasks that can be learned with it.
+    """
+
+    each: Callable[[Tensor, Tensor], Tensor]
+    tasks: tuple[str, ...]
+
+    def sum(self, out: Outputs, y: Labels) -> Float[Tensor, ""]:
+        """The sum over all labels that are not NaN; the others have no influence, and no gradient."""
+        there = ~y.isnan()
+        each = self.each(out, torch.where(there, y, torch.zeros_like(y)))
+        return torch.where(there, each, torch.zeros_like(each)).sum()
+
+
+# The first loss of a task is the one that is taken when none is given.
+LOSSES = Registry[Loss]("loss")
+
+
+def register_loss(name: str, *tasks: str) -> Callable[[Callable[[Tensor, Tensor], Tensor]], Loss]:
+    """A decorator that registers a function as a loss of some tasks."""
+    return lambda each: LOSSES.register(name)(Loss(each, tasks))
+
+
+@register_loss("mse", "regression")
+def mse(out: Tensor, y: Tensor) -> Tensor:
+    """Squared errors."""
+    return F.mse_loss(out, y.to(out.dtype), reduction="none")
+
+
+@register_loss("l1", "regression")
+def l1(out: Tensor, y: Tensor) -> Tensor:
+    """Absolute errors."""
+    return F.l1_loss(out, y.to(out.dtype), reduction="none")
+
+
+@register_loss("bce", "classification")
+def bce(out: Tensor, y: Tensor) -> Tensor:
+    """Binary cross-entropy of logits; labels are 0 or 1."""
+    return F.binary_cross_entropy_with_logits(out, y.to(out.dtype), reduction="none")
+
+
+@register_loss("cross_entropy", "multiclass")
+def cross_entropy(out: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy of logits; the one label of a graph is the number of its class."""
+    return F.cross_entropy(out, y.squeeze(1).long(), reduction="none")[:, None]

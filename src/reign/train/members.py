@@ -1,0 +1,72 @@
+"""The models of a run: one for each seed, and in cross-validation one for each seed and fold."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning.fabric import Fabric
+
+from reign.data import Problem
+from reign.disk import write_json
+from reign.train.build import make_model
+from reign.train.callbacks import Callback
+from reign.train.loop import fit
+from reign.train.recipe import Recipe
+from reign.train.results import write_predictions
+from reign.train.target_scaler import Scale
+from reign.train.tasks import as_values
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model of a run.
+
+    Args:
+        seed: the seed of the model.
+        fold: the number of the fold that validates it; None without cross-validation.
+        folder: where everything about it is kept.
+        problem: the graphs that it learns from.
+    """
+
+    seed: int
+    fold: int | None
+    folder: Path
+    problem: Problem
+
+
+def members_of(recipe: Recipe, problem: Problem, folder: Path) -> Iterator[Member]:
+    """All models of a run, with the graphs that each learns from."""
+    for seed in recipe.seeds:
+        own = problem if recipe.data.num_train is None else problem.fewer(recipe.data.num_train, seed)
+        if recipe.folds is None:
+            yield Member(seed, None, folder / f"seed-{seed}", own)
+            continue
+        for f, fold in enumerate(own.folds(recipe.folds, seed)):
+            yield Member(seed, f, folder / f"seed-{seed}" / f"fold-{f}", fold)
+
+
+def train_member(recipe: Recipe, member: Member, fabric: Fabric, callback: Callback) -> None:
+    """Train one model of a run."""
+    model = make_model(recipe.model, member.problem, member.seed)
+    if fabric.is_global_zero:
+        write_json(member.folder / "splits.json", _named_splits(member.problem))
+        Scale.of(member.problem, recipe.train.scale_targets).save(member.folder / "scale.json")
+    fabric.barrier()
+    result, predictions = fit(
+        model, member.problem, recipe.train, seed=member.seed, folder=member.folder, fabric=fabric, callback=callback
+    )
+    if fabric.is_global_zero:
+        shown = "test" if "test" in predictions else "val"
+        if shown in predictions:
+            ids = member.problem.splits[shown]
+            write_predictions(
+                member.folder / "predictions.csv", member.problem, ids, as_values(predictions[shown], member.problem.task)
+            )
+        write_json(member.folder / "result.json", result)
+    fabric.barrier()
+
+
+def _named_splits(problem: Problem) -> dict[str, list[Any]]:
+    names = problem.names
+    return {split: ids.tolist() if names is None else [names[i] for i in ids.tolist()] for split, ids in problem.splits.items()}

@@ -1,0 +1,46 @@
+"""A recipe: all settings of one run. Errors name the field."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from reign.disk import write_text
+from reign.train.config import DataConfig, ModelConfig, TrainingConfig
+from reign.train.overrides import read_yaml
+from reign.train.settings import Settings, explain
+
+
+class Recipe(Settings):
+    """The settings of one run: data, model, training, and the seeds to repeat it with."""
+
+    data: DataConfig
+    model: ModelConfig = ModelConfig()
+    train: TrainingConfig = TrainingConfig()
+    seeds: list[int] = Field([0], min_length=1)
+    folds: Annotated[int, Field(ge=2)] | None = Field(None, description="cross-validation; the epoch with the best mean over folds")
+
+    @model_validator(mode="after")
+    def _check(self) -> "Recipe":
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds are {self.seeds}, expected all different")
+        return self
+
+    @classmethod
+    def check(cls, values: Mapping[str, Any], source: str = "the recipe") -> "Recipe":
+        """Settings from plain values; one ``ValueError`` names every field that is wrong, and the nearest that exists."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise ValueError(f"{source}: {explain(error, cls)}") from None
+
+    def save(self, file: Path) -> None:
+        """Write as YAML."""
+        write_text(file, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
+
+    @classmethod
+    def load(cls, file: Path) -> "Recipe":
+        """Read what ``save`` wrote."""
+        return cls.check(read_yaml(file), str(file))

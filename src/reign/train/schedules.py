@@ -1,0 +1,108 @@
+"""Schedules of the learning rate by name. Each takes the numbers of ``ScheduleConfig``, and uses those that concern it."""
+
+import math
+from typing import Any
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau, StepLR
+
+from reign.registry import Registry
+from reign.train.metrics import METRICS
+
+SCHEDULES = Registry["type[Constant]"]("schedule")
+
+
+@SCHEDULES.register("constant")
+class Constant:
+    """The learning rate stays as it is. Other schedules are subclasses; each is told of every step and every epoch, and can be saved.
+
+    Args:
+        optimiser: whose learning rate it is.
+        steps: number of steps of the whole training.
+        metric: name of the validation metric; None if there are no validation graphs.
+        options: the numbers of ``ScheduleConfig``.
+    """
+
+    def __init__(self, optimiser: Optimizer, steps: int, metric: str | None, **options: Any) -> None:
+        self.optimiser = optimiser
+        self.inner: Any = None  # PyTorch's schedule, if there is one
+
+    @property
+    def value(self) -> float:
+        """The learning rate now."""
+        return float(self.optimiser.param_groups[0]["lr"])
+
+    def after_step(self) -> None:
+        """A step was made."""
+
+    def after_epoch(self, value: float) -> None:
+        """An epoch is over; ``value`` is its validation metric, or its training loss if there are no validation graphs."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must be saved: the state of PyTorch's schedule, without its function if it has one."""
+        state = {} if self.inner is None else self.inner.state_dict()
+        return {name: value for name, value in state.items() if name != "lr_lambdas"}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what was saved."""
+        if self.inner is not None:
+            self.inner.load_state_dict(state)
+
+
+@SCHEDULES.register("step")
+class Step(Constant):
+    """The rate is multiplied by ``factor`` after every ``every`` epochs."""
+
+    def __init__(self, optimiser: Optimizer, steps: int, metric: str | None, *, every: int, factor: float, **options: Any) -> None:
+        super().__init__(optimiser, steps, metric)
+        self.inner = StepLR(optimiser, every, factor)
+
+    def after_epoch(self, value: float) -> None:
+        """Count the epoch."""
+        self.inner.step()
+
+
+@SCHEDULES.register("plateau")
+class Plateau(Constant):
+    """The rate is multiplied by ``factor`` after ``patience`` epochs without a better value."""
+
+    def __init__(
+        self, optimiser: Optimizer, steps: int, metric: str | None, *, factor: float, patience: int, **options: Any
+    ) -> None:
+        super().__init__(optimiser, steps, metric)
+        known = None if metric is None else METRICS[metric]
+        self.inner = ReduceLROnPlateau(
+            optimiser,
+            "max" if known is not None and known.more_is_better else "min",
+            factor=factor,
+            patience=patience,
+            threshold_mode="abs" if known is not None and known.logarithmic else "rel",
+        )
+
+    def after_epoch(self, value: float) -> None:
+        """Compare the value with the best one so far."""
+        self.inner.step(value)
+
+
+@SCHEDULES.register("cosine")
+class Cosine(Constant):
+    """The rate rises for a share ``warmup`` of the steps, then falls to a hundredth along a cosine."""
+
+    def __init__(self, optimiser: Optimizer, steps: int, metric: str | None, *, warmup: float, **options: Any) -> None:
+        super().__init__(optimiser, steps, metric)
+        warm = int(warmup * steps) + 1
+
+        def rate(step: int) -> float:
+            if step < warm:
+                return (step + 1) / warm
+            return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+
+        self.inner = LambdaLR(optimiser, rate)
+
+    def after_step(self) -> None:
+        """Move along the cosine."""
+        self.inner.step()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what was saved; the function of the schedule stays as it is."""
+        self.inner.load_state_dict({**state, "lr_lambdas": [None]})

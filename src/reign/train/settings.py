@@ -1,0 +1,50 @@
+"""What all settings share: unknown fields are errors, names are looked up in registries, and messages name the field."""
+
+from typing import Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+
+from reign._validate import did_you_mean
+from reign.registry import Registry
+
+
+class Settings(BaseModel):
+    """Settings that reject unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def name_in(registry: Registry[Any]) -> AfterValidator:
+    """A check that a name is registered. Any usual spelling of it becomes the name itself."""
+    return AfterValidator(lambda name: registry.name_of(registry[name]))
+
+
+def fields(settings: type[BaseModel], prefix: str = "") -> list[str]:
+    """The names of all fields, with dots, as ``--set`` takes them."""
+    names = []
+    for name, field in settings.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            names += fields(kind, f"{prefix}{name}.")
+        else:
+            names.append(prefix + name)
+    return names
+
+
+def explain(error: ValidationError, settings: type[BaseModel]) -> str:
+    """All mistakes that pydantic found, each with the field, what is wrong with it, and what it was."""
+    return "; ".join(_explain(dict(each), settings) for each in error.errors())
+
+
+def _explain(error: dict[str, Any], settings: type[BaseModel]) -> str:
+    place = [str(part) for part in error["loc"]]
+    name = ".".join(place) or "settings"
+    if error["type"] == "extra_forbidden":
+        known = [field.split(".") for field in fields(settings)]
+        beside = {field[len(place) - 1] for field in known if field[: len(place) - 1] == place[:-1]}
+        return f"there is no setting '{name}'{did_you_mean(place[-1], beside)} Known: {', '.join(sorted(beside))}"
+    message = error["msg"].removeprefix("Value error, ").rstrip(".")
+    given = error.get("input")
+    said = error["type"] == "value_error"  # our own messages say what came
+    shown = "" if said or isinstance(given, dict | BaseModel) else f" (got {given!r})"
+    return f"{name}: {message[:1].lower()}{message[1:]}{shown}"

@@ -1,0 +1,58 @@
+"""A model of a finished run, with all that its predictions depend on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reign.data import GraphPack, Ids
+from reign.nn import Model
+from reign.train.budget import Budget
+from reign.train.callbacks import Callback
+from reign.train.config import TrainingConfig
+from reign.train.inference import Inference
+from reign.train.target_scaler import Scale
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """A model that predicts as it did in training: same scale of targets, same size of batches, same number format.
+
+    Args:
+        folder: the folder of the model in the run.
+        model: the model with the weights that the run reports.
+        scale: turns what the model gives into the units of the targets.
+        config: the settings it was trained with.
+        num_outputs: number of outputs for each graph.
+    """
+
+    folder: Path
+    model: Model
+    scale: Scale
+    config: TrainingConfig
+    num_outputs: int
+
+    @classmethod
+    def load(
+        cls, folder: Path, report: str, config: TrainingConfig, num_outputs: int, device: str | torch.device
+    ) -> "TrainedModel":
+        """Read the weights of the best or the last epoch, as ``report`` says."""
+        try:
+            model = Model.from_pretrained(folder / report)
+        except ValueError:
+            raise
+        except Exception as error:  # whatever a damaged file raises
+            raise ValueError(f"the model in {folder / report} is damaged ({str(error).splitlines()[0]}).") from None
+        return cls(folder, model.to(device), Scale.load(folder / "scale.json"), config, num_outputs)
+
+    def outputs(self, graphs: GraphPack, ids: Ids, callback: Callback) -> Float[Tensor, "graphs outputs"]:
+        """What the model gives for some graphs, in the units of the targets (logits for classes)."""
+        first = next(self.model.parameters())
+        own = graphs.to(first.device, first.dtype)
+        budget = Budget(self.model, own, first.device, self.config.max_pairs, "the input", callback)
+        inference = Inference(
+            self.model, own, self.num_outputs, self.scale, budget, self.config.batch_size, self.config.precision, callback
+        )
+        return inference(ids, "predict")

@@ -1,0 +1,23 @@
+"""A small model and a short training, for the tests of training."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+import tiny
+from reign.nn import SUN
+from reign.train import Training, fit
+from reign.train.devices import make_fabric
+
+CPU = make_fabric(accelerator="cpu")
+
+
+def model(seed: int = 0, **options: Any) -> SUN:
+    torch.manual_seed(seed)
+    return SUN(1, 8, 2, 1, **{"policy": "ego+:2", **options})
+
+
+def learn(net: nn.Module | None = None, problem: Any = None, **options: Any) -> dict[str, Any]:
+    config = Training.model_validate({"epochs": 3, "batch_size": 5, "metric": "mae", **options.pop("config", {})})
+    return fit(net or model(), problem or tiny.problem(), config, fabric=CPU, **options)[0]

@@ -1,0 +1,118 @@
+"""Table files: what they extend, and that their settings stay what they are."""
+
+import hashlib
+import json
+from collections import defaultdict
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reign.experiments import find_recipe, find_table, list_tables
+from reign.experiments.table_files import read_extended
+
+RESOLVED = json.loads((Path(__file__).parent / "resolved_settings.json").read_text())
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", RESOLVED)
+def test_the_settings_of_every_row_are_those_they_were(name: str) -> None:
+    """The digests were made when every table file held all of its settings itself."""
+    table = find_table(name)
+    expected = RESOLVED[name]
+    if table.is_single:
+        assert digest([table.settings]) == expected["rows"]["run"]
+        return
+    assert list(table.columns) == expected["columns"]
+    assert list(table.rows) == list(expected["rows"])
+    for row, about in table.rows.items():
+        cells = {column: [table.settings_of(row, column, quick) for quick in (False, True)] for column in table.columns}
+        assert digest([cells, about.paper, table.grid_of(row)]) == expected["rows"][row], row
+    values = {column: about.value for column, about in table.columns.items()}
+    quick = [table.quick.rows, table.quick.columns]
+    about_table = [table.title, table.unit, table.factor, table.seeds, *quick, table.notes, table.quoted, values]
+    assert digest(about_table) == expected["about"]
+
+
+def test_all_tables_are_known() -> None:
+    assert list_tables() == list(RESOLVED)
+    assert not any(name.startswith("_") for name in list_tables())
+    with pytest.raises(ValueError, match="unknown table or recipe '_zinc'"):
+        find_table("_zinc")
+
+
+def test_no_block_of_settings_stands_in_three_files() -> None:
+    """Neither in the settings of a table nor in those of its quick look."""
+    places: dict[str, set[str]] = defaultdict(set)
+
+    def note(file: str, path: str, value: Any) -> None:
+        if isinstance(value, dict):
+            if len(value) > 1:
+                places[f"{path}: {json.dumps(value, sort_keys=True)}"].add(file)
+            for key, inner in value.items():
+                note(file, f"{path}.{key}" if path else key, inner)
+
+    for file in resources.files("reign.experiments.recipes").iterdir():
+        if file.name.endswith(".yaml"):
+            values = yaml.safe_load(file.read_text())
+            for block in (values.get("settings", {}), values.get("quick", {}).get("settings", {})):
+                note(file.name, "", block)
+            note(file.name, "train", values.get("train", {}))
+    assert len(places) > 20
+    assert {place: files for place, files in places.items() if len(files) > 2} == {}
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder
+
+
+def test_a_file_extends_a_recipe_by_name(tmp_path: Path) -> None:
+    write(tmp_path, mine="extends: molecules\ndata: {path: mols.csv}\ntrain: {epochs: 3}\n")
+    recipe, name = find_recipe(str(tmp_path / "mine.yaml"))
+    assert name == "mine/run/test"
+    assert (recipe.train.epochs, recipe.train.batch_size, recipe.model.options) == (3, 50, {"residual": True})
+
+
+def test_a_file_extends_a_table_by_name(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        mine="extends: zinc\nsettings: {train: {epochs: 7}}\nrows: {mine: {title: Mine, settings: {model: {name: dss}}}}\n",
+    )
+    table = find_table(str(tmp_path / "mine.yaml"))
+    assert list(table.rows) == [*find_table("zinc").rows, "mine"]
+    assert table.recipe("gin", "test").train.epochs == 7
+    assert table.recipe("mine", "test").train.schedule.patience == 40
+
+
+def test_a_file_extends_another_one(tmp_path: Path) -> None:
+    (tmp_path / "deeper").mkdir()
+    write(tmp_path, top="extends: deeper/middle.yaml\nmodel: {num_layers: 2}\n", bottom="data: {name: zinc}\nmodel: {name: ds}\n")
+    write(tmp_path / "deeper", middle="extends: ../bottom.yaml\nmodel: {hidden_channels: 8, num_layers: 3}\n")
+    assert read_extended(str(tmp_path / "top.yaml")) == {
+        "data": {"name": "zinc"},
+        "model": {"name": "ds", "hidden_channels": 8, "num_layers": 2},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("extends: zink", "mine.yaml extends 'zink', which does not exist, did you mean 'zinc'? Known: _paper, "),
+        ("extends: none.yaml", "mine.yaml extends none.yaml, and there is no file"),
+        ("extends: [zinc, tu]", "extends is ['zinc', 'tu'], expected the name of a table or recipe, or a YAML file"),
+        ("extends: mine.yaml", "mine.yaml extends itself: "),
+        ("extends: other.yaml", "mine.yaml extends itself: "),
+    ],
+)
+def test_bases_that_cannot_be_extended(tmp_path: Path, text: str, message: str) -> None:
+    write(tmp_path, mine=f"{text}\ndata: {{name: zinc}}\n", other="extends: mine.yaml\n")
+    with pytest.raises(ValueError) as error:
+        find_table(str(tmp_path / "mine.yaml"))
+    assert message in str(error.value)

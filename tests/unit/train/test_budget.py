@@ -1,0 +1,78 @@
+"""Too little memory: batches are split, and nothing of a failed attempt is left."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from learning import learn, model
+from reign.bags import DoesNotFit
+from reign.nn import SUN
+from reign.train import Callback
+
+
+class Small(nn.Module):
+    """A model on a machine that can hold so many pairs at a time."""
+
+    def __init__(self, net: SUN, room: int, error: type[Exception]) -> None:
+        super().__init__()
+        self.net, self.policy, self.room, self.error = net, net.policy, room, error
+        self.largest, self.failed = 0, 0
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, batch: Tensor, batch_size: int) -> Tensor:
+        pairs = int(torch.bincount(batch, minlength=batch_size).square().sum())
+        out: Tensor = self.net(x, edge_index, edge_attr, batch, batch_size)
+        if pairs > self.room:  # after the forward pass, when running statistics have changed
+            self.failed += 1
+            raise self.error("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes")
+        self.largest = max(self.largest, pairs)
+        return out
+
+
+class Notes(Callback):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, torch.OutOfMemoryError, MemoryError, DoesNotFit])
+def test_batches_are_split_where_memory_is_too_small(error: type[Exception]) -> None:
+    """The same weights as with the bound given from the start: nothing of the failed attempt is left."""
+    notes = Notes()
+    net = Small(model(), 100, error)
+    learn(net, config={"batch_size": 12}, callback=notes)
+    assert net.failed >= 1
+    assert net.largest <= 100
+    assert "Memory is too small for this batch; from now on batches are split at" in notes.notes[0]
+    bound = int(notes.notes[-1].split("split at ")[1].split(" pairs")[0].replace(",", ""))
+    other = model()
+    learn(other, config={"batch_size": 12, "max_pairs": bound})
+    for one, two in zip(net.net.state_dict().values(), other.state_dict().values(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_one_graph_that_does_not_fit_is_named() -> None:
+    with pytest.raises(ValueError, match=r"memory is too small for graph \d+ of tiny alone, which has \d+ pairs"):
+        learn(Small(model(), 10, RuntimeError))
+
+
+def test_a_guess_that_splits_batches_is_told() -> None:
+    notes = Notes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reign.train.batches.free_memory", lambda device: 2 * 8 * 2 * 8 * 4 * 100)  # for 100 pairs of this model
+        result = learn(config={"batch_size": 12}, callback=notes)
+    assert result["max_pairs"] == 100
+    assert len(notes.notes) == 1
+    assert "The free memory is enough for about 100 pairs" in notes.notes[0]
+
+
+def test_other_errors_are_not_taken_for_memory() -> None:
+    class Broken(Small):
+        def forward(self, *args: Any) -> Tensor:
+            raise RuntimeError("something else")
+
+    with pytest.raises(RuntimeError, match="something else"):
+        learn(Broken(model(), 10, RuntimeError))

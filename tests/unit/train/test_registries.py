@@ -1,0 +1,88 @@
+"""Losses, metrics, optimisers and schedules by name: a new one is one entry in one registry."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from learning import learn
+from reign.registry import Registry
+from reign.train import Training
+from reign.train.losses import LOSSES, register_loss
+from reign.train.metrics import METRICS, MeanOverLabels
+from reign.train.optimisers import OPTIMISERS
+from reign.train.schedules import SCHEDULES, Constant
+from reign.train.tasks import choose
+
+
+@contextmanager
+def added(registry: Registry[Any], name: str) -> Iterator[Callable[[Any], Any]]:
+    try:
+        yield registry.register(name)
+    finally:
+        registry._entries.pop(name, None)
+        registry._aliases.pop(registry.spelling(name), None)
+
+
+def test_a_new_optimiser_needs_one_entry() -> None:
+    with added(OPTIMISERS, "rms") as register:
+        register(lambda weights, *, lr, **others: torch.optim.RMSprop(weights, lr=lr))
+        new = learn(config={"optimiser": {"name": "rms"}})["last"]["train"]
+    assert new != learn()["last"]["train"]
+    with pytest.raises(ValueError, match="unknown optimiser 'rms'"):
+        Training.model_validate({"optimiser": {"name": "rms"}})
+
+
+def test_a_new_metric_needs_one_entry() -> None:
+    with added(METRICS, "twice_mae") as register:
+        register(MeanOverLabels(tasks=("regression",), each=lambda out, y: 2 * (out - y).abs()))
+        new = learn(config={"metric": "twice_mae"})
+        assert choose(METRICS, None, "regression") == "rmse"
+    assert new["last"]["train"] == pytest.approx(2 * learn()["last"]["train"])
+
+
+def test_a_new_loss_needs_one_entry() -> None:
+    try:
+        register_loss("huber", "regression")(lambda out, y: torch.nn.functional.huber_loss(out, y, reduction="none"))
+        assert learn(config={"loss": "huber"})["last"]["train"] != learn()["last"]["train"]
+        with pytest.raises(ValueError, match="the task is multiclass; expected cross_entropy"):
+            choose(LOSSES, "huber", "multiclass")
+    finally:
+        LOSSES._entries.pop("huber", None)
+        LOSSES._aliases.pop("huber", None)
+
+
+def test_a_new_schedule_needs_one_entry() -> None:
+    class Halve(Constant):
+        def after_epoch(self, value: float) -> None:
+            for group in self.optimiser.param_groups:
+                group["lr"] /= 2
+
+    with added(SCHEDULES, "halve") as register:
+        register(Halve)
+        assert learn(config={"schedule": {"name": "halve"}, "epochs": 50, "stop_lr": 3e-4})["epochs"] == 2
+
+
+def test_names_in_any_usual_spelling_are_one() -> None:
+    config = Training.model_validate({"metric": "ROC-AUC", "loss": "Cross-Entropy", "optimiser": {"name": "AdamW"}})
+    assert (config.metric, config.loss, config.optimiser.name) == ("roc_auc", "cross_entropy", "adamw")
+
+
+def test_what_is_usual_for_each_task() -> None:
+    """As the first registered; older runs depend on it."""
+    usual = {
+        task: (choose(LOSSES, None, task), choose(METRICS, None, task)) for task in ("regression", "classification", "multiclass")
+    }
+    assert usual == {
+        "regression": ("mse", "rmse"),
+        "classification": ("bce", "roc_auc"),
+        "multiclass": ("cross_entropy", "accuracy"),
+    }
+
+
+def test_the_facts_of_metrics() -> None:
+    assert {name for name, metric in METRICS.items() if metric.more_is_better} == {"accuracy", "roc_auc", "average_precision"}
+    assert {name for name, metric in METRICS.items() if metric.logarithmic} == {"log10_mse"}
+    assert all(metric.tasks for _, metric in METRICS.items())

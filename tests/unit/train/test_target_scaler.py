@@ -1,0 +1,32 @@
+"""Targets in units that are easy to learn."""
+
+import math
+
+import pytest
+import torch
+
+import tiny
+from learning import learn
+from reign.train.target_scaler import Scale
+
+
+def test_targets_far_from_zero() -> None:
+    """They are scaled in float64: differences that float32 cannot hold are still learned from."""
+    near, far = tiny.problem(), tiny.problem()
+    far.y.add_(1e9)
+    results = [learn(problem=problem, config={"scale_targets": True})["last"] for problem in (near, far)]
+    assert results[1] == pytest.approx(results[0], rel=1e-3)
+    far.y.mul_(1e35)  # beyond float32
+    assert all(math.isfinite(value) for value in learn(problem=far, config={"scale_targets": True})["last"].values())
+
+
+def test_scaling_of_targets() -> None:
+    problem = tiny.problem()
+    problem.y[0] = float("nan")
+    scale = Scale.of(problem, True)
+    y = problem.y[problem.splits["train"]][1:]
+    torch.testing.assert_close(scale.mean, y.mean(0))
+    torch.testing.assert_close(scale.deviation, y.std(0))
+    torch.testing.assert_close(scale.up(scale.down(y)), y)
+    problem.y.fill_(3.0)
+    assert Scale.of(problem, True).deviation.tolist() == [1.0]
