@@ -7,7 +7,7 @@ from reign.bags._hops import FAR, HopTable, hop_table, near_table, stored_table
 from reign.bags._keep import PerRow
 from reign.bags._memory import DoesNotFit, check_fits, free_memory, out_of_memory
 from reign.bags._narrow import narrow_edges, narrow_near, narrow_pairs
-from reign.bags._store import BagStore, Frame
+from reign.bags._store import BagStore, Frame, all_real
 from reign.bags._triples import Neighbours, Where
 from reign.bags._views import DenseBag
 from reign.bags._wiring import Messages
@@ -27,6 +27,7 @@ __all__ = [
     "SharedGraph",
     "SubgraphBag",
     "Where",
+    "all_real",
     "check_fits",
     "free_memory",
     "hop_table",

@@ -175,10 +175,8 @@ class SubgraphBag(Keeper):
         """Values on nodes as values on pairs, marks in front: ``x[k, i] = [mark[k, i], h[i]]``."""
         if h.dim() != 2 or h.size(0) != self.num_nodes:
             raise ValueError(f"h has shape {tuple(h.shape)}, expected ({self.num_nodes}, channels): a row per node of the bag.")
-        if h.requires_grad and rows == slice(None):
-            values = self.wiring.to_node.t(h)  # a sum flows back, in a fixed order
-        else:
-            values = h[self.node[rows]]
+        trained = h.requires_grad and rows == slice(None)
+        values = self.wiring.to_node.t(h) if trained else h[self.node[rows]]  # what flows back is a sum in a fixed order
         return values if self.mark is None else torch.cat([self.mark[rows].to(h.dtype), values], dim=1)
 
     @property

@@ -139,6 +139,14 @@ class Frame:
             torch.lt(rows, self.offsets[-1, self.store.spaces.index(space)], out=self.bag._kept["real", space])
 
 
+def all_real(bag: SubgraphBag) -> SubgraphBag:
+    """The same bag, of which it is said row by row that nothing is padding, as in the bag of a ``Frame``."""
+    sizes = {"graph": bag.num_graphs, "node": bag.num_nodes, "sub": bag.num_subgraphs, "pair": bag.num_pairs}
+    for space, size in sizes.items():
+        bag._kept["real", space] = torch.ones(size, dtype=torch.bool, device=bag.device)
+    return bag
+
+
 def _is_index(data: Tensor, column: Column) -> bool:
     return data.dtype == torch.int32 and (column.values is not None or column.rows == "pair") and data.dim() == 1
 

@@ -43,6 +43,9 @@ class Policy(ABC):
     mark: Mark = False
     max_distance: int = 0
 
+    random: ClassVar[bool] = False
+    """Whether the subgraphs are drawn anew at each call in training."""
+
     @abstractmethod
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
         """Which of these pairs (k, i) have node i in subgraph k."""

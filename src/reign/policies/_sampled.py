@@ -1,6 +1,7 @@
 """Sampled bags: a random part of the subgraphs of any policy, to save time and memory."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from jaxtyping import Int
@@ -27,6 +28,7 @@ class Sampled(Wrapper):
         eval_draws: number of draws to average at evaluation; None takes all subgraphs.
     """
 
+    random: ClassVar[bool] = True
     policy: Policy
     share: float | None = None
     number: int | None = None

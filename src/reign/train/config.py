@@ -137,6 +137,9 @@ class TrainingConfig(Settings):
     patience: Positive | None = Field(None, description="stop after this many epochs without a better validation metric")
     clip: Annotated[float, Field(ge=0)] = Field(0.0, description="largest norm of a gradient; 0: no bound")
     accumulate: Positive = Field(1, description="batches whose gradients make one step")
-    precision: Literal["32-true", "64-true", "bf16-mixed"] = "32-true"
+    precision: Literal["32-true", "32-ieee", "64-true", "bf16-mixed"] = Field(
+        "32-true", description="number format; on GPUs 32-true computes products in TF32, and 32-ieee in full float32"
+    )
+    eager: bool = Field(False, description="plain operations, batch by batch: no fused kernels, no data set on the device")
     max_pairs: Positive | None = Field(None, description="split batches with more pairs (subgraph, node) than this")
     tensorboard: bool = False

@@ -1,6 +1,6 @@
 """Inference: the outputs of a model for some graphs. Training, ``evaluate`` and ``predict`` all go through here."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,17 +12,8 @@ from reign.data import GraphPack, Ids
 from reign.train.budget import Budget
 from reign.train.callbacks import Callback
 from reign.train.distributed import total
+from reign.train.formats import number_format
 from reign.train.target_scaler import Scale
-
-
-def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
-    """The number format of the forward pass, the same in training and afterwards: bfloat16 where the settings ask for it."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed")
-
-
-def dtype_of(precision: str) -> torch.dtype:
-    """The number format of weights, features and targets."""
-    return torch.float64 if precision == "64-true" else torch.float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +29,7 @@ class Inference:
         batch_size: number of graphs in a batch.
         precision: as in ``TrainingConfig``.
         callback: is told of every batch.
+        resident: gives the outputs for some graphs where the data set lives on the device, None where it does not; is told of batches.
         rank, world: the number of this process and the number of processes, which share the graphs; one process if not given.
     """
 
@@ -51,12 +43,16 @@ class Inference:
     callback: Callback
     rank: int = 0
     world: int = 1
+    resident: Callable[[Ids, Callable[[int, int], None]], Tensor | None] = lambda ids, after_batch: None
 
     @torch.no_grad()
     def __call__(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
         """Outputs for the graphs with these ids (logits for classes), on the CPU in float64; ``label`` is for the callback."""
         self.model.eval()
         device = self.graphs.x.device
+        whole = self.resident(ids, lambda done, number: self.callback.batch(label, done, number)) if ids.numel() else None
+        if whole is not None:
+            return self.scale.up(whole.double().cpu())
         mine = torch.arange(self.rank, ids.numel(), self.world)
         out = torch.zeros(ids.numel(), self.num_outputs, dtype=torch.float64, device=device)
         batches = mine.split(self.batch_size) if mine.numel() else ()
@@ -70,6 +66,6 @@ class Inference:
         found = []
         for part in self.budget.parts(ids):
             b = self.graphs.batch(part)
-            with autocast(self.graphs.x.device, self.precision):
+            with number_format(self.graphs.x.device, self.precision):
                 found.append(self.model(b.x, b.edge_index, b.edge_attr, b.batch, b.size))
         return torch.cat(found)

@@ -1,6 +1,7 @@
 """A model that learns: epochs of steps, measured by predictions, with a state that can be saved."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,19 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from reign.data import Ids, Problem
+from reign.kernels import fast_path
 from reign.nn import Model
 from reign.train import batches
 from reign.train.budget import Budget
 from reign.train.callbacks import Callback
 from reign.train.config import TrainingConfig
 from reign.train.distributed import synchronise
-from reign.train.gradients import Gradients
-from reign.train.inference import Inference, dtype_of
+from reign.train.formats import dtype_of, number_format
+from reign.train.gradients import Gradients, NonFiniteLoss
+from reign.train.inference import Inference
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS
+from reign.train.resident import Resident, portable, why_not_resident
 from reign.train.seeds import epoch_seed, seed_model
 from reign.train.sharpness import Sharpness
 from reign.train.target_scaler import Scale
@@ -76,7 +80,11 @@ class Learner:
             callback,
             fabric.global_rank,
             fabric.world_size,
+            self._resident_outputs,
         )
+        self.raw_optimiser = optimiser
+        self.resident: Resident | None = None
+        self._decided = False
 
     # -- learning --------------------------------------------------------------------------------------------------
 
@@ -87,6 +95,13 @@ class Learner:
         self.model.train()
         order = list(batches.shuffled(self.problem.splits["train"], self.config.batch_size, seed))
         groups = [order[g : g + self.config.accumulate] for g in range(0, len(order), self.config.accumulate)]
+        if (resident := self._on_device()) is not None:
+            try:
+                return self._resident_epoch(resident, [group[0] for group in groups], epoch)
+            except NonFiniteLoss:
+                raise
+            except RuntimeError as error:
+                self._leave_device(error)
         loss, labels = 0.0, 0.0
         for g, group in enumerate(groups):
             found, number = self._step(group, f"epoch {epoch + 1}, batch {g + 1}")
@@ -96,6 +111,10 @@ class Learner:
 
     def _step(self, group: list[Ids], when: str) -> tuple[float, float]:
         """One step along the gradients of some batches; the sum of the loss, and the number of labels."""
+        with number_format(self.fabric.device, self.config.precision), fast_path(not self.config.eager):
+            return self._eager_step(group, when)
+
+    def _eager_step(self, group: list[Ids], when: str) -> tuple[float, float]:
         before = self.gradients.statistics()
         self.optimiser.zero_grad()
         loss, labels = self.gradients(group, when, before)
@@ -109,6 +128,48 @@ class Learner:
         self.optimiser.step()
         self.rate.after_step()
         return loss, labels
+
+    # -- on the device ---------------------------------------------------------------------------------------------
+
+    def _on_device(self) -> Resident | None:
+        """Training with the data set on the device, where that is possible; where not, one line says why, once."""
+        if not self._decided:
+            self._decided = True
+            why = why_not_resident(self)
+            if why is None:
+                model = self.model
+                assert isinstance(model, Model)
+                self.resident = Resident(
+                    model, self.graphs, self.gradients.loss, self.config.batch_size, self.config.precision, self.budget.pairs
+                )
+            elif self.fabric.device.type == "cuda":
+                self.callback.note(f"batches are put together one by one, not on the device: {why}.")
+        return self.resident
+
+    def _resident_epoch(self, resident: Resident, order: list[Ids], epoch: int) -> float:
+        def after_step(step: int) -> None:
+            self.rate.after_step()
+            self.callback.batch(f"epoch {epoch + 1}", step + 1, len(order))
+
+        loss, labels, bad = resident.train_epoch(order, self.raw_optimiser, self.sharpness, self.config.clip, after_step)
+        if bad is not None:
+            what = f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {bad + 1}"
+            raise NonFiniteLoss(self.gradients.complaint(what, order[bad].tolist()))
+        return loss / max(labels, 1.0)
+
+    def _resident_outputs(self, ids: Ids, after_batch: Callable[[int, int], None]) -> Tensor | None:
+        if self.resident is None:
+            return None
+        try:
+            return self.resident.predict(ids, after_batch)
+        except RuntimeError as error:
+            self._leave_device(error)
+            return None
+
+    def _leave_device(self, error: RuntimeError) -> None:
+        self.resident = None
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        self.callback.note(f"batches are put together one by one, not on the device: {reason}.")
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
@@ -142,7 +203,7 @@ class Learner:
         """All that is needed to continue."""
         return {
             "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
+            "optimiser": portable(self.optimiser.state_dict()),
             "rate": self.rate.state_dict(),
             "max_pairs": self.budget.bound,
             "split": self.budget.split,

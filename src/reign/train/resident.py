@@ -1,0 +1,322 @@
+"""The data set lives on the device, and a step is one CUDA graph: assembly of the batch, forward, loss, backward, clipping, optimiser.
+
+Bags and index maps of all graphs are made once (``BagStore``). A batch is written into a ``Frame`` of fixed sizes, so that the same work can
+be captured once and replayed for every batch. Frames are as large as the largest batch of the first epoch and a little more; a
+batch that fits none gets a larger one. Padding counts for no norm and has no label, so it changes nothing but rounding.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_, get_total_norm
+
+from reign.bags import BagStore, Frame, SubgraphBag, all_real
+from reign.data import GraphPack, Ids
+from reign.nn import Model
+from reign.train.formats import number_format
+from reign.train.losses import Loss
+from reign.train.sharpness import Sharpness
+
+if TYPE_CHECKING:
+    from reign.train.learner import Learner
+
+CHUNK = 2_000_000  # pairs whose index maps are made in one go
+ROOM = 1.02  # sizes of a frame, over those of the largest batch it was made for
+WARM_UP = 2  # steps before a capture, which compile kernels and allocate what stays
+
+
+@dataclass(eq=False)
+class Played:
+    """Something that is done with a frame: captured once on a GPU, run as it is elsewhere."""
+
+    frame: Frame
+    run: Callable[[], None] = lambda: None
+    out: Tensor | None = None
+    graph: Any = None
+
+    def __call__(self, ids: Int[Tensor, "graphs"]) -> None:
+        """Do it with these graphs, as many as the frame has places for (an id that is no graph leaves its place empty)."""
+        self.frame.ids.copy_(ids)
+        if self.graph is None:
+            self.run()
+        else:
+            self.graph.replay()
+
+
+@dataclass(eq=False)
+class Resident:
+    """Training and prediction of one model on one device.
+
+    Args:
+        model: the model.
+        graphs: all graphs, on the device, with targets as the model learns them.
+        loss: the loss.
+        batch_size: number of graphs in a batch.
+        precision: as in ``TrainingConfig``.
+        pairs: number of pairs of each graph, by which the graphs are taken in parts when their bags are made.
+    """
+
+    model: Model
+    graphs: GraphPack
+    loss: Loss
+    batch_size: int
+    precision: str
+    pairs: Int[Tensor, "graphs"]
+    _frames: dict[str, list[Played]] = field(default_factory=lambda: {"train": [], "predict": []})
+
+    def __post_init__(self) -> None:
+        self.device = self.graphs.x.device
+        assert self.graphs.y is not None
+        nothing = torch.full_like(self.graphs.y[:1], torch.nan)
+        self._targets = torch.cat([self.graphs.y, nothing])
+        self._store: BagStore | None = None
+        self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
+        self._loss, self._labels = (torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2))
+        self._step, self._bad = (torch.full((), -1, dtype=torch.long, device=self.device) for _ in range(2))
+        self._skip = torch.zeros((), device=self.device)
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    def train_epoch(
+        self,
+        batches: list[Ids],
+        optimiser: torch.optim.Optimizer,
+        sharpness: Sharpness | None,
+        clip: float,
+        after_step: Callable[[int], None],
+    ) -> tuple[float, float, int | None]:
+        """Learn from some batches; the sum of the loss, the number of labels, and the number of the first batch that was not finite.
+
+        From that batch on, nothing is learned.
+
+        Args:
+            batches: ids of graphs.
+            optimiser: it is made ready for capture.
+            sharpness: sharpness-aware gradients, if wanted.
+            clip: largest norm of a gradient; 0 for no bound.
+            after_step: is called after each step with its number.
+        """
+        make_capturable(optimiser, self.device)
+        self._loss.zero_()
+        self._labels.zero_()
+        self._step.fill_(-1)
+        self._bad.fill_(-1)
+
+        def work(played: Played) -> None:
+            self._learn(played.frame, optimiser, sharpness, clip)
+
+        for s, (played, ids) in enumerate(self._batches("train", batches, work, optimiser)):
+            with number_format(self.device, self.precision):
+                played(ids)
+            after_step(s)
+        bad = int(self._bad)
+        return float(self._loss), float(self._labels), None if bad < 0 else bad
+
+    def _learn(self, frame: Frame, optimiser: torch.optim.Optimizer, sharpness: Sharpness | None, clip: float) -> None:
+        """One step."""
+        frame.fill()
+        y = self._targets.index_select(0, frame.ids)
+        labels = (~y.isnan()).sum()
+        buffers = list(self.model.buffers())
+        before = [buffer.clone() for buffer in buffers]
+        optimiser.zero_grad(set_to_none=True)
+        loss = self._gradients(frame, y, labels)
+        if sharpness is not None:
+            here = [buffer.clone() for buffer in buffers]
+            with sharpness.nearby():
+                self._gradients(frame, y, labels)
+            torch._foreach_copy_(buffers, here)  # norms are to know the weights that stay, not those nearby
+        grads = [p.grad for p in self.model.parameters() if p.grad is not None]
+        slope = clip_grad_norm_(self.model.parameters(), clip) if clip else get_total_norm(grads)
+        self._step += 1
+        fine = loss.isfinite() & slope.isfinite()
+        torch.where((self._bad < 0) & ~fine, self._step, self._bad, out=self._bad)
+        torch.where(self._bad < 0, 0.0, 1.0, out=self._skip)
+        learned = self._skip == 0
+        optimiser.found_inf = self._skip  # type: ignore[attr-defined]  # a fused optimiser leaves the weights alone where it is 1
+        optimiser.step()
+        for buffer, old in zip(buffers, before, strict=True):
+            torch.where(learned, buffer, old, out=buffer)
+        self._loss += torch.where(learned, loss.double(), 0.0)
+        self._labels += torch.where(learned, labels, 0)
+
+    def _gradients(self, frame: Frame, y: Float[Tensor, "graphs targets"], labels: Tensor) -> Tensor:
+        """Gradients of the mean loss; its sum."""
+        out = self.model.predict(frame.bag.graph.x, frame.bag)[:-1]
+        loss = self.loss.sum(out.to(y.dtype), y)
+        (loss / labels.clamp(min=1)).backward()
+        return loss.detach()
+
+    # -- predicting ------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def predict(self, ids: Ids, after_batch: Callable[[int, int], None]) -> Float[Tensor, "graphs outputs"]:
+        """Outputs for graphs, in evaluation mode, on the device."""
+
+        def work(played: Played) -> None:
+            played.frame.fill()
+            out = self.model.predict(played.frame.bag.graph.x, played.frame.bag)[:-1]
+            if played.out is None:
+                played.out = torch.empty_like(out)
+            played.out.copy_(out)
+
+        rows: list[Tensor] = []
+        chunks = list(ids.split(self.batch_size))
+        for c, (played, places) in enumerate(self._batches("predict", chunks, work, None)):
+            with number_format(self.device, self.precision):
+                played(places)
+            assert played.out is not None
+            rows.append(played.out[: chunks[c].numel()].clone())
+            after_batch(c + 1, len(chunks))
+        return torch.cat(rows)
+
+    # -- frames ----------------------------------------------------------------------------------------------------
+
+    def _batches(
+        self, kind: str, batches: list[Ids], work: Callable[[Played], None], optimiser: torch.optim.Optimizer | None
+    ) -> Iterator[tuple[Played, Int[Tensor, "graphs"]]]:
+        """Every batch with what is done with it, and its ids on the device, padded to the places of the frame.
+
+        A frame that is missing is made before the first batch, so that nothing has been learned yet if it cannot be made.
+        """
+        store, frames = self.store, self._frames[kind]
+        totals = torch.stack([store.totals(ids) for ids in batches])
+        if not all(any(played.frame.fits(total) for played in frames) for total in totals):
+            largest = (totals.amax(0).double() * ROOM).long() + 1
+            frame = store.frame(self.batch_size, torch.stack([largest, *(played.frame.totals for played in frames)]).amax(0))
+            played = Played(frame)
+            played.run = partial(work, played)
+            self._capture(played, batches[0], optimiser)
+            frames.append(played)
+        padded = torch.full((len(batches), self.batch_size), store.num_graphs, dtype=torch.long)
+        for b, ids in enumerate(batches):
+            padded[b, : ids.numel()] = ids
+        for total, places in zip(totals, padded.to(self.device), strict=True):
+            yield next(played for played in frames if played.frame.fits(total)), places
+
+    def _capture(self, played: Played, ids: Ids, optimiser: torch.optim.Optimizer | None) -> None:
+        """Capture the work, warmed up with some graphs; what warming up changed is put back."""
+        if self.device.type != "cuda":
+            return
+        played.frame.ids[: ids.numel()].copy_(ids)
+        with self._unchanged(optimiser), number_format(self.device, self.precision):
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for w in range(WARM_UP):
+                    mode = torch.cuda.get_sync_debug_mode()
+                    torch.cuda.set_sync_debug_mode("error" if w else mode)  # what waits for the device cannot be captured
+                    try:
+                        played.run()
+                    finally:
+                        torch.cuda.set_sync_debug_mode(mode)
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool):
+                played.run()
+            played.graph = graph
+
+    @contextmanager
+    def _unchanged(self, optimiser: torch.optim.Optimizer | None) -> Iterator[None]:
+        """Whatever happens to weights, norms, optimiser and sums within, it is undone."""
+
+        def all_tensors() -> list[Tensor]:
+            state = [] if optimiser is None else [v for s in optimiser.state.values() for v in s.values() if isinstance(v, Tensor)]
+            own = [self._loss, self._labels, self._step, self._bad, self._skip]
+            return [*self.model.parameters(), *self.model.buffers(), *state, *own]
+
+        known = {id(tensor): tensor.detach().clone() for tensor in all_tensors()}
+        random = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for tensor in all_tensors():
+                    if id(tensor) in known:
+                        tensor.copy_(known[id(tensor)])
+                    else:
+                        tensor.zero_()  # a state that the optimiser did not have before
+            if random is not None:
+                torch.cuda.set_rng_state(random, self.device)
+
+    @property
+    def store(self) -> BagStore:
+        """The bags of all graphs, made at the first use."""
+        if self._store is None:
+            self._store = BagStore(self._bags())
+        return self._store
+
+    def _bags(self) -> Iterator[SubgraphBag]:
+        modes = {module: module.training for module in self.model.modules()}
+        self.model.eval()
+        first, total = 0, 0
+        costs = self.pairs.tolist()
+        for g, cost in enumerate([*costs, CHUNK + 1]):
+            if g > first and (total + cost > CHUNK or g == len(costs)):
+                yield self._prepared(torch.arange(first, g))
+                first, total = g, 0
+            total += cost
+        for module, mode in modes.items():
+            module.training = mode
+
+    def _prepared(self, ids: Ids) -> SubgraphBag:
+        """The bag of some graphs, with all that the model asks of it."""
+        b = self.graphs.batch(ids)
+        policy = self.model.policy
+        bag = all_real(policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size, domain=self.model.domain))
+        with torch.enable_grad(), number_format(self.device, self.precision):
+            self.model.predict(b.x, bag)
+        return bag
+
+
+def make_capturable(optimiser: torch.optim.Optimizer, device: torch.device) -> None:
+    """Keep the learning rate and the numbers of steps on the device, and use the fused version there."""
+    for group in optimiser.param_groups:
+        if not isinstance(group["lr"], Tensor):
+            group["lr"] = torch.tensor(float(group["lr"]), device=device)
+        group["fused"], group["foreach"] = True, False
+        if "capturable" in group:
+            group["capturable"] = device.type == "cuda"
+    for state in optimiser.state.values():
+        if isinstance(state.get("step"), Tensor):
+            state["step"] = state["step"].to(device, torch.float32)
+
+
+def portable(state: dict[str, Any]) -> dict[str, Any]:
+    """The state of an optimiser as it is written: the same, whichever path it comes from."""
+    groups = []
+    for group in state["param_groups"]:
+        plain = {name: value for name, value in group.items() if name not in ("fused", "foreach", "capturable")}
+        plain |= {"lr": float(group["lr"]), "fused": None, "foreach": None}
+        groups.append(plain | ({"capturable": False} if "capturable" in group else {}))
+    return {**state, "param_groups": groups}
+
+
+def why_not_resident(learner: "Learner") -> str | None:
+    """The reason why training cannot keep the data set on the device, None if it can."""
+    config, model, fabric = learner.config, learner.model, learner.fabric
+    if fabric.device.type != "cuda":
+        return "the device is not a GPU"
+    if config.eager:
+        return "train.eager is set"
+    if not isinstance(model, Model) or model.task_level != "graph":
+        return "the model is not a graph-level model of reign.nn"
+    if fabric.world_size > 1:
+        return "several processes share the batches"
+    if config.accumulate > 1:
+        return "gradients of several batches are accumulated"
+    if config.precision == "64-true":
+        return "the numbers have 64 bits"
+    if model.policy.random:
+        return f"policy '{model.policy}' draws other subgraphs at each step"
+    order = learner.problem.splits["train"]
+    largest = int(learner.budget.pairs[order].topk(min(config.batch_size, order.numel())).values.sum())
+    if largest > learner.budget.bound:
+        return f"a batch can have {largest:,} pairs, and memory is for {learner.budget.bound:,}"
+    return None
