@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import reign.policies as policies
 from reign._validate import check, did_you_mean
 from reign.bags import Domain, SubgraphBag
-from reign.nn._arguments import ModelType, known_to_parents, option_names
+from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._facts import Facts
 from reign.nn._head import Head
@@ -98,7 +98,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         >>> Model.option_names()[:5]
         ['in_channels', 'hidden_channels', 'num_layers', 'out_channels', 'layer']
         """
-        return option_names(cls)
+        return list(full_signature(cls).parameters)
 
     @classmethod
     def refusal(cls, name: str, value: object) -> str:

@@ -8,10 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag, Where
-from reign.nn._terms import Term
+from reign.nn._terms import Rows, Term
 
 Aggregation = Literal["sum", "mean"]
-Rows = Float[Tensor, "rows channels"]
 
 
 class State:
