@@ -243,6 +243,11 @@ class Model(Facts, nn.Module, metaclass=ModelType):
             folder: the folder it was saved in. A model class of your own is found there if it is registered in ``MODELS``.
         """
         saved = Pretrained.read(Path(folder))
+        if saved.model != _saved_name(cls) and saved.model not in MODELS:
+            raise ValueError(
+                f"{folder} holds a {saved.model}, which is not registered; import the module that registers it with "
+                f"@reign.nn.MODELS.register, or use {saved.model}.from_pretrained."
+            )
         kind = cls if saved.model == _saved_name(cls) else MODELS[saved.model]
         if not issubclass(kind, cls):
             raise ValueError(f"{folder} holds a {saved.model}, expected a {cls.__name__}; use {saved.model}.from_pretrained.")
@@ -252,7 +257,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         return model.eval()
 
 
-MODELS: Registry[type[Model]] = Registry("model", hint="; register one of your own with @reign.nn.MODELS.register")
+MODELS: Registry[type[Model]] = Registry("model")
 
 
 def _saved_name(kind: type[Model]) -> str:

@@ -58,7 +58,7 @@ def test_a_class_that_is_not_registered_loads_itself_alone(tmp_path: Path) -> No
 
     Wide(3, 6, 2).save_pretrained(tmp_path)
     assert type(Wide.from_pretrained(tmp_path)) is Wide
-    with pytest.raises(ValueError, match="unknown model 'Wide'.* register one of your own with @reign.nn.MODELS.register"):
+    with pytest.raises(ValueError, match="holds a Wide, which is not registered; import the module that registers it"):
         SUN.from_pretrained(tmp_path)
 
 
