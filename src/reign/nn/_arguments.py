@@ -1,6 +1,8 @@
 """The arguments of a model: which ones its constructor takes, and which ones it was given."""
 
 import inspect
+from collections.abc import Callable
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args, get_origin
 
 if TYPE_CHECKING:
@@ -9,24 +11,35 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound="Model")
 
 
-def option_names(kind: type) -> list[str]:
-    """The names of all arguments of a constructor, with those of ``**options: Unpack[...]`` spelled out.
+def full_signature(kind: type) -> Signature:
+    """The signature of a constructor with all of its ``**options`` spelled out.
 
-    A constructor with ``**options`` of no declared type passes them on, so the names of its parent's are added.
+    Options are passed on to the parents' constructors, where they have a default. ``**options: Unpack[...]`` says which of them may
+    be given; without a declared type it is all of them.
     """
-    names: dict[str, None] = {}
-    for parent in kind.__mro__:
-        if "__init__" not in vars(parent):
-            continue
-        parameters = list(inspect.signature(vars(parent)["__init__"]).parameters.values())[1:]  # without self
-        rest = next((p.annotation for p in parameters if p.kind is p.VAR_KEYWORD), None)
-        names |= dict.fromkeys(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+    found: dict[str, Parameter] = {}
+    declared: dict[str, Any] | None = None
+    constructors = [vars(parent)["__init__"] for parent in kind.__mro__ if "__init__" in vars(parent)]
+    for depth, constructor in enumerate(constructors):
+        named, rest = _split(constructor)
+        if depth > 0:
+            named = [p.replace(kind=p.KEYWORD_ONLY) for p in named if declared is None or p.name in declared]
+        for p in named:
+            found.setdefault(p.name, p)
         if rest is None:
             break
-        if get_origin(rest) is Unpack:
-            names |= dict.fromkeys(get_args(rest)[0].__annotations__)
-            break
-    return list(names)
+        if declared is None and get_origin(rest) is Unpack:
+            declared = get_args(rest)[0].__annotations__
+    for name in declared or {}:
+        found.setdefault(name, Parameter(name, Parameter.KEYWORD_ONLY))
+    return Signature(list(found.values()))
+
+
+def _split(constructor: Callable[..., None]) -> tuple[list[Parameter], Any]:
+    """The named parameters of a constructor without ``self``, and the annotation of its ``**options``, None if it has none."""
+    _, *parameters = inspect.signature(constructor).parameters.values()
+    rest = next((p.annotation for p in parameters if p.kind is p.VAR_KEYWORD), None)
+    return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)], rest
 
 
 class ModelType(type):
@@ -46,10 +59,15 @@ class ModelType(type):
         model._config = given(cls, args, kwargs)
         return model
 
+    @property
+    def __signature__(cls) -> Signature:
+        """What ``inspect.signature`` and notebooks show: all options, not the catch-all of ``__call__``."""
+        return full_signature(cls)
+
 
 def known_to_parents(kind: type, name: str) -> bool:
-    """Is an argument known to a parent of a class? For the class itself, None then is as good as leaving it out."""
-    return any(name in option_names(parent) for parent in kind.__mro__[1:] if isinstance(parent, ModelType))
+    """Is an argument known to a parent of a class? For the class itself, None is then as good as leaving it out."""
+    return any(name in full_signature(parent).parameters for parent in kind.__mro__[1:] if isinstance(parent, ModelType))
 
 
 def given(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

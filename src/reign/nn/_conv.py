@@ -21,7 +21,7 @@ from reign.nn._fused import needs, update_fused
 from reign.nn._make_conv import make_conv
 from reign.nn._mlp import MLP, Activation, Linear, NoNorm, make_act, make_norm, normalise
 from reign.nn._neighbourhood import MERGED, EdgeAttr
-from reign.nn._options import Conv
+from reign.nn._options import BaseEncoderOptions, Conv
 from reign.nn._slots import EncoderSlot, Slot, TermSlot
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import term
@@ -79,9 +79,15 @@ class SubgraphConv(nn.Module):
             if "+" in name:
                 if name not in MERGED:
                     raise ValueError(f"'{name}' cannot be merged, expected one of {', '.join(map(repr, MERGED))}.")
-                options = {"edge_dim": edge_dim, "edge_encoder": edge_encoder, "norm": norm, "act": act}
-                encoder = make_conv(conv, in_channels, out_channels, name, **options, expansion=expansion, train_eps=train_eps)
-                return EncoderSlot(name, encoder, make_norm(norm, out_channels))
+                options: BaseEncoderOptions = {
+                    "edge_dim": edge_dim,
+                    "edge_encoder": edge_encoder,
+                    "norm": norm,
+                    "act": act,
+                    "expansion": expansion,
+                    "train_eps": train_eps,
+                }
+                return EncoderSlot(name, make_conv(conv, in_channels, out_channels, name, **options), make_norm(norm, out_channels))
             if transform == "linear":
                 return TermSlot(name, Linear(in_channels, out_channels))
             return TermSlot(name, MLP(in_channels, out_channels, norm=norm, act=act))

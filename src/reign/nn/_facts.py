@@ -13,8 +13,8 @@ class Facts:
     """May the user choose the policy? Baselines that look at the graph itself have a fixed one."""
 
     wl_bound: ClassVar[str] = "3-WL for terms of the ReIGN(2) table; no construction here for what lies beyond it"
-    """The strongest Weisfeiler-Leman test that bounds the model, for a policy of the paper's class (or for any input, if the
-    model takes no policy)."""
+    """The Weisfeiler-Leman test that bounds from above what the model can tell apart, and why: for a policy of the paper's class, or
+    for any graphs if the model takes no policy."""
 
     linear_form: ClassVar[dict[str, Any]] = {}
     """The options that give the form of the model that the paper's constructions cover: GraphConv, linear terms, sums, no norm, and

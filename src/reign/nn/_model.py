@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import reign.policies as policies
 from reign._validate import check, did_you_mean
 from reign.bags import Domain, SubgraphBag
-from reign.nn._arguments import ModelType, known_to_parents, option_names
+from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._facts import Facts
 from reign.nn._head import Head
@@ -98,7 +98,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         >>> Model.option_names()[:5]
         ['in_channels', 'hidden_channels', 'num_layers', 'out_channels', 'layer']
         """
-        return option_names(cls)
+        return list(full_signature(cls).parameters)
 
     @classmethod
     def refusal(cls, name: str, value: object) -> str:
@@ -249,6 +249,11 @@ class Model(Facts, nn.Module, metaclass=ModelType):
             folder: the folder it was saved in. A model class of your own is found there if it is registered in ``MODELS``.
         """
         saved = Pretrained.read(Path(folder))
+        if saved.model != _saved_name(cls) and saved.model not in MODELS:
+            raise ValueError(
+                f"{folder} holds a {saved.model}, which is not registered; import the module that registers it with "
+                f"@reign.nn.MODELS.register, or use {saved.model}.from_pretrained."
+            )
         kind = cls if saved.model == _saved_name(cls) else MODELS[saved.model]
         if not issubclass(kind, cls):
             raise ValueError(f"{folder} holds a {saved.model}, expected a {cls.__name__}; use {saved.model}.from_pretrained.")
@@ -258,7 +263,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         return model.eval()
 
 
-MODELS: Registry[type[Model]] = Registry("model", hint="; register one of your own with @reign.nn.MODELS.register")
+MODELS: Registry[type[Model]] = Registry("model")
 
 
 def _saved_name(kind: type[Model]) -> str:

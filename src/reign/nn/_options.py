@@ -79,7 +79,8 @@ class CompositionOptions(TypedDict, total=False):
     """Options of what stands around the layers of a model.
 
     Args:
-        pooling: makes the pooling rho for a number of channels; each model has its own if it is not given.
+        pooling: makes the pooling rho for a number of channels; None gives means over nodes and subgraphs. Each model has its own if it
+            is not given.
         node_encoder: encoder of node features that are types; see ``make_encoder``.
         dropout: dropout probability after the encoder, after each layer, and in the head.
         jk: jumping knowledge, "cat", "max" or "sum" of all layers; None or "last" takes the last layer.

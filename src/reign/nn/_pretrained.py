@@ -8,8 +8,9 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+import reign.policies as policies
 from reign.disk import read_json
-from reign.policies import Policy, policy
+from reign.policies import Policy
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def _named(chosen: Policy) -> str:
     """The name of a policy, from which it can be made again."""
     name = str(chosen)
     try:
-        same = policy(name) == chosen
+        same = policies.policy(name) == chosen
     except ValueError:
         same = False
     if not same:

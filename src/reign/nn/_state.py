@@ -9,10 +9,9 @@ from torch import Tensor
 
 from reign.bags import Domain, PerRow, SubgraphBag, Where, narrow_near
 from reign.nn._mlp import NormRows
-from reign.nn._terms import Scope, Term
+from reign.nn._terms import Rows, Scope, Term
 
 Aggregation = Literal["sum", "mean"]
-Rows = Float[Tensor, "rows channels"]
 SHARED = {("readout",), ("needle",), ("root",), ("near",), ("types of edges",)}  # what does not depend on a layer's options
 
 

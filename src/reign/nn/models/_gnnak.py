@@ -76,7 +76,7 @@ class GNNAK(SubgraphGNN):
 
     @classmethod
     def for_separation(cls, layers: int) -> dict[str, Any]:
-        """One block with as many inner layers, with sums over all nodes: two blocks would see twice as far."""
+        """One block with that many inner layers, and sums over all nodes, as in the paper's formula."""
         return {"num_layers": 1, "inner_layers": layers, "domain": "all"}
 
 

@@ -64,7 +64,7 @@ class NGNN(SubgraphGNN):
 
     @classmethod
     def for_separation(cls, layers: int) -> dict[str, Any]:
-        """Sums range over all nodes, so that no policy is at a disadvantage."""
+        """That many inner layers, and sums over all nodes."""
         return {"num_layers": layers, "domain": "all"}
 
 
@@ -130,5 +130,5 @@ class IDGNN(SubgraphGNN):
 
     @classmethod
     def for_separation(cls, layers: int) -> dict[str, Any]:
-        """Sums range over all nodes, so that no policy is at a disadvantage."""
+        """That many inner layers, and sums over all nodes."""
         return {"num_layers": layers, "domain": "all"}
