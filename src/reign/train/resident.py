@@ -137,7 +137,7 @@ class Resident:
         self._step += 1
         fine = loss.isfinite() & slope.isfinite()
         torch.where((self._bad < 0) & ~fine, self._step, self._bad, out=self._bad)
-        torch.where(self._bad < 0, 0.0, 1.0, out=self._skip)
+        self._skip.copy_(self._bad >= 0)
         learned = self._skip == 0
         optimiser.found_inf = self._skip  # type: ignore[attr-defined]  # a fused optimiser leaves the weights alone where it is 1
         optimiser.step()
