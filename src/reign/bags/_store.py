@@ -58,7 +58,12 @@ class BagStore:
         self.sizes = torch.stack([torch.cat(sizes[space]) for space in self.spaces], dim=1).cpu()
         device = self.template.device
         self.pieces = {
-            name: _Piece(self.columns[name], torch.cat([p for p, _ in found]), found[0][1].dtype, tuple(found[0][1].shape[1:]))
+            name: _Piece(
+                self.columns[name],
+                torch.cat([p for p, _ in found], dim=1 if self.columns[name].ends else 0),
+                found[0][1].dtype,
+                () if self.columns[name].ends else tuple(found[0][1].shape[1:]),
+            )
             for name, found in parts.items()
         }
         nothing = self.sizes.new_zeros(1, len(self.spaces))
@@ -105,23 +110,19 @@ class Frame:
         def buffer(name: str, _: Tensor, column: Column) -> Tensor:
             piece = store.pieces[name]
             rows = padded[column.rows] + (1 if column.bounds else 0)
-            out = torch.zeros(rows, *piece.width, dtype=piece.dtype, device=device)
+            out = torch.zeros(*((2,) if column.ends else ()), rows, *piece.width, dtype=piece.dtype, device=device)
             if not _is_index(piece.data, column):
                 self._values.append((piece.data, out, column.rows))
                 return out
             target = -1 if column.values is None else store.spaces.index(column.values)
             fill = 0 if column.values is None else padded[column.values] - 1
-            self._columns.append((piece.data, out.view(-1), store.spaces.index(column.rows), target, column.bounds, fill))
+            for data, part in zip(piece.data, out, strict=True) if column.ends else [(piece.data, out.view(-1))]:
+                self._columns.append((data, part, store.spaces.index(column.rows), target, column.bounds, fill))
             return out
 
         self.bag = walk(store.template, buffer)
-        # edge_index was stacked from two buffers: fill the stacked one
-        for e in (0, 1):
-            place = next(c for c, (data, *_) in enumerate(self._columns) if data is store.pieces[f"edge_index {e}"].data)
-            data, _, *rest = self._columns[place]
-            self._columns[place] = (data, self.bag.graph.edge_index[e], *rest)  # type: ignore[assignment]
-        for space in self._rows:
-            self.bag._kept["real", space] = torch.zeros(padded[space], dtype=torch.bool, device=device)
+        self._real = {space: torch.zeros(padded[space], dtype=torch.bool, device=device) for space in self._rows}
+        _finish(self.bag, self._real)
         self._gather = gather_columns(self._columns, self.offsets, num_graphs)
 
     def fits(self, totals: Int[Tensor, "spaces"]) -> bool:
@@ -136,7 +137,18 @@ class Frame:
         for data, out, space in self._values:
             torch.index_select(data, 0, self._positions[space], out=out)
         for space, rows in self._rows.items():
-            torch.lt(rows, self.offsets[-1, self.store.spaces.index(space)], out=self.bag._kept["real", space])
+            torch.lt(rows, self.offsets[-1, self.store.spaces.index(space)], out=self._real[space])
+
+
+def _finish(bag: SubgraphBag, real: dict[str, Tensor]) -> None:
+    """Say which rows are real, also of a bag that the bag keeps; nothing else may be kept from now on."""
+    for space, rows in real.items():
+        bag._kept["real", space] = rows
+    for kept in bag._kept.values():
+        if isinstance(kept, SubgraphBag):
+            _finish(kept, {"graph": real["graph"], "node": real["node"], "sub": real["graph"], "pair": real["node"]})
+    bag.seal()
+    bag.graph.seal()
 
 
 def all_real(bag: SubgraphBag) -> SubgraphBag:
@@ -148,7 +160,7 @@ def all_real(bag: SubgraphBag) -> SubgraphBag:
 
 
 def _is_index(data: Tensor, column: Column) -> bool:
-    return data.dtype == torch.int32 and (column.values is not None or column.rows == "pair") and data.dim() == 1
+    return data.dtype == torch.int32 and (column.values is not None or column.rows == "pair") and (data.dim() == 1 or column.ends)
 
 
 class _Bounds:
@@ -180,6 +192,8 @@ class _Bounds:
         """A column with values counted from the first row of their graph; 32 bits for whole numbers that point somewhere."""
         if column.values is None:
             return value
+        if column.ends:
+            return torch.stack([self.local(end, column._replace(ends=False)) for end in value])
         rows = self.known[column.rows]
         if column.bounds:
             value = value[:-1]
