@@ -172,17 +172,23 @@ class _Bounds:
         subs = torch.searchsorted(bag.sub_batch.contiguous(), graphs)
         edges = torch.searchsorted(graph.batch[graph.edge_index[1]].contiguous(), graphs)
         self.known = {"graph": graphs, "node": graph.ptr, "edge": edges, "sub": subs, "pair": bag.row_ptr[subs]}
-        waiting = [(value, column) for _, value, column in all_columns(bag)]
-        for value, column in waiting:  # bounds say where the entries of each row begin
-            if column.bounds and column.values is not None and column.values not in self.known:
-                self.known[column.values] = value[self.known[column.rows]]
-        for value, column in waiting:  # other rows belong to the graph of what they point to
-            if column.rows not in self.known:
-                assert column.values is not None
-                owner = torch.searchsorted(self.known[column.values].contiguous(), value.contiguous(), right=True) - 1
-                if owner.numel() and bool((owner.diff() < 0).any()):
-                    raise ValueError(f"the rows of '{column.rows}' are not in the order of their graphs.")
-                self.known[column.rows] = torch.searchsorted(owner, graphs)
+        waiting = [(value[1] if column.ends else value, column) for _, value, column in all_columns(bag)]
+        while unknown := [(v, c) for v, c in waiting if c.rows not in self.known or (c.bounds and c.values not in self.known)]:
+            before = len(self.known)
+            for value, column in unknown:
+                self._learn(value, column, graphs)
+            assert len(self.known) > before, unknown
+
+    def _learn(self, value: Tensor, column: Column, graphs: Tensor) -> None:
+        """Bounds say where the entries of each row begin; other rows belong to the graph of what they point to."""
+        assert column.values is not None
+        if column.bounds and column.rows in self.known:
+            self.known[column.values] = value[self.known[column.rows]]
+        elif not column.bounds and column.rows not in self.known and column.values in self.known:
+            owner = torch.searchsorted(self.known[column.values].contiguous(), value.contiguous(), right=True) - 1
+            if owner.numel() and bool((owner.diff() < 0).any()):
+                raise ValueError(f"the rows of '{column.rows}' are not in the order of their graphs.")
+            self.known[column.rows] = torch.searchsorted(owner, graphs)
 
     def of(self, space: str) -> Tensor:
         """The first row of each graph, and the end of the last."""
