@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
@@ -67,7 +67,8 @@ class BagStore:
             for name, found in parts.items()
         }
         nothing = self.sizes.new_zeros(1, len(self.spaces))
-        self._sizes = torch.cat([self.sizes, nothing]).to(device)
+        self._padded_sizes = torch.cat([self.sizes, nothing])
+        self._sizes = self._padded_sizes.to(device)
         self._starts = torch.cat([self.sizes.cumsum(0) - self.sizes, nothing]).to(device)
 
     @property
@@ -75,9 +76,9 @@ class BagStore:
         """The number of graphs."""
         return self.sizes.size(0)
 
-    def totals(self, ids: Int[Tensor, "graphs"]) -> Int[Tensor, "spaces"]:
-        """The sizes of a batch, on the CPU: one number for each of ``spaces``."""
-        return self.sizes[ids].sum(0)
+    def totals(self, ids: Int[Tensor, "*batches graphs"]) -> Int[Tensor, "*batches spaces"]:
+        """The sizes of batches, on the CPU: one number for each of ``spaces``. An id of ``num_graphs`` is no graph."""
+        return self._padded_sizes[ids].sum(-2)
 
     def frame(self, num_graphs: int, totals: Int[Tensor, "spaces"]) -> "Frame":
         """A batch of fixed sizes: at most this many graphs, and these totals."""
@@ -125,15 +126,13 @@ class Frame:
         _finish(self.bag, self._real)
         self._gather = gather_columns(self._columns, self.offsets, num_graphs)
 
-    def fits(self, totals: Int[Tensor, "spaces"]) -> bool:
-        """Whether a batch of these sizes can be written into it."""
-        return bool((totals <= self.totals).all())
+    def fits(self, totals: Int[Tensor, "*batches spaces"]) -> Bool[Tensor, "*batches"]:
+        """Whether batches of these sizes can be written into it."""
+        return (totals <= self.totals).all(-1)
 
     def fill(self) -> None:
         """Write the graphs ``self.ids`` into the bag; an id of ``store.num_graphs`` is no graph."""
-        sizes = self.store._sizes.index_select(0, self.ids)
-        torch.cumsum(sizes, 0, out=self.offsets[1:])
-        self._gather(self.ids, self.store._starts)
+        self._gather(self.ids, self.store._sizes, self.store._starts)
         for data, out, space in self._values:
             torch.index_select(data, 0, self._positions[space], out=out)
         for space, rows in self._rows.items():

@@ -93,15 +93,15 @@ class _PairStage(torch.autograd.Function):
         rows, pairs = stage.rows, stage.pairs
         channels = stage.slots[0].stack.out_channels
         y = h.new_empty(len(stage.slots), pairs.number, channels)
-        inputs, saved = [], []
+        inputs, saved, stats = [], [], h.new_empty(len(stage.slots), 2, channels)
         for t, slot in enumerate(stage.slots):
             x = h if slot.other is None else rest[slot.other]
             if slot.edges is not None:
                 assert slot.eps is not None
                 x = collect(h, h, slot.edges, slot.table, slot.eps)
             inputs.append(x)
-            saved.append(_stack.forward(slot.stack, x, 0, rows, stage.training, y[t : t + 1]))
-        out, stats = h.new_empty(pairs.number, channels), _stacked([s.outer for s in saved], y)
+            saved.append(_stack.forward(slot.stack, x, 0, rows, stage.training, y[t : t + 1], stats[t : t + 1]))
+        out = h.new_empty(pairs.number, channels)
         tile, warps = COMBINE
         scale, shift, norms = _tables(stage)
         _rows._combine[(triton.cdiv(pairs.number, tile),)](
@@ -198,14 +198,6 @@ def sums(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -
     What flows back to the pairs from all of them is added up in one pass.
     """
     return _Sums.apply(h, pairs, picks, wanted)  # type: ignore[no-untyped-call, no-any-return]
-
-
-def _stacked(stats: list[Tensor | None], y: Tensor) -> Tensor:
-    """The statistics of the slots' norms in one tensor; nobody reads those of slots without a norm."""
-    some = next((s for s in stats if s is not None), None)
-    if some is None:
-        return y
-    return some if len(stats) == 1 else torch.cat([some if s is None else s for s in stats])
 
 
 def _tables(stage: PairStage) -> tuple[Tensor, Tensor, int]:
