@@ -197,7 +197,8 @@ class Resident:
         while (missing := ~self._fits(frames, totals).any(1)).any():
             played = Played(store.frame(self.batch_size, self._sizes(frames, totals[missing])), self.precision)
             played.run = partial(work, played)
-            self._capture(played, batches[0], optimiser)
+            played.frame.ids.copy_(padded[int(played.frame.fits(totals).int().argmax())])  # a batch that fits, to warm up with
+            self._capture(played, optimiser)
             frames.append(played)
             frames.sort(key=lambda p: int(p.frame.totals.sum()))
         which = self._fits(frames, totals).int().argmax(1).tolist()
@@ -215,11 +216,10 @@ class Resident:
             return (totals[smaller].amax(0).double() * ROOM).long() + 1
         return (torch.stack([totals.amax(0), *(played.frame.totals for played in frames)]).amax(0).double() * ROOM).long() + 1
 
-    def _capture(self, played: Played, ids: Ids, optimiser: torch.optim.Optimizer | None) -> None:
-        """Capture the work, warmed up with some graphs; what warming up changed is put back."""
+    def _capture(self, played: Played, optimiser: torch.optim.Optimizer | None) -> None:
+        """Capture the work, warmed up with the graphs of the frame; what warming up changed is put back."""
         if self.device.type != "cuda":
             return
-        played.frame.ids[: ids.numel()].copy_(ids)
         with self._unchanged(optimiser), number_format(self.device, self.precision):
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
