@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from reign.train.learner import Learner
 
 CHUNK = 1_000_000  # pairs whose index maps are made in one go
-ROOM = 1.01  # sizes of a frame, over those of the largest batch it was made for
-SHARES = (0.4, 0.7, 1.0)  # of the batches that are left, a new frame is for these, the smaller ones first
+SHARES = (0.4, 0.7, 1.0)  # the first frames are for the smaller batches, for these shares of all
+ROOM, MORE_ROOM = 1.005, 1.05  # sizes of a frame, over those of the largest batch it was made for: of the first frames, of the last
 WARM_UP = 2  # steps before a capture, which compile kernels and allocate what stays
 
 
@@ -213,8 +213,10 @@ class Resident:
         """The sizes of a new frame: the first are for the smaller batches, the last for all that there are, and more."""
         if len(frames) < len(SHARES):
             smaller = totals.sum(1).argsort()[: max(1, math.ceil(SHARES[len(frames)] * len(totals)))]
-            return (totals[smaller].amax(0).double() * ROOM).long() + 1
-        return (torch.stack([totals.amax(0), *(played.frame.totals for played in frames)]).amax(0).double() * ROOM).long() + 1
+            last = len(frames) == len(SHARES) - 1
+            return (totals[smaller].amax(0).double() * (MORE_ROOM if last else ROOM)).long() + 1
+        largest = torch.stack([totals.amax(0), *(played.frame.totals for played in frames)]).amax(0)
+        return (largest.double() * MORE_ROOM).long() + 1
 
     def _capture(self, played: Played, optimiser: torch.optim.Optimizer | None) -> None:
         """Capture the work, warmed up with the graphs of the frame; what warming up changed is put back."""

@@ -12,7 +12,7 @@ from reign.kernels.fused._linear import add_up, block, programs
 from reign.kernels.fused._messages import FEW_TYPES
 from reign.kernels.fused._stack import precision
 
-BACKWARD = (32, 264, 4)
+BACKWARD = (16, 1056, 2)
 
 
 def collect(own: Tensor, source: Tensor, edges: Edges, table: Tensor | None, eps: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from reign.kernels.fused import _linear
 from reign.kernels.fused._linear import add_up, block, pointers, programs
 
 # rows of a tile, programs at most, warps, stages of loads: few programs where each keeps a gradient of the weights
-FORWARD, BACKWARD, SUMS = (64, 264, 4, 3), (32, 264, 4, 3), (64, 528, 4)
+FORWARD, BACKWARD, SUMS = (32, 528, 4, 2), (16, 528, 2, 3), (64, 528, 4)
 
 
 @dataclass(frozen=True, eq=False)
