@@ -14,6 +14,7 @@ import reign.policies as policies
 from reign._validate import check, did_you_mean
 from reign.bags import Domain, SubgraphBag
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
+from reign.nn._conv import SubgraphConv
 from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._facts import Facts
 from reign.nn._head import Head
@@ -150,7 +151,11 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         state, seen = State(h, bag, self.domain), []
         needs = [*(getattr(layer, "needs", frozenset()) for layer in self.layers[1:]), self.pooling.needs]
         for layer, wanted in zip(self.layers, needs, strict=True):
-            state = layer.update(state, None, wanted) if hasattr(layer, "update") else State(layer(state.h, bag), bag, self.domain)
+            state = (
+                layer.update(state, None, wanted)
+                if isinstance(layer, SubgraphConv)
+                else State(layer(state.h, bag), bag, self.domain)
+            )
             if last is not None or (self.dropout.p and self.training):
                 h = self.dropout(state.h)
                 if last is not None:
