@@ -132,7 +132,7 @@ def test_options_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: TU(set="MUTAC"), "set is 'MUTAC', expected MUTAG or PTC"),
         (lambda: EXP(), "EXP is read from exp.npz in the folder that REIGN_DATA names, which is not set"),
         (lambda: GraphProperties(share=0.0), "share is 0.0, expected a number above 0"),
-        (lambda: load_problem("zink"), "unknown data set 'zink', did you mean 'zinc'?"),
+        (lambda: load_problem("zink"), "unknown data set 'zink'; did you mean 'zinc'?"),
     ):
         with pytest.raises(ValueError) as error:
             make()
