@@ -5,7 +5,7 @@ A model is ``SUN(in_channels, hidden_channels, num_layers, out_channels, policy=
 """
 
 from reign.nn._base_encoders import CONVS, GIN, BaseEncoder
-from reign.nn._catalogue import build_model, find_model, list_models
+from reign.nn._catalogue import ModelSummary, build_model, find_model, list_models, model_summaries
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import cost
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
@@ -103,6 +103,7 @@ __all__ = [
     "MessageOptions",
     "Model",
     "ModelOptions",
+    "ModelSummary",
     "OuterMPNN",
     "PPGNConv",
     "Pooling",
@@ -130,6 +131,7 @@ __all__ = [
     "make_conv",
     "make_encoder",
     "make_norm",
+    "model_summaries",
     "normalise",
     "num_parameters",
     "term",

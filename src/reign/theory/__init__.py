@@ -1,7 +1,7 @@
 """The theory as something that runs: WL tests, invariant graph networks, the paper's constructions, and hard pairs of graphs."""
 
 from reign.theory._card import Card, card
-from reign.theory._census import census
+from reign.theory._census import Census, census
 from reign.theory._families import FAMILIES, GENERATED, Pair, family, read_graph6
 from reign.theory._ign import IGN, IGNLinear, basis, orbits, pool_broadcast
 from reign.theory._ign3 import IGN3Model
@@ -17,6 +17,7 @@ __all__ = [
     "GENERATED",
     "IGN",
     "Card",
+    "Census",
     "IGN3Model",
     "IGNLinear",
     "Pair",
