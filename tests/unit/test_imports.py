@@ -141,6 +141,22 @@ def without_a_reason(imports: list[Import]) -> list[str]:
     return [str(i) for i in lazy if not any(_within(i.who, who) and _within(i.what, what) for who, what in LAZY)]
 
 
+def hidden_modules(source: Path) -> list[str]:
+    """Modules whose name in their folder's ``__init__`` means something else, as a function of the same name."""
+    modules = {_module_name(file.relative_to(source)) for file in source.rglob("*.py")}
+    hidden = []
+    for file in source.rglob("__init__.py"):
+        package = _module_name(file.relative_to(source))
+        names = []
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names.append(node.name)
+            elif isinstance(node, ast.ImportFrom):
+                names += [a.asname or a.name for a in node.names if f"{node.module}.{a.name}" not in modules]
+        hidden += [f"{package}.{name}" for name in names if f"{package}.{name}" in modules]
+    return sorted(hidden)
+
+
 @pytest.fixture(scope="module")
 def imports() -> list[Import]:
     return find_imports(SOURCE)
@@ -207,6 +223,19 @@ def test_every_rule_can_fail(tmp_path: Path) -> None:
     (tmp_path / "reign" / "new.py").write_text("import reign.bags")
     with pytest.raises(AssertionError, match="reign.new has no place in LAYERS"):
         upward(find_imports(tmp_path))
+
+
+def test_nothing_hides_a_module_of_the_same_name() -> None:
+    assert hidden_modules(SOURCE) == []
+
+
+def test_a_hidden_module_is_found(tmp_path: Path) -> None:
+    (tmp_path / "reign" / "theory").mkdir(parents=True)
+    for name in ("__init__", "card", "wl", "proof", "rank"):
+        (tmp_path / "reign" / "theory" / f"{name}.py").write_text("")
+    text = "from reign.theory import proof\nfrom reign.theory.card import card\ndef wl(): ...\ndef order():\n    rank = 1\n"
+    (tmp_path / "reign" / "theory" / "__init__.py").write_text(text)
+    assert hidden_modules(tmp_path) == ["reign.theory.card", "reign.theory.wl"]
 
 
 @pytest.mark.parametrize(
