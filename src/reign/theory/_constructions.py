@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from reign.nn import ALIASES, AKConv, IDConv, ReIGN2Conv, SubgraphConv, SUNConv
-from reign.theory._layer_programs import GLOBAL, LOCAL, check_linear
+from reign.theory._ign3_layers import GLOBAL, LOCAL, check_linear
 from reign.theory._linear_layers import Weights, activation, reign2_layer, sun_layer, weights_of
 
 

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from reign.nn import Model, ReIGN2
 from reign.theory._constructions import to_reign2, to_sun
-from reign.theory._ign3 import IGN3Model
+from reign.theory._ign3_model import IGN3Model
 
 
 def implement(model: Model, target: str, graphs: Sequence[Data] | None = None) -> nn.Module:
