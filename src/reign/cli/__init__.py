@@ -25,7 +25,7 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def main(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Subgraph graph neural networks."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch_geometric.data import Data, InMemoryDataset
 
-from reign._validate import check
+from reign._validate import check, did_you_mean
 from reign.data._files import cache_folder
 from reign.data._pack import GraphPack
 from reign.registry import Registry
@@ -37,6 +37,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     node_encoder: ClassVar[Any] = None
     edge_encoder: ClassVar[Any] = None
     reads_smiles: ClassVar[bool] = False  # its graphs are those that ``reign.data.molecules.from_smiles`` makes
+    wl_census: ClassVar[bool] = False  # is it of interest how many of its graphs 1-WL tells apart?
     classes: Sequence[str] = ()
     sizes: ClassVar[Mapping[str, int]] = {}  # graphs of each split, where these are known
     version: ClassVar[int] = 1  # version of what ``make`` gives: another number makes it anew
@@ -52,9 +53,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         check("split", split, split in self.splits, " or ".join(map(repr, self.splits)))
-        self.options = {**self.defaults(), **options}
-        if unknown := [name for name in options if name not in self.defaults()]:
-            raise ValueError(f"{self.name} has no option {unknown[0]!r}; it has {', '.join(self.defaults()) or 'none'}.")
+        self.options = self.complete(options)
         self.check_options(**self.options)
         folder = Path(root) if root is not None else cache_folder() / self.name
         label = "-".join([f"v{self.version}", *(f"{key}={value}" for key, value in self.options.items())])
@@ -65,6 +64,15 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     def defaults(cls) -> dict[str, Any]:
         """The options of this data set, with their default values."""
         return {}
+
+    @classmethod
+    def complete(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All options: those that were given, and the default values of the others."""
+        known = cls.defaults()
+        if unknown := [name for name in given if name not in known]:
+            name = unknown[0]
+            raise ValueError(f"{cls.name} has no option '{name}'{did_you_mean(name, known)} It has {', '.join(known) or 'none'}.")
+        return {**known, **given}
 
     @classmethod
     def variants(cls) -> list[dict[str, Any]]:

@@ -42,7 +42,12 @@ class Pairs:
 
 
 def all_pairs(
-    graph: SharedGraph, anchor: Tensor, sub_batch: Tensor, table: HopTable | None, policy: str, radius: int | None
+    graph: SharedGraph,
+    anchor: Int[Tensor, "subgraphs anchors"],
+    sub_batch: Int[Tensor, "subgraphs"],
+    table: HopTable | None,
+    policy: str,
+    radius: int | None,
 ) -> Pairs:
     """Every node of a graph in each of its subgraphs; the name and the radius of the policy are for the error message."""
     size = graph.sizes[sub_batch]
@@ -54,7 +59,7 @@ def all_pairs(
     return Pairs(graph, anchor, sub, node, table)
 
 
-def near_pairs(graph: SharedGraph, anchor: Tensor, radius: int, policy: str) -> Pairs:
+def near_pairs(graph: SharedGraph, anchor: Int[Tensor, "subgraphs anchors"], radius: int, policy: str) -> Pairs:
     """Only the pairs within some hops of an anchor, found without looking at the others."""
     n = graph.num_nodes
     near = near_table(graph, anchor.unique(), radius)
