@@ -23,7 +23,7 @@ from reign.train.gradients import Gradients
 from reign.train.inference import Inference
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS
-from reign.train.resident import Resident, portable, why_not_resident
+from reign.train.resident import Resident, make_plain, portable, why_not_resident
 from reign.train.seeds import epoch_seed, seed_model
 from reign.train.sharpness import Sharpness
 from reign.train.target_scaler import Scale
@@ -169,7 +169,7 @@ class Learner:
 
     def _leave_device(self, error: RuntimeError) -> None:
         self.resident = None
-        vars(self.raw_optimiser).pop("found_inf", None)
+        make_plain(self.raw_optimiser)
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         self.callback.note(f"batches are put together one by one, not on the device: {reason}.")
 

@@ -309,14 +309,25 @@ def make_capturable(optimiser: torch.optim.Optimizer, device: torch.device) -> N
             state["step"] = state["step"].to(device, torch.float32)
 
 
+def make_plain(optimiser: torch.optim.Optimizer) -> None:
+    """Undo ``make_capturable``."""
+    vars(optimiser).pop("found_inf", None)
+    for group in optimiser.param_groups:
+        group |= _plain(group)
+    for state in optimiser.state.values():
+        if isinstance(state.get("step"), Tensor):
+            state["step"] = state["step"].cpu()
+
+
 def portable(state: dict[str, Any]) -> dict[str, Any]:
     """The state of an optimiser as it is written: the same, whichever path it comes from."""
-    groups = []
-    for group in state["param_groups"]:
-        plain = {name: value for name, value in group.items() if name not in ("fused", "foreach", "capturable")}
-        plain |= {"lr": float(group["lr"]), "fused": None, "foreach": None}
-        groups.append(plain | ({"capturable": False} if "capturable" in group else {}))
-    return {**state, "param_groups": groups}
+    return {**state, "param_groups": [group | _plain(group) for group in state["param_groups"]]}
+
+
+def _plain(group: dict[str, Any]) -> dict[str, Any]:
+    lr = group["lr"]
+    lr = float(f"{float(lr):.7g}") if isinstance(lr, Tensor) else lr  # a device keeps no more digits
+    return {"lr": lr, "fused": None, "foreach": None, **({"capturable": False} if "capturable" in group else {})}
 
 
 def why_not_resident(learner: "Learner") -> str | None:
