@@ -7,11 +7,10 @@ from torch_geometric.data import Data
 import reign
 from reign.nn import TERMS, GNNAKctx, ReIGN2, State
 from reign.testing import random_graphs
-from reign.theory import _ign3_layers as layer_programs
+from reign.theory import _layer_programs as layer_programs
 from reign.theory import implement, linear_options
-from reign.theory._constructions import to_reign2
-from reign.theory._ign3_policies import _ego_nets, lift, to_bag
 from reign.theory._linear_layers import reign2_layer, sun_layer, weights_of
+from reign.theory._policy_programs import _ego_nets, lift, to_bag
 
 EYE = torch.eye(3, dtype=torch.float64)
 
@@ -45,10 +44,10 @@ def test_sun_in_reign_with_u_plus_identity() -> None:
     torch.manual_seed(0)
     layer = reign.nn.SUNConv(3, 3, transform="linear", conv="graphconv", needle="sum", norm=None).double()
     off, on = weights_of(layer), weights_of(layer, on=True)
-    made = to_reign2(layer)
+    made = copy_of(layer)
     torch.testing.assert_close(run(made, h, bag), layer(h, bag))
     for wrong_on, wrong_off in ((True, False), (False, True)):
-        made = to_reign2(layer)
+        made = copy_of(layer)
         slots = {s.name: s for s in (made[0].slots(on=True) if wrong_on else made[0].slots())}
         with torch.no_grad():
             if wrong_on:
@@ -56,6 +55,12 @@ def test_sun_in_reign_with_u_plus_identity() -> None:
             if wrong_off:
                 slots["root"].transform.weight[:3] = off["root"] + EYE
         assert (run(made, h, bag) - layer(h, bag)).abs().max() > 0.01
+
+
+def copy_of(layer: torch.nn.Module) -> list[torch.nn.Module]:
+    from reign.theory._to_reign2 import to_reign2
+
+    return to_reign2(layer)
 
 
 def run(layers: list[torch.nn.Module], h: torch.Tensor, bag: reign.SubgraphBag) -> torch.Tensor:

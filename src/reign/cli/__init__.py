@@ -7,8 +7,7 @@ import typer
 from rich.console import Console
 
 import reign
-from reign.cli import data, prediction, training
-from reign.cli import experiments as papers
+from reign.cli import data, experiments, prediction, training
 from reign.cli.render import bag_table, family_table, model_table, policy_table, separation_table
 from reign.cli.tools import at_least_one, bars, check_writable, fail, user_mistakes
 from reign.disk import write_csv
@@ -31,7 +30,14 @@ def main(
     """Subgraph graph neural networks."""
 
 
-for _command in (training.train, prediction.predict, prediction.evaluate, papers.reproduce, papers.tune, papers.recipes):
+for _command in (
+    training.train,
+    prediction.predict,
+    prediction.evaluate,
+    experiments.reproduce,
+    experiments.tune,
+    experiments.recipes,
+):
     app.command()(_command)
 app.add_typer(data.app, name="data")
 

@@ -13,8 +13,9 @@ from torch import nn
 from torch_geometric.data import Data
 
 from reign.nn import Model, ReIGN2
-from reign.theory._constructions import to_reign2, to_sun
-from reign.theory._ign3_model import IGN3Model
+from reign.theory._ign3 import IGN3Model
+from reign.theory._to_reign2 import to_reign2
+from reign.theory._to_sun import to_sun
 
 
 def implement(model: Model, target: str, graphs: Sequence[Data] | None = None) -> nn.Module:
@@ -38,7 +39,8 @@ def implement(model: Model, target: str, graphs: Sequence[Data] | None = None) -
         )
     if target == "sun" and isinstance(model, ReIGN2):
         raise ValueError(
-            "no construction is known for ReIGN2 in sun: a result that SUN implements all of ReIGN(2) would be needed."
+            "ReIGN2 cannot be put into sun: with node marking ReIGN(2) tells graphs apart that no SUN does, as the pair CFI(ladder 4) of "
+            "family('cfi')."
         )
     if target == "ign3":
         if not graphs:

@@ -1,4 +1,4 @@
-"""Linear layers from given matrices, and the matrices of a linear layer."""
+"""Layers in linear form, taken apart into matrices and put together from them: the building blocks of the constructions."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from reign.nn import AKConv, ReIGN2Conv, SubgraphConv, SUNConv
-from reign.theory._ign3_layers import check_linear
+from reign.theory._layer_programs import check_linear
 
 Weights = dict[str, Tensor]  # a matrix for each term; "bias" for the bias
 
 
-def _linear(weight: Tensor, like: Any, bias: Tensor | None = None) -> None:
+def _set(weight: Tensor, like: Any, bias: Tensor | None = None) -> None:
     with torch.no_grad():
         like.weight.copy_(weight)
         if like.bias is not None:
@@ -25,7 +25,7 @@ def reign2_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> Sub
     layer = ReIGN2Conv(some.size(1), some.size(0), terms=names[0], root_terms=names[1], act=act, norm=None, domain=domain).double()
     for terms, weights in ((layer.slots(), off), (layer.slots(on=True), on)):
         for number, slot in enumerate(terms):
-            _linear(weights[slot.name], slot.transform, weights.get("bias") if number == 0 else None)
+            _set(weights[slot.name], slot.transform, weights.get("bias") if number == 0 else None)
     return layer
 
 
@@ -45,11 +45,11 @@ def sun_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> SUNCon
                 own, along = slot.name.split("+")
                 encoder: Any = slot.encoder
                 if own == "needle" and own in left:
-                    _linear(left.pop(own), encoder.lin_own)
+                    _set(left.pop(own), encoder.lin_own)
                 if along in left:
-                    _linear(left.pop(along), encoder.lin_sums[0])
+                    _set(left.pop(along), encoder.lin_sums[0])
             elif slot.name in left:
-                _linear(left.pop(slot.name), slot.transform)
+                _set(left.pop(slot.name), slot.transform)
         if "bias" in left:
             first: Any = next(slot for slot in terms if slot.name == "own")
             with torch.no_grad():
@@ -94,3 +94,19 @@ _KNOWN = {
 def activation(layer: SubgraphConv | AKConv) -> str | None:
     """The activation of a layer, by name."""
     return "relu" if isinstance(layer.act, nn.ReLU) else None
+
+
+def stack(*parts: Tensor) -> Tensor:
+    return torch.cat(parts, dim=0)
+
+
+def ak_parts(layer: AKConv) -> tuple[list[SubgraphConv], Weights]:
+    """The inner layers of a GNN-AK block, and the matrices of its aggregation."""
+    if layer.max_distance is not None or layer.aggregation != "sum" or type(layer.norm).__name__ != "NoNorm" or layer.marks:
+        raise ValueError("the construction covers GNN-AK and GNN-AK-ctx with aggregation='sum', norm=None and remark=False.")
+    d = layer.out_channels
+    eye = torch.eye(d, dtype=torch.float64)
+    mix = [eye] * len(layer.parts) if layer.mix is None else list(layer.mix.weight.detach().double().split(d, dim=1))
+    weights = dict(zip(layer.parts, mix, strict=True))
+    weights["bias"] = torch.zeros(d, dtype=torch.float64) if layer.mix is None else layer.mix.bias.detach().double()
+    return [inner for inner in layer.inner if isinstance(inner, SubgraphConv)], weights

@@ -1,9 +1,10 @@
-"""The paper's computational primitives as 3-IGN programs: logical and, clipping, MLPs on some channels, and the gate of messages."""
+"""The paper's computational primitives as programs: logical AND, clipping, MLP-copy, and an exact gate."""
 
 import torch
 from torch import Tensor
 
-from reign.theory._ign3_program import Program, Step, keep, place, route
+from reign.theory._matrices import keep, place, route
+from reign.theory._program import Program, Step
 
 
 def logical_and(channels: int, orbit: str, a: int, b: int, c: int) -> Step:

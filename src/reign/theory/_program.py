@@ -1,4 +1,4 @@
-"""3-IGNs as programs: steps, and how they are put together.
+"""3-IGNs as programs: the paper's computational primitives, and how they are put together.
 
 The cube ``Y[k, i, j]`` is a bag of subgraphs: Y[k, i, i] holds node i of subgraph k, Y[k, i, j] the link from j to i in it. Its five
 orbits are written with letters, the paper's names beside them:
@@ -15,45 +15,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from reign.theory._ign import IGNLinear, basis, orbits, pool_broadcast
+from reign.theory._ign import IGNLinear
+from reign.theory._matrices import glue, sum_glue
+from reign.theory._orbits import basis, orbits, pool_broadcast
 
 ORBITS = orbits(3)
 NODES = ("aaa", "abb")
 LINKS = ("aab", "aba", "abc")
 
 Update = list[tuple[str, Tensor]]  # "source->target" and its matrix (channels out, channels in)
-
-
-def route(channels: int, *moves: tuple[int, int, int]) -> Tensor:
-    """Copy / routing: each move (from, to, width) writes channels ``from...`` into ``to...``; all other outputs are 0."""
-    matrix = torch.zeros(channels, channels, dtype=torch.float64)
-    for source, target, width in moves:
-        matrix[target : target + width, source : source + width] += torch.eye(width, dtype=torch.float64)
-    return matrix
-
-
-def place(channels: int, weight: Tensor, source: int, target: int) -> Tensor:
-    """A linear map of channels ``source...`` into channels ``target...``."""
-    matrix = torch.zeros(channels, channels, dtype=torch.float64)
-    matrix[target : target + weight.size(0), source : source + weight.size(1)] = weight
-    return matrix
-
-
-def glue(*weights: Tensor) -> Tensor:
-    """Concatenation: several maps of one input, side by side in the output."""
-    return torch.cat(weights, dim=0)
-
-
-def sum_glue(*weights: Tensor) -> Tensor:
-    """Concurrent transformations and their sum: one map for each part of the input."""
-    return torch.cat(weights, dim=1)
-
-
-def keep(channels: int, *dropped: int) -> Tensor:
-    """The identity on all channels but those that are about to be written."""
-    matrix = torch.eye(channels, dtype=torch.float64)
-    matrix[list(dropped)] = 0
-    return matrix
 
 
 @dataclass
