@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -46,7 +46,20 @@ class Model(nn.Module):
         domain: what sums, means and norms range over: "all" pairs, or "members" of subgraphs.
     """
 
-    needs_node_based = False
+    needs_node_based: ClassVar[bool] = False
+    """Does the model need exactly one subgraph per node?"""
+
+    takes_policy: ClassVar[bool] = True
+    """May the user choose the policy? Baselines that look at the graph itself have a fixed one."""
+
+    wl_bound: ClassVar[str] = "3-WL for terms of the ReIGN(2) table; no construction here for what lies beyond it"
+    """The strongest Weisfeiler-Leman test that bounds the model, for a policy of the paper's class (or for any input, if the
+    model takes no policy)."""
+
+    linear_form: ClassVar[dict[str, Any]] = {}
+    """The options that give the form of the model that the paper's constructions cover: GraphConv, linear terms, sums, no norm, and
+    sums over all nodes. It is empty if no construction is known."""
+
     _config: dict[str, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Model":
@@ -108,6 +121,15 @@ class Model(nn.Module):
             self.pooling = MeanPooling(channels)  # what is learned about graphs has no use here
         ends = self.pooling.out_channels * (2 if task_level == "edge" else 1)
         self.head = None if out_channels is None else Head(ends, out_channels, act, dropout)
+
+    @classmethod
+    def for_separation(cls, layers: int) -> dict[str, Any]:
+        """The arguments that give the model a depth of ``layers``, so that models can be compared on pairs of graphs.
+
+        >>> Model.for_separation(6)
+        {'num_layers': 6}
+        """
+        return {"num_layers": layers}
 
     # -- forward ---------------------------------------------------------------------------------------------------
 

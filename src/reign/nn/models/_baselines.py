@@ -29,6 +29,9 @@ class MPNN(SubgraphGNN):
         options: all others of ``SubgraphGNN`` but the policy.
     """
 
+    takes_policy = False
+    wl_bound = "1-WL: message passing on the graph itself"
+
     def __init__(
         self,
         in_channels: int,
@@ -82,6 +85,8 @@ class PPGNConv(nn.Module):
 
 class PPGN(TensorGNN):
     """Provably powerful graph network: as strong as 3-WL, at cubic cost. Options as for ``TensorGNN``."""
+
+    wl_bound = "3-WL: PPGN is as strong as it (Maron et al. 2019)"
 
     @staticmethod
     def layer_type(in_channels: int, out_channels: int, **options: Any) -> nn.Module:

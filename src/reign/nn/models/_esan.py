@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from reign.nn._conv import SubgraphConv
 from reign.nn._pooling import DeepSets, MeanPooling
@@ -55,6 +55,9 @@ class DS(SubgraphGNN):
         options: all others of ``SubgraphGNN``.
     """
 
+    wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
+    linear_form: ClassVar[dict[str, Any]] = {"conv": "graphconv", "norm": None, "domain": "all"}
+
     def __init__(
         self,
         in_channels: int,
@@ -89,6 +92,9 @@ class DSS(SubgraphGNN):
         readout: "mean" or "sum" over the nodes of a subgraph.
         options: all others of ``SubgraphGNN``.
     """
+
+    wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
+    linear_form: ClassVar[dict[str, Any]] = {"conv": "graphconv", "norm": None, "domain": "all", "needle": "sum"}
 
     def __init__(
         self,

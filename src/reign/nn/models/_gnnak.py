@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import reign.policies as policies
 from reign.bags import Domain, SubgraphBag
 from reign.nn._mlp import MLP, Activation, make_act, make_norm, num_parameters
+from reign.nn._model import Model
 from reign.nn._pooling import RootPooling
 from reign.nn._state import Aggregation, State
 from reign.nn._subgraph_gnn import SubgraphGNN
@@ -142,6 +143,8 @@ class GNNAK(SubgraphGNN):
     """
 
     needs_node_based = True
+    wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
+    linear_form: ClassVar[dict[str, Any]] = {"conv": "graphconv", "norm": None, "domain": "all", "aggregation": "sum"}
     context = False
 
     def __init__(
@@ -177,6 +180,11 @@ class GNNAK(SubgraphGNN):
     def _max_distance(self, policy: str | Policy) -> int | None:
         return None
 
+    @classmethod
+    def for_separation(cls, layers: int) -> dict[str, Any]:
+        """One block with as many inner layers, with sums over all nodes: two blocks would see twice as far."""
+        return {"num_layers": 1, "inner_layers": layers, "domain": "all"}
+
 
 class GNNAKctx(GNNAK):
     """GNN-AK-ctx: with the context, the sum over the subgraphs a node is in. Options as for ``GNNAK``."""
@@ -188,6 +196,9 @@ class GNNAKPlus(GNNAKctx):
     """GNN-AK+: the context, a hop-distance embedding added at every block, gates by hop distance on centroid, subgraph and context,
     and transforms before pooling. Options as for ``GNNAK``.
     """
+
+    wl_bound = Model.wl_bound
+    linear_form: ClassVar[dict[str, Any]] = {}
 
     def _max_distance(self, policy: str | Policy) -> int:
         made = policies.policy(policy)

@@ -1,7 +1,7 @@
 """Nested GNNs (Zhang & Li 2021) and identity-aware GNNs (You et al. 2021): every ego net by itself."""
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from reign.bags import Domain
 from reign.nn._conv import SubgraphConv
@@ -29,6 +29,14 @@ class NGNN(SubgraphGNN):
     """
 
     needs_node_based = True
+    wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
+    linear_form: ClassVar[dict[str, Any]] = {
+        "conv": "graphconv",
+        "norm": None,
+        "domain": "all",
+        "readout": "sum",
+        "graph_pooling": "sum",
+    }
 
     def __init__(
         self,
@@ -50,6 +58,11 @@ class NGNN(SubgraphGNN):
         super().__init__(
             in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=DSConv, domain=domain, **options
         )
+
+    @classmethod
+    def for_separation(cls, layers: int) -> dict[str, Any]:
+        """Sums range over all nodes, so that no policy is at a disadvantage."""
+        return {"num_layers": layers, "domain": "all"}
 
 
 class IDConv(SubgraphConv):
@@ -77,6 +90,9 @@ class IDGNN(SubgraphGNN):
         options: all others of ``SubgraphGNN``.
     """
 
+    wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
+    linear_form: ClassVar[dict[str, Any]] = {"conv": "graphconv", "norm": None, "domain": "all"}
+
     def __init__(
         self,
         in_channels: int,
@@ -94,3 +110,8 @@ class IDGNN(SubgraphGNN):
         super().__init__(
             in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=IDConv, domain=domain, **options
         )
+
+    @classmethod
+    def for_separation(cls, layers: int) -> dict[str, Any]:
+        """Sums range over all nodes, so that no policy is at a disadvantage."""
+        return {"num_layers": layers, "domain": "all"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -74,6 +74,9 @@ class ReIGN2(SubgraphGNN):
         options: all others of ``SubgraphGNN``.
     """
 
+    wl_bound = "3-WL (Corollary: 3-WL upper-bounds ReIGN(2))"
+    linear_form: ClassVar[dict[str, Any]] = {"conv": "graphconv", "norm": None, "domain": "all"}
+
     def __init__(
         self,
         in_channels: int,
@@ -106,6 +109,7 @@ class TensorGNN(SubgraphGNN):
     """
 
     needs_node_based = True
+    takes_policy = False
 
     def __init__(
         self,
@@ -144,6 +148,8 @@ class TensorGNN(SubgraphGNN):
 
 class IGN2(TensorGNN):
     """2-IGN: the 15 global linear maps. Options as for ``TensorGNN``."""
+
+    wl_bound = "2-WL: 2-IGNs are as strong as it (Geerts 2020), and 2-WL as 1-WL"
 
 
 def graph_tensor(x: Tensor, bag: SubgraphBag, edge_channels: int, given: Tensor | None) -> Tensor:

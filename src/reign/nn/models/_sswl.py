@@ -31,6 +31,9 @@ class SSWL(SubgraphGNN):
     """
 
     needs_node_based = True
+    wl_bound = (
+        "3-WL: message passing along both axes is a 3-IGN operation, as 2-FWL refines it (Zhang et al. 2023); no construction here"
+    )
 
     def __init__(
         self,

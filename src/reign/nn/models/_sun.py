@@ -1,7 +1,7 @@
 """Subgraph Union Networks: the paper's own model."""
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from reign.nn._conv import SubgraphConv, Transform
 from reign.nn._state import Aggregation
@@ -66,6 +66,14 @@ class SUN(SubgraphGNN):
     """
 
     needs_node_based = True
+    wl_bound = "3-WL (Corollary: 3-WL upper-bounds ReIGN(2))"
+    linear_form: ClassVar[dict[str, Any]] = {
+        "conv": "graphconv",
+        "norm": None,
+        "domain": "all",
+        "transform": "linear",
+        "needle": "sum",
+    }
 
     def __init__(
         self,
