@@ -15,21 +15,6 @@ if TYPE_CHECKING:
     from reign.experiments.tables import Table as Paper
     from reign.theory import Verdict
 
-MEANING = {
-    "null": "the graph itself, once per node",
-    "nd": "the root loses its edges",
-    "nm": "a mark on the root",
-    "nm+distance": "marks with the hop distance from the root",
-    "ego:3": "the nodes within 3 hops of the root",
-    "ego+:3": "the same, with a mark on the root",
-    "ego+distance:3": "the same, marks with the hop distance from the root",
-    "ed": "without one edge, once per edge",
-    "2-nd": "two nodes lose their edges, once per ordered pair of nodes",
-    "2-nm": "a mark on each of two nodes",
-    "2-ego:2": "the nodes within 2 hops of either of two nodes",
-    "whole": "the graph itself, once: for plain message passing",
-}
-
 
 def molecule() -> Data:
     """Naphthalene with a tail, as a graph: two fused 6-rings (nodes 0 to 9), and a chain of 10, 11 from node 4."""
@@ -43,8 +28,8 @@ def policy_table() -> Table:
     table = Table(title="Selection policies", caption="Depths can be any number; add @0.5 or @8 to sample subgraphs.")
     table.add_column("name", style="bold")
     table.add_column("each subgraph is")
-    for name in reign.list_policies():
-        table.add_row(name, MEANING.get(name, ""))
+    for name, meaning in reign.policies.policy_meanings().items():
+        table.add_row(name, meaning)
     return table
 
 

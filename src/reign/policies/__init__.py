@@ -2,7 +2,7 @@
 
 from reign.policies._base import Mark, Pairs, Policy
 from reign.policies._edge import EdgeDeletion
-from reign.policies._names import list_policies, policy
+from reign.policies._names import list_policies, policy, policy_meanings
 from reign.policies._node import EgoNets, NodeDeletion, NodeMarking, Null
 from reign.policies._sampled import Sampled
 from reign.policies._tuples import Tuples
@@ -22,4 +22,5 @@ __all__ = [
     "Whole",
     "list_policies",
     "policy",
+    "policy_meanings",
 ]

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Int, Shaped
@@ -64,6 +64,11 @@ class Policy(ABC):
     edges says which (``cut``); one whose subgraphs lie within some hops of their anchors says so (``radius``), and is then
     built without looking at all pairs when only members are stored.
     """
+
+    meaning: ClassVar[str] = ""  # what each subgraph is, in one line
+    example: ClassVar[str] = ""  # a name that ``reign.policy`` understands
+    variants: ClassVar[dict[str, str]] = {}  # further names worth showing, and their meanings
+    in_paper_class: ClassVar[bool] = False  # the paper's theorems hold: it is null or in the class Pi, unless it marks distances
 
     mark: Mark = False
     max_distance: int = 0

@@ -1,6 +1,7 @@
 """Edge deletion: one subgraph per undirected edge, without it (Bevilacqua et al. 2022). Not node-based."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Int
@@ -16,6 +17,9 @@ class EdgeDeletion(Policy):
 
     Subgraphs come in the order of their edges (u, v), u < v. Self-loops stay; a graph without edges has no subgraph.
     """
+
+    meaning: ClassVar[str] = "without one edge, once per edge"
+    example: ClassVar[str] = "ed"
 
     @property
     def node_based(self) -> bool:

@@ -20,7 +20,6 @@ POLICIES: dict[str, type[Policy]] = {
     "ed": EdgeDeletion,
     "whole": Whole,
 }
-_EXAMPLES = ["null", "nd", "nm", "nm+distance", "ego:3", "ego+:3", "ego+distance:3", "ed", "2-nd", "2-nm", "2-ego:2", "whole"]
 _GRAMMAR = re.compile(
     r"(?P<tuple>2-)?(?P<name>[a-z_]+)(?P<mark>\+(?P<distance>distance(?P<cap>\d+)?)?)?(:(?P<depth>\d+))?(@(?P<sample>[\d.]+))?"
 )
@@ -28,7 +27,16 @@ _GRAMMAR = re.compile(
 
 def list_policies() -> list[str]:
     """A name for each kind of policy there is; depths can be any number from 1."""
-    return [*_EXAMPLES, *(name for name in POLICIES if name not in ("ego", *_EXAMPLES))]
+    return list(policy_meanings())
+
+
+def policy_meanings() -> dict[str, str]:
+    """What each subgraph is, for every name of ``list_policies``, in one line."""
+    kinds: list[type[Policy]] = [*(kind for name, kind in POLICIES.items() if name != "whole"), Tuples, Whole]
+    found: dict[str, str] = {}
+    for kind in kinds:
+        found |= {kind.example: kind.meaning, **kind.variants}
+    return found
 
 
 def policy(name: str | Policy) -> Policy:

@@ -4,6 +4,7 @@ The rules are written for any number of anchors, so that ``Tuples`` can use them
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxtyping import Bool
 from torch import Tensor
@@ -16,6 +17,10 @@ from reign.policies._base import Mark, Pairs, Policy, check_mark
 class Null(Policy):
     """Every subgraph is the graph itself: n copies, told apart by their roots alone."""
 
+    meaning: ClassVar[str] = "the graph itself, once per node"
+    example: ClassVar[str] = "null"
+    in_paper_class: ClassVar[bool] = True
+
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
         """All nodes."""
         return pairs.node >= 0
@@ -27,6 +32,10 @@ class Null(Policy):
 @dataclass(frozen=True)
 class NodeDeletion(Policy):
     """ND: the root loses its edges. Its row and features stay with domain all; with domain members it has no row."""
+
+    meaning: ClassVar[str] = "the root loses its edges"
+    example: ClassVar[str] = "nd"
+    in_paper_class: ClassVar[bool] = True
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
         """All nodes but the root."""
@@ -44,6 +53,11 @@ class NodeMarking(Policy):
         mark: True for the root, "distance" for the one-hot hop distance of every node.
         max_distance: hop distances from here on share a channel.
     """
+
+    meaning: ClassVar[str] = "a mark on the root"
+    example: ClassVar[str] = "nm"
+    variants: ClassVar[dict[str, str]] = {"nm+distance": "marks with the hop distance from the root"}
+    in_paper_class: ClassVar[bool] = True
 
     mark: Mark = True
     max_distance: int = 5
@@ -69,6 +83,14 @@ class EgoNets(Policy):
         num_hops: the depth h.
         mark: True for the root, "distance" for the one-hot hop distance of every node, False for none.
     """
+
+    meaning: ClassVar[str] = "the nodes within 3 hops of the root"
+    example: ClassVar[str] = "ego:3"
+    variants: ClassVar[dict[str, str]] = {
+        "ego+:3": "the same, with a mark on the root",
+        "ego+distance:3": "the same, marks with the hop distance from the root",
+    }
+    in_paper_class: ClassVar[bool] = True
 
     num_hops: int
     mark: Mark = False

@@ -1,6 +1,7 @@
 """2-tuple policies: one subgraph per ordered pair of nodes (the paper's appendix on higher-order node policies)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Int
@@ -22,6 +23,13 @@ class Tuples(Wrapper):
     Args:
         policy: the node-based policy: ``Null()``, ``NodeDeletion()``, ``NodeMarking()`` or ``EgoNets(...)``.
     """
+
+    meaning: ClassVar[str] = "two nodes lose their edges, once per ordered pair of nodes"
+    example: ClassVar[str] = "2-nd"
+    variants: ClassVar[dict[str, str]] = {
+        "2-nm": "a mark on each of two nodes",
+        "2-ego:2": "the nodes within 2 hops of either of two nodes",
+    }
 
     policy: Policy
 

@@ -1,6 +1,7 @@
 """The graph itself as a bag of one: what a plain message-passing network sees."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Int
@@ -13,6 +14,9 @@ from reign.policies._base import Pairs, Policy
 @dataclass(frozen=True)
 class Whole(Policy):
     """One subgraph per graph, tied to nothing: the graph itself."""
+
+    meaning: ClassVar[str] = "the graph itself, once: for plain message passing"
+    example: ClassVar[str] = "whole"
 
     @property
     def node_based(self) -> bool:
