@@ -4,7 +4,7 @@ A model is ``SUN(in_channels, hidden_channels, num_layers, out_channels, policy=
 ``model(x, edge_index, edge_attr, batch)``. A layer is ``SUNConv(64, 64)(h, bag)``.
 """
 
-from reign.nn._base_encoders import GIN, make_conv
+from reign.nn._base_encoders import GIN, GraphConv, make_conv
 from reign.nn._catalogue import build_model, find_model, list_models
 from reign.nn._conv import EncoderSlot, SubgraphConv, TermSlot
 from reign.nn._describe import cost
@@ -71,6 +71,7 @@ __all__ = [
     "EncoderSlot",
     "GNNAKPlus",
     "GNNAKctx",
+    "GraphConv",
     "IDConv",
     "IGNPooling",
     "MeanPooling",

@@ -1,0 +1,56 @@
+"""A plan run on a batch of graphs, round by round."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from reign.bags import SubgraphBag
+from reign.theory._exact_state import Algebra, Values
+from reign.theory._hashing import features, rows
+from reign.theory._plan import Plan
+from reign.theory._rules import Rule
+
+
+def bag_of(plan: Plan, graphs: Sequence[Data]) -> SubgraphBag:
+    """The bag of some graphs as one batch."""
+    return plan.policy.from_data(
+        Batch.from_data_list([Data(x=features(g), edge_index=g.edge_index) for g in graphs]), domain=plan.domain
+    )
+
+
+def trace(plan: Plan, bag: SubgraphBag, algebra: Algebra, *, endless: bool = False) -> Iterator[tuple[Values, Values]]:
+    """What the next round depends on, and the values of graphs, at the start and after each round.
+
+    Args:
+        plan: what to run.
+        bag: its bag.
+        algebra: colours, or numbers modulo a prime.
+        endless: repeat the first layer for ever, in place of running all layers once.
+    """
+    h = algebra.embed(rows(plan.lift(bag.graph.x, bag)), "lift")
+    yield h, plan.pool(h, bag, plan.domain, algebra)
+    rules: Iterable[Rule] = plan.rules[0].endless() if endless else plan.rules
+    last = algebra.linear(("residual",), h) if plan.residual else None
+    seen: list[Values] = []
+    for t, rule in enumerate(rules):
+        for state, out in rule.steps(h, bag, algebra, ("layer", 0 if endless else t)):
+            new = out if last is None else out + last
+            yield state, plan.pool(_jump(plan.jk, [*seen, new], algebra), bag, plan.domain, algebra)
+        h = new
+        last = None if last is None else new
+        seen = [] if plan.jk == "last" else [*seen, new]
+
+
+def _jump(jk: str, seen: list[Values], algebra: Algebra) -> Values:
+    """Jumping knowledge: what is pooled."""
+    if jk == "cat":
+        return algebra.linear(("jk",), *seen)
+    return sum(seen[1:], seen[0]) if jk == "sum" else seen[-1]
+
+
+def history(plan: Plan, bag: SubgraphBag, algebra: Algebra) -> Int[Tensor, "rounds graphs width"]:
+    """The values of graphs at the start and after each round of a plan."""
+    return torch.stack([pooled for _, pooled in trace(plan, bag, algebra)])
