@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Shaped
 from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag, Where
@@ -94,28 +94,28 @@ class State:
         return self._sums[name]
 
     @property
-    def root(self) -> Float[Tensor, "subgraphs channels"]:
+    def root(self) -> Shaped[Tensor, "subgraphs channels"]:
         """x[k, k]."""
         if self.masked and not self.bag.wiring.roots_are_members:
             raise ValueError(self.bag.wiring.rootless())
         return self._once("root", lambda: self.h.index_select(0, self.bag.wiring.root_row))
 
     @property
-    def readout(self) -> Float[Tensor, "subgraphs channels"]:
+    def readout(self) -> Shaped[Tensor, "subgraphs channels"]:
         """sum_j x[k, j]."""
         return self._once("readout", lambda: self.bag.wiring.to_sub(self.h))
 
     @property
-    def needle(self) -> Float[Tensor, "nodes channels"]:
+    def needle(self) -> Shaped[Tensor, "nodes channels"]:
         """sum_h x[h, i]."""
         return self._once("needle", lambda: self.bag.wiring.to_node(self.h))
 
     @property
-    def roots(self) -> Float[Tensor, "graphs channels"]:
+    def roots(self) -> Shaped[Tensor, "graphs channels"]:
         """sum_j x[j, j]."""
         return self._once("roots", lambda: self.bag.wiring.sub_to_graph(self.root))
 
     @property
-    def total(self) -> Float[Tensor, "graphs channels"]:
+    def total(self) -> Shaped[Tensor, "graphs channels"]:
         """sum_{h, j} x[h, j]."""
         return self._once("total", lambda: self.bag.wiring.sub_to_graph(self.readout))

@@ -10,6 +10,7 @@ from reign.theory._policy_programs import policy_program, run_policy
 from reign.theory._program import Program, Step
 from reign.theory._questions import answer
 from reign.theory._separate import Verdict, parse_method, separate
+from reign.theory._colours import Colours, colours, model_colours
 from reign.theory._wl import bag_wl, wl, wl_classes, wl_separates
 
 __all__ = [

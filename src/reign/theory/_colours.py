@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 from reign.bags import Domain, SubgraphBag
 from reign.nn import Model
 from reign.policies import Policy
-from reign.theory._exact_state import Values
+from reign.theory._algebra import Values
 from reign.theory._hashing import Hashing, mix
 from reign.theory._plan import Plan, plan_of_model, plan_of_terms
 from reign.theory._trace import bag_of, trace

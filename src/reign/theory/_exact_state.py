@@ -1,44 +1,12 @@
 """The values of a bag as whole numbers, with means that are exact."""
 
-from typing import Protocol
-
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag, Where
 from reign.nn import State, Term
-from reign.theory._hashing import Key
-
-Values = Int[Tensor, "rows width"]
-
-
-class Algebra(Protocol):
-    """What networks are made of, over whole numbers: colours (``Hashing``), or numbers modulo a prime (``Field``)."""
-
-    def embed(self, labels: Int[Tensor, "rows"], *key: object) -> Values:
-        """A random vector for each different label."""
-
-    def linear(self, key: Key, *parts: Values) -> Values:
-        """The sum of random linear maps of the parts, and a bias."""
-
-    def mlp(self, key: Key, *parts: Values) -> Values:
-        """The same, an activation, and another linear map."""
-
-    def act(self, key: Key, x: Values) -> Values:
-        """The activation."""
-
-    def scale(self, key: Key, x: Values) -> Values:
-        """Times a random number."""
-
-    def gate(self, key: Key, x: Values, labels: Int[Tensor, "rows"]) -> Values:
-        """Times a random vector for each label."""
-
-    def divide(self, total: Values, count: Int[Tensor, "rows 1"]) -> Values:
-        """A sum as a mean."""
-
-    def product(self, x: Int[Tensor, "n n width"], y: Int[Tensor, "n n width"]) -> Int[Tensor, "n n width"]:
-        """The sum over j of x[k, j] y[j, i]."""
+from reign.theory._algebra import Algebra, Values
 
 
 class ExactState(State):

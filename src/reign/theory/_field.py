@@ -9,14 +9,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from reign.theory._exact_state import Values
-from reign.theory._hashing import Key, mix, salt
+from reign.theory._algebra import Algebra, Key, Values
+from reign.theory._hashing import mix, salt
 
 PRIME = 2**31 - 1
 WIDTH = 2
 
 
-class Field:
+class Field(Algebra):
     """The algebra of networks over the integers modulo ``PRIME``, with ``WIDTH`` channels everywhere.
 
     Args:

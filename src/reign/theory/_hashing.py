@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch_geometric.data import Data
 
-Key = tuple[object, ...]
+from reign.theory._algebra import Algebra, Key
 
 
 def mix(x: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
@@ -38,7 +38,7 @@ def features(data: Data) -> Float[Tensor, "nodes channels"]:
     return torch.zeros(data.num_nodes, 1, dtype=torch.float64) if data.x is None else data.x.double()
 
 
-class Hashing:
+class Hashing(Algebra):
     """The algebra of colour tests: every function of a network is a random one, so nothing is lost but what sums lose.
 
     A colour is the image itself, so a term of a layer applied to colours is the hash of the multiset it sums.

@@ -4,13 +4,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag
 from reign.nn import term
-from reign.theory._exact_state import Algebra, ExactState, Values
+from reign.theory._algebra import Algebra
+from reign.theory._exact_state import ExactState
 from reign.theory._rules import Layer
 
 How = Literal["sum", "mean"]
+Pairs = Int[Tensor, "pairs width"]
+Subgraphs = Int[Tensor, "subgraphs width"]
+Graphs = Int[Tensor, "graphs width"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +26,7 @@ class Flat:
     nodes: How = "sum"
     subgraphs: How = "sum"
 
-    def __call__(self, h: Values, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Values:
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
         """One row per graph."""
         return _over_subgraphs(_readout(h, bag, domain, algebra, self.nodes), bag, algebra, self.subgraphs)
 
@@ -34,7 +40,7 @@ class Nested:
     layers: int = 1
     late: bool = False
 
-    def __call__(self, h: Values, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Values:
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
         """One row per graph."""
         x = _readout(h, bag, domain, algebra, self.nodes)
         for t in range(self.layers):
@@ -49,7 +55,7 @@ class Roots:
 
     how: How = "sum"
 
-    def __call__(self, h: Values, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Values:
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
         """One row per graph."""
         return _over_subgraphs(ExactState(h, bag, domain, algebra).root, bag, algebra, self.how)
 
@@ -62,7 +68,7 @@ class Outer:
     nodes: How = "sum"
     graph: How = "sum"
 
-    def __call__(self, h: Values, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Values:
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
         """One row per graph."""
         bag.require_node_based("NGNN's outer network")
         x = _readout(h, bag, domain, algebra, self.nodes)
@@ -78,7 +84,7 @@ class OnAndOff:
 
     how: How = "sum"
 
-    def __call__(self, h: Values, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Values:
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
         """One row per graph."""
         state = ExactState(h, bag, domain, algebra, {"roots": self.how, "non_roots": self.how})
         return algebra.linear(("pool",), *(state.get(term(name)) for name in ("roots", "non_roots")))
@@ -88,11 +94,11 @@ Pool = Flat | Nested | Roots | Outer | OnAndOff
 POOLS: dict[str, Pool] = {"flat": Flat(), "nested": Nested(), "roots": Roots()}
 
 
-def _readout(h: Values, bag: SubgraphBag, domain: Domain, algebra: Algebra, how: How) -> Values:
+def _readout(h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra, how: How) -> Subgraphs:
     return ExactState(h, bag, domain, algebra, {"readout": how}).get(term("readout"))
 
 
-def _over_subgraphs(x: Values, bag: SubgraphBag, algebra: Algebra, how: How) -> Values:
+def _over_subgraphs(x: Subgraphs, bag: SubgraphBag, algebra: Algebra, how: How) -> Graphs:
     total = bag.wiring.sub_to_graph(x)
     if how == "sum":
         return total

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag, Where
 from reign.nn import term
-from reign.theory._exact_state import Algebra, ExactState, Values
-from reign.theory._hashing import Key, rows
+from reign.theory._algebra import Algebra, Key, Values
+from reign.theory._exact_state import ExactState
+from reign.theory._hashing import rows
 
 Merge = Literal["linear", "mlp", "gin", "gin-0"]
 

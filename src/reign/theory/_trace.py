@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from reign.bags import SubgraphBag
-from reign.theory._exact_state import Algebra, Values
+from reign.theory._algebra import Algebra, Values
 from reign.theory._hashing import features, rows
 from reign.theory._plan import Plan
 from reign.theory._rules import Rule
