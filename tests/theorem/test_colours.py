@@ -60,7 +60,7 @@ def compare(nodes: int, name: str, policy: str, domain: str, on: bool, rounds: i
     bag, plains, rows = bags(nodes, policy, domain)
     plan = plan_of_terms(terms, root_terms, policy, domain, "flat", {})  # type: ignore[arg-type]
     ours = islice(trace(plan, bag, Hashing(), endless=True), rounds + 1)
-    for (state, _), plain in zip(ours, refine(plains, terms, root_terms, rounds), strict=True):  # noqa: B007
+    for (state, *_), plain in zip(ours, refine(plains, terms, root_terms, rounds), strict=True):  # noqa: B007
         assert same_partition(state[:, 0].tolist(), [plain[g][k, i] for g, k, i in rows]), (name, policy, domain, on)
     for pooling in ("flat", "nested", *(["roots"] if not refused("root", policy, domain, False) else [])):
         pooled = POOLS[pooling](state, bag, domain, Hashing())[:, 0]  # type: ignore[arg-type]
@@ -89,4 +89,4 @@ def test_against_dictionaries(name: str) -> None:
 @pytest.mark.parametrize("name", TERMS)
 def test_against_dictionaries_on_all_graphs_of_6_nodes(name: str) -> None:
     check_all(name, 6, NODE_BASED)
-    check_all(name, 5, OTHERS)
+    check_all(name, 5 if name == "needle_msg@agg" else 6, OTHERS)  # that term sums over all triples of subgraphs and neighbours

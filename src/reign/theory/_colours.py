@@ -8,7 +8,7 @@ refined.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,8 +19,7 @@ from torch_geometric.data import Data
 from reign.bags import Domain, SubgraphBag
 from reign.nn import Model
 from reign.policies import Policy
-from reign.theory._algebra import Values
-from reign.theory._hashing import Hashing, mix
+from reign.theory._hashing import Hashing, partition
 from reign.theory._plan import Plan, plan_of_model, plan_of_terms
 from reign.theory._trace import bag_of, trace
 from reign.theory._wl import check_simple
@@ -32,8 +31,6 @@ class Colours:
 
     Attributes:
         history: the colour of each graph at the start and after each round.
-        classes: a number for each graph; two graphs have the same one if no round tells them apart.
-        rounds: number of rounds that were run.
     """
 
     history: Int[Tensor, "rounds graphs"]
@@ -83,42 +80,39 @@ def colours(
         aggregation: terms whose sum is a mean, as {"needle": "mean"}: they see proportions.
         rounds: number of rounds; until the partition of pairs comes back, if not given.
     """
-    return run(plan_of_terms(terms, root_terms, policy, domain, pooling, aggregation or {}), graphs, rounds)
-
-
-def model_colours(graphs: Sequence[Data], model: Model, *, rounds: int | None = None) -> Colours:
-    """The colour test of a model: of the terms of its first layer, pooled as the model pools."""
-    return run(plan_of_model(model), graphs, rounds)
-
-
-def run(plan: Plan, graphs: Sequence[Data], rounds: int | None = None) -> Colours:
-    """The colour test of a plan."""
     if rounds is not None and rounds < 1:
         raise ValueError(f"rounds is {rounds}, expected at least 1.")
+    plan = plan_of_terms(terms, root_terms, policy, domain, pooling, aggregation or {})
+    return run(replace(plan, rules=plan.rules * (rounds or 1)), graphs, endless=rounds is None)
+
+
+def model_colours(graphs: Sequence[Data], model: Model, *, endless: bool = True) -> Colours:
+    """The colour test of a model, pooled as the model pools.
+
+    Args:
+        graphs: undirected simple graphs; ``x`` gives the initial colours of nodes.
+        model: its architecture counts, not its weights.
+        endless: repeat its first layer until nothing new can come; otherwise its layers are run once.
+    """
+    return run(plan_of_model(model), graphs, endless=endless)
+
+
+def run(plan: Plan, graphs: Sequence[Data], *, endless: bool = True) -> Colours:
+    """The colour test of a plan."""
     for data in graphs:
         check_simple(data)
-    return Colours(torch.stack(list(pooled_rounds(plan, bag_of(plan, graphs), rounds))))
+    return Colours(torch.stack(list(pooled_rounds(plan, bag_of(plan, graphs), endless=endless))))
 
 
-def pooled_rounds(plan: Plan, bag: SubgraphBag, rounds: int | None = None) -> Iterator[Int[Tensor, "graphs"]]:
-    """The colours of graphs at the start and after each round."""
-    if plan.residual or plan.jk != "last":
-        raise ValueError("colour tests repeat one layer, and cover no residual connections or jumping knowledge; leave them out.")
+def pooled_rounds(plan: Plan, bag: SubgraphBag, *, endless: bool = True) -> Iterator[Int[Tensor, "graphs"]]:
+    """The colours of graphs at the start and after each round of a plan, or until a partition of pairs comes back."""
+    if endless and (plan.residual or plan.jk != "last"):
+        raise ValueError("a colour test without end repeats one layer, and covers no residual connections or jumping knowledge.")
     seen: set[int] = set()
-    for t, (state, pooled) in enumerate(trace(plan, bag, Hashing(), endless=True)):
+    for values, pooled, ends in trace(plan, bag, Hashing(), endless=endless):
         yield pooled[:, 0]
-        if rounds is None:
-            found = partition(state)
+        if endless and ends:
+            found = partition(values)
             if found in seen:
                 return
             seen.add(found)
-        elif t == rounds:
-            return
-
-
-def partition(values: Values) -> int:
-    """A hash of which rows have equal values, whatever these are."""
-    inverse = values[:, 0].unique(return_inverse=True)[1]
-    place = torch.arange(inverse.numel())
-    first = torch.full_like(place, inverse.numel()).scatter_reduce_(0, inverse, place, "amin")
-    return int(mix(mix(first[inverse]) + place).sum())

@@ -38,6 +38,14 @@ def features(data: Data) -> Float[Tensor, "nodes channels"]:
     return torch.zeros(data.num_nodes, 1, dtype=torch.float64) if data.x is None else data.x.double()
 
 
+def partition(values: Int[Tensor, "rows width"]) -> int:
+    """A hash of which rows have equal values, whatever these are."""
+    inverse = values[:, 0].unique(return_inverse=True)[1]
+    place = torch.arange(inverse.numel())
+    first = torch.full_like(place, inverse.numel()).scatter_reduce_(0, inverse, place, "amin")
+    return int(mix(mix(first[inverse]) + place).sum())
+
+
 class Hashing(Algebra):
     """The algebra of colour tests: every function of a network is a random one, so nothing is lost but what sums lose.
 

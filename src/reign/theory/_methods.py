@@ -18,11 +18,13 @@ class Method:
     Args:
         name: how it is shown.
         make: makes it for a number of features and an activation.
+        depth: number of layers.
         layers: how many the name says, None if it says nothing.
     """
 
     name: str
     make: Callable[[int, Any], Model]
+    depth: int
     layers: int | None = None
 
 
@@ -48,10 +50,11 @@ def find_method(method: str | Model, layers: int = LAYERS, **options: Any) -> Me
         options: further arguments of a model given by name.
     """
     if isinstance(method, Model):
-        return Method(repr(method), lambda _, __: copy.deepcopy(method))
+        return Method(repr(method), lambda _, __: copy.deepcopy(method), method.num_layers)
     kind, policy, own = parse_method(method)
     found = find_model(kind)
-    given = {"norm": None, **found.for_separation(layers if own is None else own), **options}
+    depth = layers if own is None else own
+    given = {"norm": None, **found.for_separation(depth), **options}
     if policy is not None:
         given["policy"] = policy
 
@@ -59,4 +62,4 @@ def find_method(method: str | Model, layers: int = LAYERS, **options: Any) -> Me
         return found(channels, HIDDEN, out_channels=OUT, act=act, **given)
 
     make(1)
-    return Method(method, make, own)
+    return Method(method, make, depth, own)

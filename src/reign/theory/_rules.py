@@ -1,12 +1,12 @@
 """The layers of networks as data, evaluated in any algebra: as a colour test, or as a network over a finite field.
 
-A rule makes new values of pairs out of old ones. Its ``steps`` yield, after each round, what the next round depends on, and what comes
-out: once for a layer of terms, once for each inner layer of a GNN-AK block (as if the block ended there).
+A rule makes new values of pairs out of old ones. Its ``steps`` yield what comes out after each round, and whether the rule ends there:
+one round for a layer of terms, one for each inner layer of a GNN-AK block (as if the block ended there).
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any, Literal
 
 import torch
@@ -16,7 +16,7 @@ from reign.bags import Domain, SubgraphBag, Where
 from reign.nn import term
 from reign.theory._algebra import Algebra, Key, Values
 from reign.theory._exact_state import ExactState
-from reign.theory._hashing import rows
+from reign.theory._hashing import partition, rows
 
 Merge = Literal["linear", "mlp", "gin", "gin-0"]
 
@@ -59,14 +59,14 @@ class Layer:
     domain: Domain = "all"
     aggregation: dict[str, Any] = field(default_factory=dict)
 
-    def steps(self, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Iterator[tuple[Values, Values]]:
+    def steps(self, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Iterator[tuple[Values, bool]]:
         """The values after the layer."""
         state = ExactState(h, bag, self.domain, algebra, self.aggregation)
         out = algebra.act((*key, "off"), self._all_pairs(state, key))
         if self.root_slots is not None:
             values = [slot(state, "on", (*key, "on", s)) for s, slot in enumerate(self.root_slots)]
             out = out.index_copy(0, bag.wiring.root_row, algebra.act((*key, "on"), _add(values)))
-        yield out, out
+        yield out, True
 
     def _all_pairs(self, state: ExactState, key: Key) -> Values:
         """The sum of all transformed terms, each broadcast from where it lives."""
@@ -86,11 +86,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class Block:
-    """A block of GNN-AK: ``depth`` layers in every subgraph (None: without end), then the parts of every node.
+    """A block of GNN-AK: ``depth`` layers in every subgraph, then the parts of every node.
 
     Args:
         inner: the layer in subgraphs.
-        depth: how many of it.
+        depth: how many of it; None: until the partition of pairs comes back.
         parts: terms of nodes that are combined.
         combine: by a linear map of all ("cat"), or as a plain "sum".
         aggregation: "sum" or "mean" over the nodes of a subgraph, and over subgraphs.
@@ -106,18 +106,25 @@ class Block:
     remark: bool = False
     max_distance: int | None = None
 
-    def steps(self, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Iterator[tuple[Values, Values]]:
+    def steps(self, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Iterator[tuple[Values, bool]]:
         """The values after the block, for each number of inner layers."""
         if self.remark:
             assert bag.mark is not None
             h = h + algebra.embed(rows(bag.mark.double()), *key, "mark")
         if self.max_distance is not None:
             h = h + algebra.embed(bag.hops(self.max_distance), *key, "distance")
-        for t in repeat(0) if self.depth is None else range(self.depth):
+        seen: set[int] = set()
+        for t in count():
             ((h, _),) = self.inner.steps(h, bag, algebra, (*key, t))
             parts = [self._part(name, h, bag, algebra, (*key, name)) for name in self.parts]
             out = _add(parts) if self.combine == "sum" else algebra.linear((*key, "cat"), *parts)
-            yield h, bag.wiring.to_node.t(algebra.act((*key, "out"), out))
+            stable = self.depth is None and (found := partition(h)) in seen
+            ends = stable or t + 1 == self.depth
+            yield bag.wiring.to_node.t(algebra.act((*key, "out"), out)), ends
+            if ends:
+                return
+            if self.depth is None:
+                seen.add(found)
 
     def _part(self, name: str, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Values:
         if self.max_distance is not None:
@@ -126,15 +133,15 @@ class Block:
         return ExactState(h, bag, self.inner.domain, algebra, how).get(term(name))
 
     def endless(self) -> "Iterable[Rule]":
-        """One block with inner layers without end."""
-        return [replace(self, depth=None)]
+        """Block after block, each with as many inner layers as change anything."""
+        return repeat(replace(self, depth=None))
 
 
 @dataclass(frozen=True)
 class Product:
     """A block of PPGN: a matrix product over nodes, beside the value itself."""
 
-    def steps(self, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Iterator[tuple[Values, Values]]:
+    def steps(self, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Iterator[tuple[Values, bool]]:
         """The values after the block."""
         left, right = algebra.mlp((*key, "left"), h), algebra.mlp((*key, "right"), h)
         products = []
@@ -143,7 +150,7 @@ class Product:
             products.append(algebra.product(a.view(n, n, -1), b.view(n, n, -1)).view(n * n, -1))
         mean = algebra.divide(torch.cat(products), bag.graph.sizes[bag.pair_batch][:, None])
         out = algebra.act((*key, "out"), algebra.linear((*key, "skip"), h, mean))
-        yield out, out
+        yield out, True
 
     def endless(self) -> "Iterable[Rule]":
         """The block again and again."""

@@ -2,9 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import torch
-from jaxtyping import Int
-from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from reign.bags import SubgraphBag
@@ -21,8 +18,8 @@ def bag_of(plan: Plan, graphs: Sequence[Data]) -> SubgraphBag:
     )
 
 
-def trace(plan: Plan, bag: SubgraphBag, algebra: Algebra, *, endless: bool = False) -> Iterator[tuple[Values, Values]]:
-    """What the next round depends on, and the values of graphs, at the start and after each round.
+def trace(plan: Plan, bag: SubgraphBag, algebra: Algebra, *, endless: bool = False) -> Iterator[tuple[Values, Values, bool]]:
+    """The values of pairs and of graphs, at the start and after each round, and whether a layer ends there.
 
     Args:
         plan: what to run.
@@ -31,14 +28,14 @@ def trace(plan: Plan, bag: SubgraphBag, algebra: Algebra, *, endless: bool = Fal
         endless: repeat the first layer for ever, in place of running all layers once.
     """
     h = algebra.embed(rows(plan.lift(bag.graph.x, bag)), "lift")
-    yield h, plan.pool(h, bag, plan.domain, algebra)
+    yield h, plan.pool(h, bag, plan.domain, algebra), True
     rules: Iterable[Rule] = plan.rules[0].endless() if endless else plan.rules
     last = algebra.linear(("residual",), h) if plan.residual else None
     seen: list[Values] = []
     for t, rule in enumerate(rules):
-        for state, out in rule.steps(h, bag, algebra, ("layer", 0 if endless else t)):
+        for out, ends in rule.steps(h, bag, algebra, ("layer", 0 if endless else t)):
             new = out if last is None else out + last
-            yield state, plan.pool(_jump(plan.jk, [*seen, new], algebra), bag, plan.domain, algebra)
+            yield new, plan.pool(_jump(plan.jk, [*seen, new], algebra), bag, plan.domain, algebra), ends
         h = new
         last = None if last is None else new
         seen = [] if plan.jk == "last" else [*seen, new]
@@ -50,7 +47,3 @@ def _jump(jk: str, seen: list[Values], algebra: Algebra) -> Values:
         return algebra.linear(("jk",), *seen)
     return sum(seen[1:], seen[0]) if jk == "sum" else seen[-1]
 
-
-def history(plan: Plan, bag: SubgraphBag, algebra: Algebra) -> Int[Tensor, "rounds graphs width"]:
-    """The values of graphs at the start and after each round of a plan."""
-    return torch.stack([pooled for _, pooled in trace(plan, bag, algebra)])
