@@ -1,7 +1,7 @@
 """Checks of a user's input: what came, what was expected, what to do.
 
-Shapes and dtypes are always checked, they cost nothing. Values are looked at on the CPU only, since on a GPU a look would
-stop the device; ``reign.validate`` looks at everything, wherever it lies.
+Shapes and dtypes are always checked, since that costs nothing. Values are checked on the CPU only, since a GPU would have to
+stop for it; ``reign.validate`` checks everything on any device.
 """
 
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ def check_shapes(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
 
 
 def check_values(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
-    """Raise ``ValueError`` if indices or batch ids are impossible. Reads the values: free on a CPU, a stop on a GPU."""
+    """Raise ``ValueError`` if indices or batch ids are impossible. This reads the values, for which a GPU has to stop."""
     num_nodes = x.size(0)
     if edge_index.numel():
         low, high = (int(v) for v in edge_index.aminmax())
@@ -89,13 +89,13 @@ def check_values(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
 
 
 def check(name: str, value: object, good: bool, expected: str) -> None:
-    """Raise ``ValueError`` that says what came and what was expected, unless the value is good."""
+    """Raise a ``ValueError`` that says what came and what was expected, unless the value is good."""
     if not good:
         raise ValueError(f"{name} is {value!r}, expected {expected}.")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint at the end of a message: the nearest word there is, or nothing.
+    """A hint at the end of a message: the nearest word that is known, if there is one.
 
     >>> did_you_mean("epoch", ["epochs", "loss"]), did_you_mean("xyz", ["epochs"])
     (", did you mean 'epochs'?", '.')
@@ -147,7 +147,7 @@ def _check_integer(name: str, value: Tensor) -> None:
 
 
 def kind_of(value: Any) -> str:
-    """A value in words: its shape and dtype, or its type."""
+    """Describe a value by its shape and dtype if it is a tensor, and otherwise by its type."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)} and dtype {value.dtype}"
     return "None" if value is None else f"of type {type(value).__name__}"

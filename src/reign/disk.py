@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside, then renamed."""
+"""Files that are either complete or absent: each is written under another name, then renamed."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ import torch
 
 
 def write_bytes(file: Path, content: bytes) -> None:
-    """Replace a file in one step; a kill at any moment leaves the old one or the new one."""
+    """Replace a file in one step: if the process is killed, either the old or the new file is there."""
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     with beside.open("wb") as out:
@@ -23,12 +23,12 @@ def write_bytes(file: Path, content: bytes) -> None:
 
 
 def write_text(file: Path, content: str) -> None:
-    """The same for text."""
+    """Write a text file in one step."""
     write_bytes(file, content.encode())
 
 
 def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """The same for a table."""
+    """Write a CSV table in one step."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
@@ -37,19 +37,19 @@ def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
 
 
 def write_json(file: Path, value: Any) -> None:
-    """The same for JSON."""
+    """Write a JSON file in one step."""
     write_text(file, json.dumps(value, indent=2) + "\n")
 
 
 def write_state(file: Path, state: dict[str, Any]) -> None:
-    """The same for tensors and plain values."""
+    """Write tensors and plain values in one step."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write_bytes(file, buffer.getvalue())
 
 
 def read_state(file: Path) -> dict[str, Any]:
-    """What ``write_state`` wrote; nothing else is run."""
+    """Read what ``write_state`` wrote; no code in the file is run."""
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a damaged file makes torch raise
@@ -60,7 +60,7 @@ def read_state(file: Path) -> dict[str, Any]:
 
 
 def read_json(file: Path) -> Any:
-    """What ``write_json`` wrote."""
+    """Read what ``write_json`` wrote."""
     try:
         value = json.loads(file.read_text())
     except ValueError as error:
@@ -69,7 +69,7 @@ def read_json(file: Path) -> Any:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """What a kill left of files that were being written."""
+    """Remove the files that a killed process was still writing."""
     for file in folder.rglob(".*.[0-9]*"):
         file.unlink(missing_ok=True)
 

@@ -1,5 +1,6 @@
 """Things by name: models, policies, data sets, families of graphs, losses, metrics and optimisers are each a ``Registry``."""
 
+import re
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
@@ -32,29 +33,41 @@ class Registry(Generic[T]):
     Args:
         kind: what is registered, in words, for messages.
         spelling: maps a name to the spelling under which it is kept.
+        pattern: regular expression that names must match, for names that are part of a grammar.
         hint: ends the message for an unknown name, after the known names.
     """
 
-    def __init__(self, kind: str, *, spelling: Callable[[str], str] = plain, hint: str = "") -> None:
-        self.kind, self.spelling, self.hint = kind, spelling, hint
+    def __init__(self, kind: str, *, spelling: Callable[[str], str] = plain, pattern: str | None = None, hint: str = "") -> None:
+        self.kind, self.spelling, self.pattern, self.hint = kind, spelling, pattern, hint
         self._entries: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
 
-    def register(self, name: str, *aliases: str) -> Callable[[T], T]:
-        """A decorator that registers a class, a function or a value under a name and perhaps others."""
+    def register(self, name: str | None = None, *aliases: str) -> Callable[[T], T]:
+        """A decorator that registers a class, a function or a value under a name, and under aliases if any are given.
+
+        Without a name it is the attribute ``name`` of what is registered. The same definition may be registered again, as when
+        a notebook cell is run twice; it replaces the old one.
+        """
 
         def add(entry: T) -> T:
-            for word in (name, *aliases):
-                known = self._aliases.get(self.spelling(word))
-                if known is not None and self._entries[known] is not entry and not _same_place(self._entries[known], entry):
-                    raise ValueError(
-                        f"{self.kind} '{word}' is registered already, as {self._entries[known]!r}; choose another name."
-                    )
-            self._entries[name] = entry
-            self._aliases |= {self.spelling(word): name for word in (name, *aliases)}
+            first: Any = getattr(entry, "name", None) if name is None else name
+            for word in (first, *aliases):
+                self._check(word, entry)
+            self._entries[first] = entry
+            self._aliases |= {self.spelling(word): first for word in (first, *aliases)}
             return entry
 
         return add
+
+    def _check(self, word: Any, entry: T) -> None:
+        """Raise ``ValueError`` unless an entry can be registered under this name."""
+        if not isinstance(word, str) or not self.spelling(word):
+            raise ValueError(f"{word!r} cannot be the name of a {self.kind}, expected some letters or digits.")
+        if self.pattern is not None and not re.fullmatch(self.pattern, word):
+            raise ValueError(f"{word!r} cannot be the name of a {self.kind}, expected a name that matches {self.pattern}.")
+        name = self._aliases.get(self.spelling(word))
+        if name is not None and self._entries[name] is not entry and not _same_place(self._entries[name], entry):
+            raise ValueError(f"{self.kind} '{word}' is registered already, as {self._entries[name]!r}; choose another name.")
 
     def __getitem__(self, name: str) -> T:
         """What is registered under a name, in any usual spelling; ``ValueError`` with the nearest names if there is none."""
@@ -70,7 +83,7 @@ class Registry(Generic[T]):
         return f"unknown {self.kind} {name!r}{guess} Known: {', '.join(self._entries)}{self.hint}."
 
     def name_of(self, entry: Any) -> str | None:
-        """The name of what is registered, None if it is not."""
+        """The name under which something is registered, or None if it is not."""
         return next((name for name, known in self._entries.items() if known is entry), None)
 
     def names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Property checks for policies, layers and models: yours and ours.
+"""Property checks for policies, layers and models, those of the library and your own.
 
 Everything here takes a function with PyG's call, ``f(x, edge_index, edge_attr=..., batch=...)``, that returns a tensor or a
 ``SubgraphBag``: a model, a policy, or a closure around a layer.
@@ -112,8 +112,9 @@ def assert_equivariant(
     Args:
         function: a model, a policy, or anything with the same call.
         data: a PyG ``Data`` or ``Batch``.
-        level: what the rows of a tensor stand for: graphs or edges stay in place, nodes move. A bag moves as a whole.
-        seed: of the permutation.
+        level: what the rows of a tensor stand for; rows of graphs and edges stay in place, rows of nodes move. A bag moves as a
+            whole.
+        seed: seed of the permutation.
         atol: absolute tolerance; with ``rtol``, by default those of ``torch.testing.assert_close``.
         rtol: relative tolerance.
     """
@@ -133,7 +134,7 @@ def assert_equivariant(
 def assert_batch_invariant(
     function: Function, graphs: Sequence[Data], *, atol: float | None = None, rtol: float | None = None
 ) -> None:
-    """Assert that each graph gives the same alone as in a batch with the others.
+    """Assert that each graph gives the same result alone as in a batch with the others.
 
     The rows of a tensor must be those of the graphs one after another, at any level.
     """

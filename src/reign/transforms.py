@@ -1,4 +1,4 @@
-"""PyG transforms."""
+"""PyG transforms that prepare graphs for bags of subgraphs."""
 
 import torch
 from torch_geometric.data import Data
@@ -12,8 +12,8 @@ class AddHopDistance(BaseTransform):  # type: ignore[misc]
     need no search later.
 
     As a ``pre_transform`` of a data set it runs once. Batches of a PyG loader carry it along: ``policy.from_data(batch)``
-    finds it, or pass ``hop_distance=batch.hop_distance`` to a policy. It takes 2 bytes a pair; ``reign.bags.FAR`` stands for
-    nodes of another component.
+    finds it, or pass ``hop_distance=batch.hop_distance`` to a policy. It takes 2 bytes per pair; ``reign.bags.FAR``
+    stands for nodes of another component.
     """
 
     def forward(self, data: Data) -> Data:

@@ -1,5 +1,6 @@
-"""Outputs of the authors' code, matched in float64."""
+"""Outputs of the authors' code, matched in float64; and a small record of our own that needs no real data (see README.md)."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ from torch_geometric.data import Batch
 
 import reign
 from reign.nn import from_authors
+from reproduction.make_tiny_golden import FILE, SOURCES, graphs, predict
 from zinc import zinc
 
+TINY = json.loads(FILE.read_text())
 FILES = [
     "ds__egoplus3", "ds__nd", "dss__ego3", "dss__nd", "sun__ego3", "sun__egoplus3", "sun__nd", "sun__nm", "sun__null",
     "sun_linear_residual__egoplus3", "sun_transpose__nm",
@@ -31,6 +34,27 @@ def test_golden_outputs(name: str, real_data: Path) -> None:
     expected = torch.from_numpy(golden["output"]).view(-1, 1)
     assert out.dtype == torch.float64
     assert (out - expected).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize(("record", "policy"), [(r, policy) for r, (_, names) in enumerate(SOURCES.items()) for policy in names])
+def test_tiny_golden_outputs(record: int, policy: str) -> None:
+    tiny = TINY[record]
+    out = predict(tiny["params"], tiny["model"], policy, graphs())
+    expected = torch.tensor(tiny["outputs"][policy], dtype=torch.float64)
+    assert out.dtype == torch.float64
+    assert (out - expected).abs().max() < 1e-10
+
+
+def test_the_tiny_record_tells_policies_and_weights_apart() -> None:
+    for tiny in TINY:
+        outputs = torch.tensor(list(tiny["outputs"].values()), dtype=torch.float64)
+        assert all((outputs[a] - outputs[b]).abs().max() > 1e-3 for a in range(3) for b in range(a))
+        policy, expected = next(iter(tiny["outputs"].items()))
+        for name, value in tiny["params"].items():
+            if np.ndim(value) == 2:
+                other = tiny["params"] | {name: (np.array(value) + 0.01).tolist()}
+                moved = predict(other, tiny["model"], policy, graphs()) - torch.tensor(expected, dtype=torch.float64)
+                assert moved.abs().max() > 1e-7, f"the outputs do not depend on {name}"
 
 
 def test_weights_go_round(tmp_path: Path) -> None:

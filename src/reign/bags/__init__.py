@@ -4,8 +4,9 @@ from reign.bags._bag import Domain, SubgraphBag
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import FAR, HopTable, hop_table, near_table, stored_table
 from reign.bags._memory import DoesNotFit, check_fits, free_memory, out_of_memory
+from reign.bags._triples import Neighbours, Where
 from reign.bags._views import DenseBag
-from reign.bags._wiring import Messages, Neighbours, Where
+from reign.bags._wiring import Messages
 
 __all__ = [
     "FAR",

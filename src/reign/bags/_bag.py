@@ -1,7 +1,7 @@
 """The bag of subgraphs: one shared graph, a membership bit per pair, and the maps between scopes."""
 
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Bool, Int, Shaped
@@ -10,9 +10,10 @@ from torch_geometric.data import Data
 
 from reign.bags import _relabel as relabel
 from reign.bags import _views as views
+from reign.bags._edges import PairEdges, pair_edges
 from reign.bags._graph import SharedGraph
-from reign.bags._hops import FAR, hop_table, near_table
-from reign.bags._keep import kept
+from reign.bags._hops import root_hops
+from reign.bags._keep import Keeper, kept
 from reign.bags._wiring import Wiring
 from reign.kernels import ragged
 
@@ -22,19 +23,11 @@ if TYPE_CHECKING:
 Domain = Literal["all", "members"]
 
 
-class PairEdges(NamedTuple):
-    """The edges of all subgraphs, as pairs of rows: a message goes from ``source`` to ``target`` along ``edge``."""
-
-    source: Int[Tensor, "pair_edges"]
-    target: Int[Tensor, "pair_edges"]
-    edge: Int[Tensor, "pair_edges"]
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class SubgraphBag:
+class SubgraphBag(Keeper):
     r"""A batch of graphs, their subgraphs, and the values :math:`x^k_i` of node i in subgraph k, written ``x[k, i]``.
 
-    No subgraph is ever copied. Subgraph k keeps an induced part of the graph, so one bit per pair says it all:
+    No subgraph is ever copied. Subgraph k keeps an induced part of the graph, so one bit per pair describes it:
 
     .. math:: A^k_{ij} = A_{ij} \cdot \mathrm{member}^k_i \cdot \mathrm{member}^k_j
 
@@ -42,13 +35,13 @@ class SubgraphBag:
     padded: with ``domain="all"`` pair (k, i) of a graph of n nodes sits n rows after (k - 1, i) and one after
     (k, i - 1); with ``domain="members"`` only the pairs inside a subgraph have a row, in the same order.
 
-    Nodes and subgraphs are numbered over the whole batch, as in PyG. A policy makes the bag; one rarely does by hand.
+    Nodes and subgraphs are numbered over the whole batch, as in PyG. Bags are made by policies, and rarely by hand.
 
     Args:
         graph: the graph all subgraphs share.
         policy: the policy that selected them.
-        domain: "all" pairs of a graph have rows, or those of "members" only.
-        node_based: subgraph k belongs to node k, one each.
+        domain: whether "all" pairs of a graph have rows, or only those of "members".
+        node_based: whether there is one subgraph per node, and subgraph k belongs to node k.
         anchor: what each subgraph is tied to: its root (one column), its edge or its tuple of nodes (two).
         sub_batch: the graph of each subgraph.
         row_ptr: the first row of each subgraph, and the end of the last.
@@ -71,33 +64,32 @@ class SubgraphBag:
     member: Bool[Tensor, "pairs"]
     mark: Bool[Tensor, "pairs marks"] | None
     cut: Int[Tensor, "cuts 3"] | None
-    wires: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)  # what ``wiring`` has built so far
 
     # -- sizes -----------------------------------------------------------------------------------------------------
 
     @property
     def num_graphs(self) -> int:
-        """Graphs in the batch."""
+        """The number of graphs in the batch."""
         return self.graph.num_graphs
 
     @property
     def num_nodes(self) -> int:
-        """Nodes in the batch."""
+        """The number of nodes in the batch."""
         return self.graph.num_nodes
 
     @property
     def num_subgraphs(self) -> int:
-        """Subgraphs in the batch."""
+        """The number of subgraphs in the batch."""
         return self.sub_batch.numel()
 
     @property
     def num_pairs(self) -> int:
-        """Rows: pairs (subgraph, node) that are stored."""
+        """The number of rows: pairs (subgraph, node) that are stored."""
         return self.sub.numel()
 
     @property
     def device(self) -> torch.device:
-        """Where the bag lies."""
+        """The device of the bag."""
         return self.sub.device
 
     # -- maps between scopes ---------------------------------------------------------------------------------------
@@ -142,7 +134,7 @@ class SubgraphBag:
         return torch.where(same_graph, self.row_within(sub, node), -1)
 
     def row_within(self, sub: Int[Tensor, "*any"], node: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
-        """The same for pairs that are known to be of one graph."""
+        """As ``row``, for pairs whose subgraph and node are known to belong to one graph."""
         if self.domain == "all":
             return self._shift[sub] + node
         position, there = ragged.find(self._key, sub * self.num_nodes + node)
@@ -159,42 +151,16 @@ class SubgraphBag:
     @kept
     def pair_edges(self) -> PairEdges:
         """Every edge of every subgraph as (source row, target row, edge of the graph), in the order of target rows."""
-        target = self.member.nonzero().squeeze(1)
-        via, source_node, edge = self.graph.in_edges.expand(self.node[target])
-        target = target[via]
-        source = self.row_within(self.sub[target], source_node)
-        keep = (source >= 0) & self.member[source]
-        if self.cut is not None:
-            n = self.num_nodes
-            ends = torch.stack([self.node[target], source_node])
-            key = (self.sub[target] * n + ends.amin(0)) * n + ends.amax(0)
-            gone = (self.cut[:, 0] * n + self.cut[:, 1:].amin(1)) * n + self.cut[:, 1:].amax(1)
-            keep &= ~ragged.find(gone.sort().values, key)[1]
-        return PairEdges(source[keep], target[keep], edge[keep])
+        return pair_edges(self)
 
     @property
     def wiring(self) -> Wiring:
         """Which rows are summed into which, for the terms of layers."""
         return Wiring(self)
 
-    @kept
-    def whole(self) -> "SubgraphBag":
-        """The same graphs as a bag of one subgraph each, the graph itself: where plain message passing happens."""
-        from reign.policies import Whole
-
-        graph = self.graph
-        return Whole()(graph.x, graph.edge_index, graph.edge_attr, graph.batch, batch_size=graph.num_graphs)
-
     def hops(self, max_distance: int) -> Int[Tensor, "pairs"]:
-        """Hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for nodes out of reach; kept for later."""
-        return self.wiring.once(("hops", str(max_distance)), lambda: self._hops(max_distance))
-
-    def _hops(self, max_distance: int) -> Tensor:
-        radius = self.policy.radius
-        near = self.domain == "members" and radius is not None and radius <= max_distance
-        table = near_table(self.graph, self.root.unique(), max_distance) if near else hop_table(self.graph, self.root)
-        hops = table.at(self.root[self.sub], self.node)
-        return hops.long().clamp(max=max_distance).masked_fill((hops == FAR) | ~self.member, max_distance + 1)
+        """The hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for nodes out of reach."""
+        return self.keep(("hops", max_distance), lambda: root_hops(self, max_distance))
 
     # -- values ----------------------------------------------------------------------------------------------------
 
@@ -249,14 +215,7 @@ class SubgraphBag:
 
     def to(self, device: torch.device | str | int) -> "SubgraphBag":
         """The bag on another device."""
-        if not isinstance(device, torch.device | str | int):
-            raise ValueError(f"a bag moves between devices, got {device!r}; for another precision give features of that dtype.")
-
-        def moved(part: Any) -> dict[str, Any]:
-            values = {f.name: getattr(part, f.name) for f in fields(part) if f.init}
-            return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in values.items()}
-
-        return SubgraphBag(**moved(self) | {"graph": SharedGraph(**moved(self.graph))})
+        return relabel.move(self, device)
 
     def __repr__(self) -> str:
         sizes = f"graphs={self.num_graphs}, nodes={self.num_nodes}, subgraphs={self.num_subgraphs}, pairs={self.num_pairs}"

@@ -8,7 +8,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from reign._validate import check_shapes, check_values
-from reign.bags._keep import kept
+from reign.bags._keep import Keeper, kept
 from reign.kernels import ragged
 
 
@@ -26,7 +26,7 @@ class CSR(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SharedGraph:
+class SharedGraph(Keeper):
     """A batch of graphs. Directed edges, self-loops and parallel edges keep the meaning they have in PyG."""
 
     x: Shaped[Tensor, "nodes *channels"]
@@ -44,7 +44,7 @@ class SharedGraph:
         batch: Any = None,
         batch_size: int | None = None,
     ) -> "SharedGraph":
-        """Check what a user gave, and lay it out. ``batch_size`` is needed only if the last graphs have no nodes."""
+        """Check what a user gave, and make the graph. ``batch_size`` is needed only if the last graphs have no nodes."""
         check_shapes(x, edge_index, edge_attr, batch)
         if x.device.type == "cpu":
             check_values(x, edge_index, edge_attr, batch)
@@ -65,17 +65,17 @@ class SharedGraph:
 
     @property
     def num_nodes(self) -> int:
-        """Nodes in the whole batch."""
+        """The number of nodes in the whole batch."""
         return self.x.size(0)
 
     @property
     def num_graphs(self) -> int:
-        """Graphs in the batch, those without nodes included."""
+        """The number of graphs in the batch, including those without nodes."""
         return self.ptr.numel() - 1
 
     @property
     def sizes(self) -> Int[Tensor, "graphs"]:
-        """Nodes of each graph."""
+        """The number of nodes of each graph."""
         return self.ptr.diff()
 
     @kept

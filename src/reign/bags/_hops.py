@@ -1,10 +1,11 @@
-"""Hop distances from many sources at once: one breadth-first search over all of them, a step a hop.
+"""Hop distances from many sources at once: one breadth-first search over all of them, one step per hop.
 
 Distances ignore the direction of edges. ``FAR`` stands for a node in another component, or farther than asked.
 """
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Int
@@ -12,6 +13,9 @@ from torch import Tensor
 
 from reign.bags._graph import SharedGraph
 from reign.kernels import ragged
+
+if TYPE_CHECKING:
+    from reign.bags._bag import SubgraphBag
 
 FAR = torch.iinfo(torch.int16).max
 CHUNK = 2**24  # neighbours looked at in one go
@@ -71,7 +75,7 @@ def hop_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int 
 
 
 def near_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int) -> HopTable:
-    """Distances from distinct sources to the nodes within ``max_hops`` alone, in memory proportional to their number."""
+    """Distances from distinct sources to the nodes within ``max_hops`` only, in memory proportional to their number."""
     n = graph.num_nodes
     before, frontier = source[:0], source.sort().values * (n + 1)
     rings = [frontier]
@@ -94,7 +98,7 @@ def near_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int
 
 
 def _chunks(graph: SharedGraph, node: Tensor) -> list[slice]:
-    """The nodes of a frontier in parts that have a bounded number of neighbours, so that dense graphs need little scratch."""
+    """The nodes of a frontier in parts with a bounded number of neighbours, so that dense graphs need little extra memory."""
     degree = graph.neighbours.ptr[node + 1] - graph.neighbours.ptr[node]
     total = degree.cumsum(0)
     if not node.numel() or int(total[-1]) <= CHUNK:
@@ -108,3 +112,12 @@ def stored_table(graph: SharedGraph, hop_distance: Int[Tensor, "rows"]) -> HopTa
     """The full table with every node as a source, from distances computed earlier (``transforms.AddHopDistance``)."""
     size = graph.sizes[graph.batch]
     return HopTable(graph.num_nodes, hop_distance, shift=size.cumsum(0) - size - graph.ptr[graph.batch])
+
+
+def root_hops(bag: "SubgraphBag", max_distance: int) -> Int[Tensor, "pairs"]:
+    """See ``SubgraphBag.hops``."""
+    radius = bag.policy.radius
+    near = bag.domain == "members" and radius is not None and radius <= max_distance
+    table = near_table(bag.graph, bag.root.unique(), max_distance) if near else hop_table(bag.graph, bag.root)
+    hops = table.at(bag.root[bag.sub], bag.node)
+    return hops.long().clamp(max=max_distance).masked_fill((hops == FAR) | ~bag.member, max_distance + 1)

@@ -1,27 +1,43 @@
-"""Properties that are computed once, also for later: what was first asked for in inference mode can still be trained on."""
+"""What a bag keeps in memory: index maps and sums that are made when they are first asked for, and then stay.
 
-from collections.abc import Callable
-from functools import cached_property, wraps
-from typing import Any, TypeVar
+A ``Keeper`` keeps what is made through its method ``keep``, and ``@kept`` turns a method into a property that does so.
+Values are made outside of inference mode, so that what was first asked for in inference mode can still be trained on. Copies
+and pickles hold the same values; an object with other fields (``dataclasses.replace``, ``bag.to(device)``) makes its own.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 import torch
 
 T = TypeVar("T")
 
 
-class kept(cached_property[T]):
-    """A cached property whose value is made outside of inference mode."""
+@dataclass(frozen=True, eq=False)
+class Keeper:
+    """An object that keeps what it made.
 
-    def __init__(self, build: Callable[[Any], T]) -> None:
-        super().__init__(lasting(build))
+    >>> keeper = Keeper()
+    >>> keeper.keep("answer", lambda: 6 * 7), keeper.keep("answer", lambda: 1 / 0)
+    (42, 42)
+    """
+
+    _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def keep(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value that was made under this key before; if there is none, it is made now."""
+        if key not in self._kept:
+            with torch.inference_mode(False):
+                self._kept[key] = make()
+        return cast(T, self._kept[key])
 
 
-def lasting(build: Callable[..., T]) -> Callable[..., T]:
-    """A function that runs outside of inference mode."""
+def kept(method: Callable[[Any], T]) -> T:
+    """A property whose value is made once, and kept under the full name of the method."""
+    key = method.__qualname__
 
-    @wraps(build)
-    def outside(*args: Any, **kwargs: Any) -> T:
-        with torch.inference_mode(False):
-            return build(*args, **kwargs)
+    def get(self: Any) -> T:
+        return self.keep(key, lambda: method(self))
 
-    return outside
+    return cast(T, property(get, doc=method.__doc__))

@@ -1,4 +1,4 @@
-"""Will it fit? Asked before the pairs of a bag are allocated."""
+"""Whether the pairs of a bag fit into memory, which is checked before they are allocated."""
 
 import os
 from pathlib import Path
@@ -7,15 +7,15 @@ import torch
 
 INDEX_BYTES = 20  # a pair's subgraph and node (8 + 8), membership (1), hop distance (2), about one of marks
 STATE_BYTES = 256  # one hidden state of 64 float32 channels: the least that any layer adds
-SMALL = 2**22  # below this many pairs nobody asks
+SMALL = 2**22  # with fewer pairs the memory is not checked
 
 
 class DoesNotFit(ValueError):
-    """Too many pairs for the memory there is."""
+    """A bag has too many pairs for the memory that is free."""
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can still be allocated on a device, as far as it can tell."""
+    """The number of bytes that can still be allocated on a device, as far as it can tell."""
     if device.type == "cuda":
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + cached
@@ -28,7 +28,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def check_fits(num_pairs: int, device: torch.device, what: str, way_out: str) -> None:
-    """Raise ``DoesNotFit`` that names pairs, bytes and the way out, if ``num_pairs`` rows cannot fit."""
+    """Raise a ``DoesNotFit`` that names pairs, bytes and the way out if ``num_pairs`` rows cannot fit."""
     if num_pairs < SMALL:
         return
     free = free_memory(device)
@@ -41,7 +41,7 @@ def check_fits(num_pairs: int, device: torch.device, what: str, way_out: str) ->
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Does an error say that memory is too small?"""
+    """Does this error say that there is not enough memory?"""
     if isinstance(error, MemoryError | torch.OutOfMemoryError | DoesNotFit):
         return True
     return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)

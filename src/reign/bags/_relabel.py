@@ -1,7 +1,7 @@
-"""Bags made from bags: nodes and subgraphs renumbered, or one graph taken out of a batch."""
+"""Bags made from bags: nodes and subgraphs renumbered, one graph taken out of a batch, or all moved to another device."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -75,6 +75,18 @@ def take(bag: "SubgraphBag", g: int) -> "SubgraphBag":
         mark=None if bag.mark is None else bag.mark[rows],
         cut=cut,
     )
+
+
+def move(bag: "SubgraphBag", device: Any) -> "SubgraphBag":
+    """See ``SubgraphBag.to``."""
+    if not isinstance(device, torch.device | str | int):
+        raise ValueError(f"a bag moves between devices, got {device!r}; for another precision give features of that dtype.")
+
+    def tensors(part: Any) -> dict[str, Any]:
+        values = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
+        return {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
+
+    return replace(bag, graph=replace(bag.graph, **tensors(bag.graph)), **tensors(bag))
 
 
 def _move(values: Tensor, position: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A bag as people want to look at it: one subgraph, the paper's tensors, or a plain PyG graph."""
+"""Bags in forms that are easy to look at: one subgraph, the paper's tensors, or a plain PyG graph."""
 
 from typing import TYPE_CHECKING, NamedTuple
 

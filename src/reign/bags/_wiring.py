@@ -1,43 +1,24 @@
-"""Which rows are summed into which, for every term: built once a bag, when a term first asks.
+"""Which rows are summed into which, for every term: made once for each bag, when a term first asks.
 
 A local form sums over triples: the pair (k, i) that is updated and the neighbour j of i. Which rows it takes its values
 from is a pair of these letters: ``local`` takes x[k, j], ``needle@Ak`` takes x[j, i], and so on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from reign.bags._keep import lasting
+from reign.bags._keep import kept
+from reign.bags._triples import Neighbours, Triples, Where, find_triples
 from reign.kernels import Sum
 
 if TYPE_CHECKING:
     from reign.bags._bag import SubgraphBag
 
 T = TypeVar("T")
-
-
-def _once(build: Callable[["Wiring"], T]) -> T:
-    """A property of the wiring that its bag keeps."""
-    return cast(T, property(lambda self: self.once((build.__name__,), lambda: build(self)), doc=build.__doc__))
-
-
-Where = Literal["off", "on"]  # update all pairs (roots are overwritten later), or the roots alone
-Neighbours = Literal["Ak", "A", "nodes", "agg", "swap"]
-
-
-class Triples(NamedTuple):
-    """Subgraph k, node i, neighbour j, the row ``target`` that their sum goes to (out of ``size``), and the edge."""
-
-    k: Tensor
-    i: Tensor
-    j: Tensor
-    target: Tensor
-    edge: Tensor
-    size: int
 
 
 class Messages(NamedTuple):
@@ -50,84 +31,82 @@ class Messages(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Wiring:
-    """The sums of one bag, a view: what it builds is kept by the bag."""
+    """The sums of one bag: a view, since the bag itself keeps what is made here."""
 
     bag: "SubgraphBag"
 
-    def once(self, key: tuple[str, ...], build: Callable[[], T]) -> T:
-        """What was built under a key before, or is built now; it stays with the bag."""
-        if key not in self.bag.wires:
-            self.bag.wires[key] = lasting(build)()
-        return cast(T, self.bag.wires[key])
+    def keep(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The bag keeps what its wiring makes."""
+        return self.bag.keep(key, make)
 
     # -- between scopes --------------------------------------------------------------------------------------------
 
-    @_once
+    @kept
     def to_sub(self) -> Sum:
-        """Pairs into subgraphs; transposed: from subgraphs to pairs."""
+        """From pairs to subgraphs; its transpose goes from subgraphs to pairs."""
         rows = torch.arange(self.bag.num_pairs, device=self.bag.device)
         return Sum(rows, self.bag.row_ptr, self.bag.sub, None)
 
-    @_once
+    @kept
     def to_node(self) -> Sum:
-        """Pairs into nodes."""
+        """From pairs to nodes: sums over subgraphs."""
         return Sum.broadcast(self.bag.node, self.bag.num_nodes).t
 
-    @_once
+    @kept
     def sub_to_graph(self) -> Sum:
-        """Subgraphs into graphs."""
+        """From subgraphs to graphs."""
         return Sum.broadcast(self.bag.sub_batch, self.bag.num_graphs).t
 
-    @_once
+    @kept
     def node_to_graph(self) -> Sum:
-        """Nodes into graphs."""
+        """From nodes to graphs."""
         return Sum.broadcast(self.bag.graph.batch, self.bag.num_graphs).t
 
-    @_once
+    @kept
     def edge_ends(self) -> tuple[Sum, Sum]:
         """From nodes to the sources and the targets of edges."""
         source, target = self.bag.graph.edge_index
         return Sum.broadcast(source, self.bag.num_nodes), Sum.broadcast(target, self.bag.num_nodes)
 
-    @_once
+    @kept
     def root_row(self) -> Tensor:
-        """The rows of the roots, all of which must be there."""
+        """The rows of the roots; an error if some roots have no row."""
         rows = self.bag.root_row
         if self.bag.domain == "members" and bool((rows < 0).any()):
             raise ValueError(self.rootless())
         return rows
 
     def rootless(self) -> str:
-        """What to say when roots are no members."""
+        """The message for roots that are not members."""
         return (
             f"policy '{self.bag.policy}' with domain='members' leaves roots without a row, and this model uses terms of roots "
             "(root, node_root, roots, root_terms, strict sums or pooling of roots); use domain='all'."
         )
 
-    @_once
+    @kept
     def roots_are_members(self) -> bool:
         """Is every root in its own subgraph?"""
         return bool(self.bag.member[self.root_row].all())
 
-    @_once
+    @kept
     def off_rows(self) -> Tensor:
         """The rows that are not roots."""
         off = torch.ones(self.bag.num_pairs, dtype=torch.bool, device=self.bag.device)
         return off.index_fill_(0, self.root_row, False).nonzero().squeeze(1)
 
-    @_once
+    @kept
     def off_member_rows(self) -> Tensor:
         """The rows of members that are not roots."""
         return self.off_rows[self.bag.member[self.off_rows]]
 
-    @_once
+    @kept
     def member_rows(self) -> Tensor:
         """The rows of members."""
         return self.bag.member.nonzero().squeeze(1)
 
-    @_once
+    @kept
     def transpose(self) -> Sum:
-        """x[i, k] into (k, i)."""
+        """From pair (i, k) to pair (k, i)."""
         rows = torch.arange(self.bag.num_pairs, device=self.bag.device)
         return self._sum_of_rows(self.bag.transpose, rows, self.bag.num_pairs)
 
@@ -139,30 +118,7 @@ class Wiring:
         For nodes i: j a neighbour in the graph ("nodes"), or once for each subgraph in which it is one ("agg"). Along the other
         axis: j a neighbour of k in the graph ("swap").
         """
-        return self.once(("triples", neighbours, where), lambda: self._find(neighbours, where))
-
-    def _find(self, neighbours: Neighbours, where: Where) -> Triples:
-        bag = self.bag
-        graph = bag.graph
-        if neighbours == "nodes":
-            source, target = graph.edge_index
-            return Triples(target, target, source, target, torch.arange(source.numel(), device=bag.device), bag.num_nodes)
-        if neighbours == "agg":
-            return self.triples("Ak")._replace(target=self.triples("Ak").i, size=bag.num_nodes)
-        if where == "on":
-            k, rows = torch.arange(bag.num_subgraphs, device=bag.device), self.root_row
-        else:
-            k, rows = bag.sub, torch.arange(bag.num_pairs, device=bag.device)
-        if neighbours == "Ak":
-            source, target, edge = bag.pair_edges
-            if where == "on":
-                keep = (target == self.root_row[bag.sub[target]]).nonzero().squeeze(1)
-                source, target, edge = source[keep], target[keep], edge[keep]
-            k, i, j = bag.sub[target], bag.node[target], bag.node[source]
-            return Triples(k, i, j, k if where == "on" else target, edge, rows.numel())
-        i = bag.node[rows]
-        via, j, edge = graph.in_edges.expand(k if neighbours == "swap" else i)
-        return Triples(k[via], i[via], j, via, edge, rows.numel())
+        return self.keep(("triples", neighbours, where), lambda: find_triples(self, neighbours, where))
 
     def rows(self, neighbours: Neighbours, values: str, where: Where = "off") -> Sum:
         """The sum of x[a, b] over the neighbours, with ``values`` the letters a and b out of k, i, j."""
@@ -173,7 +129,7 @@ class Wiring:
             row = self.bag.row_within(letters[values[0]], letters[values[1]])
             return self._sum_of_rows(row, t.target, t.size)
 
-        return self.once((neighbours, values, where), build)
+        return self.keep(("rows", neighbours, values, where), build)
 
     def nodes(self, neighbours: Neighbours, where: Where = "off") -> Sum:
         """The sum over the neighbours j of a value on nodes (or on subgraphs, which are nodes here)."""
@@ -182,7 +138,7 @@ class Wiring:
             t = self.triples(neighbours, where)
             return Sum.build(t.j, t.target, self.bag.num_nodes, t.size)
 
-        return self.once((neighbours, "nodes", where), build)
+        return self.keep(("nodes", neighbours, where), build)
 
     def root_messages(self, where: Where = "off") -> Sum:
         """The messages of roots to their neighbours in the subgraph."""
@@ -193,7 +149,7 @@ class Wiring:
             row = self.bag.row_within(t.k[mine], t.j[mine])
             return self._sum_of_rows(row, t.target[mine], t.size)
 
-        return self.once(("Ak", "root", where), build)
+        return self.keep(("root_messages", where), build)
 
     def messages(self, neighbours: Neighbours, where: Where = "off") -> "Messages":
         """What a base encoder needs: from rows to messages, from edges to messages, and messages summed into targets."""
@@ -209,7 +165,7 @@ class Wiring:
                 Sum.broadcast(t.target[there], t.size).t,
             )
 
-        return self.once(("messages", neighbours, where), build)
+        return self.keep(("messages", neighbours, where), build)
 
     def _sum_of_rows(self, row: Tensor, target: Tensor, size: int) -> Sum:
         if self.bag.domain == "members":  # rows that are not stored have the value 0

@@ -45,13 +45,12 @@ def prepare(
     """Download or generate data sets now, so that training starts at once later."""
     with user_mistakes():
         from reign.data import cache_folder, find_dataset, list_datasets, load_problem
-        from reign.data.sets._tu import SETS
 
         console = Console()
         for name in names or list_datasets():
             find_dataset(name)
         for name in names or list_datasets():
-            variants = [{"set": s} for s in SETS] if name == "tu" and not options else [_options(name, options)]
+            variants = [_options(name, options)] if options else find_dataset(name).variants()
             for variant in variants:
                 label = name + "".join(f" {key}={value}" for key, value in variant.items())
                 try:

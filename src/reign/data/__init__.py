@@ -1,7 +1,8 @@
 """Data: graphs with targets and splits, from the paper's data sets, from tables of molecules, or from lists of PyG graphs."""
 
-from reign.data._base import GraphDataset, cache_folder, need_file, read_arrays, unpack
-from reign.data._catalogue import DATASETS, find_dataset, list_datasets, load_problem
+from reign.data._base import DATASETS, GraphDataset
+from reign.data._catalogue import find_dataset, list_datasets, load_problem
+from reign.data._files import cache_folder, need_file, read_arrays, unpack
 from reign.data._networkx import from_networkx
 from reign.data._pack import GraphPack, MiniBatch
 from reign.data._problem import Ids, Problem

@@ -2,42 +2,44 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
 from reign._validate import check
+from reign.data._files import cache_folder
 from reign.data._pack import GraphPack
+from reign.registry import Registry
 
 Transform = Callable[[Data], Data]
-Arrays = dict[str, np.ndarray]
+
+DATASETS: Registry[type["GraphDataset"]] = Registry("data set")
 
 
 class GraphDataset(InMemoryDataset):  # type: ignore[misc]
-    """A data set in PyG's words; a new one is a subclass with one method, ``make``.
+    """A data set in PyG's words; a new one is a subclass with one method, ``make``, and a name by ``@DATASETS.register()``.
 
     Args:
-        root: where the processed graphs are kept; a folder of the user's cache if not given.
+        root: the folder in which the processed graphs are kept; a folder of the user's cache if not given.
         split: one of ``splits``.
         transform, pre_transform, pre_filter, force_reload: as in PyG.
-        options: of the data set itself; each combination is kept in a folder of its own.
+        options: options of the data set itself; each combination of them is kept in a folder of its own.
     """
 
     name: ClassVar[str]
-    about: ClassVar[str]
+    about: ClassVar[str]  # what it is, in one line
     task: ClassVar[str] = "regression"
-    targets: ClassVar[list[str]] = ["y"]
+    targets: ClassVar[Sequence[str]] = ("y",)
     splits: ClassVar[tuple[str, ...]] = ("train", "val", "test")
     node_encoder: ClassVar[Any] = None
     edge_encoder: ClassVar[Any] = None
-    classes: ClassVar[list[str]] = []
-    sizes: ClassVar[dict[str, int]] = {}  # graphs of each split, where these are known
-    version: ClassVar[int] = 1  # of what ``make`` gives: another number makes it anew
+    reads_smiles: ClassVar[bool] = False  # its graphs are those that ``reign.data.molecules.from_smiles`` makes
+    classes: Sequence[str] = ()
+    sizes: ClassVar[Mapping[str, int]] = {}  # graphs of each split, where these are known
+    version: ClassVar[int] = 1  # version of what ``make`` gives: another number makes it anew
 
     def __init__(
         self,
@@ -61,12 +63,17 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """The options of this data set, and what they are if not given."""
+        """The options of this data set, with their default values."""
         return {}
 
     @classmethod
+    def variants(cls) -> list[dict[str, Any]]:
+        """The options of every data set there is under this name; here only the default."""
+        return [{}]
+
+    @classmethod
     def check_options(cls, **options: Any) -> None:
-        """Raise ``ValueError`` for options that mean nothing."""
+        """Raise ``ValueError`` for options that have no meaning."""
 
     @abstractmethod
     def make(self) -> dict[str, list[Data]]:
@@ -80,11 +87,11 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
 
     @property
     def processed_file_names(self) -> list[str]:
-        """One file a split."""
+        """One file per split."""
         return [f"{split}.pt" for split in self.splits]
 
     def process(self) -> None:
-        """Make all splits, and keep them; nothing half made is ever kept under its name."""
+        """Make all splits and store them; a file that is only half written never has its final name."""
         made = self.make()
         self.check(made)
         for split, graphs in made.items():
@@ -98,64 +105,11 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
             beside.replace(file)
 
     def pack(self) -> GraphPack:
-        """All graphs of this split in a few tensors: just as they lie in memory."""
+        """All graphs of this split in a few tensors, just as they lie in memory."""
         data, slices = self._data, self.slices
+        if slices is None:  # PyG has none for a single graph
+            slices = {"x": torch.tensor([0, data.num_nodes]), "edge_index": torch.tensor([0, data.num_edges])}
         y = data.y if data.y.dim() == 2 else data.y[:, None]
         return GraphPack(
             data.x, data.edge_index, getattr(data, "edge_attr", None), y.float(), slices["x"].long(), slices["edge_index"].long()
         )
-
-
-def cache_folder() -> Path:
-    """Where data sets are kept: ``REIGN_CACHE``, or a folder of the user's cache."""
-    given = os.environ.get("REIGN_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "reign"
-
-
-def local_file(name: str) -> Path | None:
-    """A file of the folder ``REIGN_DATA``, if it is there."""
-    folder = os.environ.get("REIGN_DATA")
-    file = Path(folder) / name if folder else None
-    return file if file is not None and file.is_file() else None
-
-
-def need_file(name: str, what: str) -> Path:
-    """A file of the folder ``REIGN_DATA``, or an error that says what to do."""
-    file = local_file(name)
-    if file is None:
-        where = os.environ.get("REIGN_DATA")
-        raise ValueError(
-            f"{what} is read from {name} in the folder that REIGN_DATA names, "
-            + (f"and {where} has no such file." if where else "which is not set; export REIGN_DATA=<folder>.")
-        )
-    return file
-
-
-def read_arrays(file: Path) -> Arrays:
-    """An .npz file of the common layout, whole."""
-    try:
-        with np.load(file) as arrays:
-            return {key: arrays[key] for key in arrays}
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} cannot be read as an .npz file ({error}).") from None
-
-
-def unpack(
-    sizes: np.ndarray, edge_ptr: np.ndarray, edge_uv: np.ndarray, x: Tensor | None, y: Tensor, edge_attr: Tensor | None = None
-) -> list[Data]:
-    """Graphs from arrays that hold each undirected edge once; ones as features if there are none."""
-    node_ptr = np.concatenate([[0], np.cumsum(sizes.astype(np.int64))])
-    uv = torch.from_numpy(edge_uv.astype(np.int64))
-    graphs = []
-    for g in range(len(sizes)):
-        nodes, edges = slice(node_ptr[g], node_ptr[g + 1]), slice(int(edge_ptr[g]), int(edge_ptr[g + 1]))
-        ends = uv[edges].t()
-        data = Data(
-            x=torch.ones(int(sizes[g]), 1) if x is None else x[nodes],
-            edge_index=torch.cat([ends, ends.flip(0)], dim=1),
-            y=y[g].reshape(1, -1),
-        )
-        if edge_attr is not None:
-            data.edge_attr = edge_attr[edges].repeat(2, 1)
-        graphs.append(data)
-    return graphs

@@ -1,4 +1,4 @@
-"""All data sets by name, as problems to learn."""
+"""The data sets by name, as problems to learn."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,17 +6,9 @@ from typing import Any
 import torch
 
 from reign._validate import did_you_mean
-from reign.data._base import GraphDataset
+from reign.data._base import DATASETS, GraphDataset
 from reign.data._pack import GraphPack
 from reign.data._problem import Problem
-from reign.data.sets._counting import Counting
-from reign.data.sets._expressive import CSL, EXP, SR
-from reign.data.sets._molhiv import MolHIV
-from reign.data.sets._properties import GraphProperties
-from reign.data.sets._tu import TU
-from reign.data.sets._zinc import ZINC
-
-DATASETS: dict[str, type[GraphDataset]] = {kind.name: kind for kind in (ZINC, MolHIV, TU, CSL, Counting, GraphProperties, EXP, SR)}
 
 
 def list_datasets() -> list[str]:
@@ -25,22 +17,22 @@ def list_datasets() -> list[str]:
     >>> list_datasets()[:3]
     ['zinc', 'molhiv', 'tu']
     """
-    return list(DATASETS)
+    return DATASETS.names()
 
 
 def find_dataset(name: str) -> type[GraphDataset]:
-    """A data set by name."""
+    """A data set by name, in any usual spelling."""
     if name not in DATASETS:
         raise ValueError(f"unknown data set '{name}'{did_you_mean(name, DATASETS)} Known: {', '.join(DATASETS)}.")
     return DATASETS[name]
 
 
 def load_problem(name: str, **options: Any) -> Problem:
-    """A data set by name as a problem: all splits and targets, and how features are to be encoded.
+    """A data set by name as a problem: all splits and targets, and the encoders of the features.
 
     Args:
         name: one of ``list_datasets()``.
-        options: of the data set, and ``root``.
+        options: options of the data set, and ``root``, the folder in which it is kept.
     """
     kind = find_dataset(name)
     made = {split: kind(split=split, **options) for split in kind.splits}
@@ -49,7 +41,7 @@ def load_problem(name: str, **options: Any) -> Problem:
     ends = torch.tensor([0, *(len(pack) for pack in packs)]).cumsum(0).tolist()
     splits = {split: torch.arange(ends[s], ends[s + 1]) for s, split in enumerate(kind.splits)}
     return Problem(
-        name=name,
+        name=kind.name,
         graphs=_join(packs),
         splits={"train": splits["all"]} if "all" in splits else splits,
         task=kind.task,
@@ -61,7 +53,7 @@ def load_problem(name: str, **options: Any) -> Problem:
 
 
 def _join(packs: list[GraphPack]) -> GraphPack:
-    """Packs one after the other."""
+    """The graphs of several packs, one pack after the other."""
     first = packs[0]
     assert all(pack.y is not None for pack in packs)
     offset = {name: torch.tensor([0, *(int(getattr(p, name)[-1]) for p in packs)]).cumsum(0) for name in ("node_ptr", "edge_ptr")}

@@ -16,7 +16,7 @@ from reign.kernels import ragged
 
 @dataclass(frozen=True, eq=False)
 class MiniBatch:
-    """What a model and a loss need of some graphs; ``ids`` says which."""
+    """What a model and a loss need of some graphs; ``ids`` are the graphs' numbers in the data set."""
 
     x: Tensor
     edge_index: Tensor
@@ -27,13 +27,13 @@ class MiniBatch:
 
     @property
     def size(self) -> int:
-        """Number of graphs."""
+        """The number of graphs."""
         return self.ids.numel()
 
 
 @dataclass(frozen=True, eq=False)
 class GraphPack:
-    """A data set: node and edge rows of all graphs end to end, node ids local to the graph, and one row of targets a graph."""
+    """A data set: node and edge rows of all graphs end to end, node ids local to the graph, and one row of targets per graph."""
 
     x: Shaped[Tensor, "nodes channels"]
     edge_index: Int[Tensor, "2 edges"]
@@ -44,7 +44,7 @@ class GraphPack:
 
     @classmethod
     def of(cls, graphs: Sequence[Data]) -> "GraphPack":
-        """Pack PyG graphs; all must have the same kinds of features, and targets if the first one has."""
+        """Pack PyG graphs; all must have the same kinds of features, and targets if the first one has targets."""
         if not graphs:
             raise ValueError("there are no graphs, expected at least one.")
         first = graphs[0]
@@ -72,11 +72,11 @@ class GraphPack:
 
     @property
     def sizes(self) -> Int[Tensor, "graphs"]:
-        """Nodes of each graph."""
+        """The number of nodes of each graph."""
         return self.node_ptr.diff()
 
     def batch(self, ids: Sequence[int] | Tensor) -> MiniBatch:
-        """Some graphs as one batch, in this order; none gives an empty one."""
+        """Some graphs as one batch, in this order; without ids the batch is empty."""
         ids = torch.as_tensor(ids, dtype=torch.long, device=self.x.device)
         sizes = self.sizes[ids]
         graph, rows = ragged.ranges(self.node_ptr[ids], sizes)
@@ -91,7 +91,7 @@ class GraphPack:
         )
 
     def fingerprint(self) -> str:
-        """A number that other graphs or targets do not have."""
+        """A hash of all graphs and targets, to tell data sets apart."""
         found = hashlib.sha256()
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
@@ -104,7 +104,7 @@ class GraphPack:
         return replace(self, y=y)
 
     def to(self, device: torch.device | None = None, dtype: torch.dtype | None = None) -> "GraphPack":
-        """On a device, and with numbers (not types) of a dtype."""
+        """The pack on a device, with floating-point features and targets in a dtype."""
 
         def move(value: Tensor | None) -> Tensor | None:
             if value is None:

@@ -1,4 +1,4 @@
-"""Something to learn: graphs, their targets, the splits, and what the columns mean."""
+"""A problem to learn: graphs, their targets, the splits, and what the columns mean."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,16 +18,16 @@ TASKS = ("regression", "classification", "multiclass")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Graphs with targets (NaN where missing), and which of them are for what.
+    """Graphs with targets (NaN where one is missing), and their splits.
 
     Args:
-        name: for messages.
+        name: name of the problem, for messages.
         graphs: all graphs of all splits.
         splits: ids of the graphs of "train", "val" and "test"; a split may be missing.
         task: "regression", "classification" (yes or no, perhaps several targets) or "multiclass" (one target).
         targets: a name for each column of ``graphs.y``.
-        node_encoder, edge_encoder: what a model is to make of the features, as in ``reign.nn.make_encoder``.
-        classes: their names, for multiclass.
+        node_encoder, edge_encoder: how a model encodes the features, as in ``reign.nn.make_encoder``.
+        classes: names of the classes, for multiclass.
         names: a name for each graph, for files of predictions.
     """
 
@@ -81,24 +81,24 @@ class Problem:
 
     @property
     def y(self) -> Float[Tensor, "graphs targets"]:
-        """The targets."""
+        """The targets of all graphs."""
         assert self.graphs.y is not None
         return self.graphs.y
 
     @property
     def num_outputs(self) -> int:
-        """What a model must give for each graph."""
+        """The number of outputs that a model must give for each graph."""
         return len(self.classes) if self.task == "multiclass" else len(self.targets)
 
     def select(self, targets: Sequence[str]) -> "Problem":
-        """Only some targets."""
+        """The same problem with only some of its targets."""
         if unknown := [t for t in targets if t not in self.targets]:
             raise ValueError(f"{self.name} has no target {unknown[0]!r}; it has {', '.join(self.targets)}.")
         columns = [self.targets.index(t) for t in targets]
         return replace(self, graphs=self.graphs.with_targets(self.y[:, columns]), targets=list(targets))
 
     def limit(self, number: int) -> "Problem":
-        """At most so many graphs of each split, spread over it: data sets are often sorted."""
+        """At most this number of graphs of each split, spread over the split since data sets are often sorted."""
 
         def some(ids: Ids) -> Ids:
             order = torch.randperm(ids.numel(), generator=torch.Generator().manual_seed(0))[:number]
@@ -107,7 +107,7 @@ class Problem:
         return replace(self, splits={split: some(ids) for split, ids in self.splits.items()})
 
     def fewer(self, num_train: int, seed: int) -> "Problem":
-        """Only so many training graphs, drawn by the seed."""
+        """The same problem with only this number of training graphs, drawn by the seed."""
         train = self.splits["train"]
         if num_train > train.numel():
             raise ValueError(f"num_train is {num_train}, expected at most the {train.numel()} training graphs of {self.name}.")
@@ -115,7 +115,7 @@ class Problem:
         return replace(self, splits={**self.splits, "train": train[chosen.sort().values]})
 
     def folds(self, number: int, seed: int) -> "list[Problem]":
-        """Stratified cross-validation over all graphs: every fold in turn is for validation."""
+        """Stratified cross-validation over all graphs: each fold in turn is used for validation."""
         from sklearn.model_selection import KFold, StratifiedKFold
 
         ids = torch.cat(list(self.splits.values())).sort().values

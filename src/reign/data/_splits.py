@@ -1,4 +1,4 @@
-"""Splits of molecules; equal molecules always go together."""
+"""Splits of molecules; equal molecules always go to the same split."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -20,7 +20,7 @@ def random_split(keys: Sequence[Hashable], sizes: Sequence[float], seed: int) ->
 
 
 def scaffold_split(scaffolds: Sequence[Hashable], keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> dict[str, Tensor]:
-    """Molecules of one scaffold stay together; scaffolds larger than half a validation or test set are for training.
+    """Molecules of one scaffold stay together; scaffolds larger than half a validation or test set go to training.
 
     A molecule without rings has no scaffold: it is on its own.
     """
@@ -32,7 +32,7 @@ def scaffold_split(scaffolds: Sequence[Hashable], keys: Sequence[Hashable], size
 
 
 def column_split(words: Sequence[str]) -> tuple[dict[str, Tensor], dict[int, str]]:
-    """A split from a column of words; and what is wrong with the items that have none."""
+    """The splits that a column of words names, and an error message for each item whose word is not known."""
     found = [WORDS.get(word.strip().lower()) for word in words]
     splits = {split: torch.tensor([i for i, f in enumerate(found) if f == split], dtype=torch.long) for split in SPLITS}
     wrong = {i: f"the split is {words[i]!r}, expected train, val or test" for i, f in enumerate(found) if f is None}
@@ -51,7 +51,7 @@ def _shuffle(groups: list[list[int]], seed: int) -> list[list[int]]:
 
 
 def _fill(groups: list[list[int]], sizes: Sequence[float], number: int) -> dict[str, Tensor]:
-    """Groups in their order into the first split that has room for them, or else for the start of them."""
+    """Each group in turn goes to the first split with room for all of it, or else to the first split with any room."""
     room = [size * number for size in sizes]
     parts: list[list[int]] = [[] for _ in sizes]
     for group in groups:

@@ -1,4 +1,4 @@
-"""The few operations everything is made of: sums over ragged rows."""
+"""The few operations that everything is made of: sums over ragged rows."""
 
 from reign.kernels._sums import Sum
 

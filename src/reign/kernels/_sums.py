@@ -1,4 +1,4 @@
-"""Sums over ragged sets of rows, both ways without atomics: the one primitive of all terms.
+"""Sums over ragged sets of rows, forward and backward without atomics: the one primitive of all terms.
 
 Readout, needle, broadcast, transpose and message passing are all :math:`y_t = \\sum_{s \\in S(t)} x_s`: the product with a
 sparse 0/1 matrix. Its gradient is the product with the transposed matrix, so both are kept grouped by what they sum into;
@@ -47,7 +47,7 @@ class Sum:
         return Sum(self.index_t, self.ptr_t, self.index, self.ptr)
 
     def __call__(self, x: Shaped[Tensor, "sources channels"]) -> Shaped[Tensor, "targets channels"]:
-        """Sum rows of x."""
+        """Sum the rows of x."""
         return _Sum.apply(x, self.index, self.ptr, self.index_t, self.ptr_t)  # type: ignore[no-untyped-call]
 
 

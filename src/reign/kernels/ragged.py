@@ -27,7 +27,7 @@ def ranges(start: Int[Tensor, "segments"], count: Int[Tensor, "segments"]) -> tu
 
 
 def find(sorted_keys: Int[Tensor, "keys"], query: Int[Tensor, "*queries"]) -> tuple[Int[Tensor, "*queries"], Tensor]:
-    """Position of each query in ``sorted_keys``, and whether it is there (the position means nothing where not).
+    """The position of each query in ``sorted_keys``, and whether it is there; if it is not, the position has no meaning.
 
     >>> position, there = find(torch.tensor([2, 5, 7]), torch.tensor([5, 6]))
     >>> position[there].tolist(), there.tolist()

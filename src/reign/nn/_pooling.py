@@ -12,6 +12,7 @@ from reign.nn._conv import SubgraphConv
 from reign.nn._mlp import Activation, make_act
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
+from reign.policies import whole
 
 
 class Pooling(nn.Module):
@@ -143,7 +144,7 @@ class OuterMPNN(Pooling):
     def nodes(self, state: State) -> Tensor:
         """What the outer network makes of the subgraphs' readouts."""
         state.bag.require_node_based("NGNN's outer network")
-        x, graph = _readout(state, self.over_nodes), state.bag.whole
+        x, graph = _readout(state, self.over_nodes), whole(state.bag)
         for layer in self.layers:
             x = layer(x, graph)
         return x

@@ -75,7 +75,7 @@ class State:
             ones = torch.ones(self.bag.num_pairs, 1, dtype=torch.float64, device=self.bag.device)
             return State(ones, self.bag, domain, inner).get(term, where)
 
-        return self.bag.wiring.once(("count", term.name, where, domain, str(bool(inner))), count)
+        return self.bag.keep(("count", term.name, where, domain, bool(inner)), count)
 
     # -- rows that norms look at -----------------------------------------------------------------------------------
 

@@ -1,14 +1,23 @@
 """Selection policies pi: graph -> bag of subgraphs."""
 
-from reign.policies._base import Mark, Pairs, Policy
-from reign.policies._edge import EdgeDeletion
-from reign.policies._names import list_policies, policy, policy_meanings
+from reign.policies._base import Policy
+from reign.policies._grammar import POLICIES
+from reign.policies._marks import Mark
+from reign.policies._pairs import Pairs
+
+# isort: off
+# policies are listed in the order of these imports: node-based ones first
 from reign.policies._node import EgoNets, NodeDeletion, NodeMarking, Null
-from reign.policies._sampled import Sampled
+from reign.policies._edge import EdgeDeletion
 from reign.policies._tuples import Tuples
-from reign.policies._whole import Whole
+from reign.policies._whole import Whole, whole
+from reign.policies._sampled import Sampled
+
+# isort: on
+from reign.policies._names import list_policies, policy, policy_meanings
 
 __all__ = [
+    "POLICIES",
     "EdgeDeletion",
     "EgoNets",
     "Mark",
@@ -23,4 +32,5 @@ __all__ = [
     "list_policies",
     "policy",
     "policy_meanings",
+    "whole",
 ]

@@ -8,9 +8,12 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reign.bags import SharedGraph
-from reign.policies._base import Pairs, Policy
+from reign.policies._base import Policy
+from reign.policies._grammar import POLICIES
+from reign.policies._pairs import Pairs
 
 
+@POLICIES.register("ed")
 @dataclass(frozen=True)
 class EdgeDeletion(Policy):
     """ED: each subgraph is the graph less one undirected edge, with both its directions and parallel copies.
@@ -23,17 +26,17 @@ class EdgeDeletion(Policy):
 
     @property
     def node_based(self) -> bool:
-        """No: subgraphs belong to edges."""
+        """False: subgraphs belong to edges, not to nodes."""
         return False
 
     @property
     def num_anchors(self) -> int:
-        """The two ends of the edge."""
+        """Two: the ends of the edge."""
         return 2
 
     @property
     def unordered(self) -> bool:
-        """The ends of an edge have no order."""
+        """True: the ends of an edge have no order."""
         return True
 
     def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs 2"], Int[Tensor, "subgraphs"]]:
@@ -45,12 +48,9 @@ class EdgeDeletion(Policy):
         return ends, graph.batch[ends[:, 0]]
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """All nodes."""
+        """Every subgraph keeps all nodes."""
         return pairs.node >= 0
 
     def cut(self, graph: SharedGraph, anchor: Tensor) -> Int[Tensor, "cuts 3"]:
-        """The edge itself."""
+        """Each subgraph loses the edge it is tied to."""
         return torch.cat([torch.arange(anchor.size(0), device=anchor.device)[:, None], anchor], dim=1)
-
-    def __str__(self) -> str:
-        return "ed"

@@ -1,28 +1,12 @@
 """Policies by name: ``[2-]name[+[distance[cap]]][:depth][@sample]``, as in "nd", "ego+:3", "2-nm", "ego+distance:3@0.5"."""
 
-import re
-from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
 from reign.policies._base import Policy
-from reign.policies._edge import EdgeDeletion
-from reign.policies._node import EgoNets, NodeDeletion, NodeMarking, Null
+from reign.policies._grammar import POLICIES, make, parse
 from reign.policies._sampled import Sampled
 from reign.policies._tuples import Tuples
-from reign.policies._whole import Whole
-
-POLICIES: dict[str, type[Policy]] = {
-    "null": Null,
-    "nd": NodeDeletion,
-    "nm": NodeMarking,
-    "ego": EgoNets,
-    "ed": EdgeDeletion,
-    "whole": Whole,
-}
-_GRAMMAR = re.compile(
-    r"(?P<tuple>2-)?(?P<name>[a-z_]+)(?P<mark>\+(?P<distance>distance(?P<cap>\d+)?)?)?(:(?P<depth>\d+))?(@(?P<sample>[\d.]+))?"
-)
 
 
 def list_policies() -> list[str]:
@@ -31,17 +15,21 @@ def list_policies() -> list[str]:
 
 
 def policy_meanings() -> dict[str, str]:
-    """What each subgraph is, for every name of ``list_policies``, in one line."""
-    kinds: list[type[Policy]] = [*(kind for name, kind in POLICIES.items() if name != "whole"), Tuples, Whole]
+    """What each subgraph is, in one line, for every name of ``list_policies``.
+
+    >>> policy_meanings()["nd"]
+    'the root loses its edges'
+    """
     found: dict[str, str] = {}
-    for kind in kinds:
-        found |= {kind.example: kind.meaning, **kind.variants}
+    for name, kind in POLICIES.items():
+        found |= {kind.example or name: kind.meaning, **kind.variants}
     return found
 
 
 def policy(name: str | Policy) -> Policy:
     """The policy of a name; a policy is passed through.
 
+    >>> from reign.policies import EgoNets
     >>> policy("ego+:3") == EgoNets(num_hops=3, mark=True)
     True
     >>> policy("2-nm@0.5")
@@ -57,39 +45,22 @@ def policy(name: str | Policy) -> Policy:
         return name
     if not isinstance(name, str):
         raise ValueError(f"policy is of type {type(name).__name__}, expected a name such as 'ego+:3' or a Policy.")
-    part = _GRAMMAR.fullmatch(name.strip().lower())
-    if part is None or part["name"] not in POLICIES:
+    part = parse(name)
+    if part is None:
         raise ValueError(_unknown(name))
-    made = _make(name, POLICIES[part["name"]], part)
+    made = make(name, part)
     if part["tuple"]:
         made = Tuples(made)
     if part["sample"]:
-        try:
-            sample: dict[str, Any] = {"share": float(part["sample"])} if "." in part["sample"] else {"number": int(part["sample"])}
-        except ValueError:
-            raise ValueError(f"'{name}' ends in '@{part['sample']}', expected a share as '@0.5' or a number as '@8'.") from None
-        made = Sampled(made, **sample)
+        made = Sampled(made, **_sample(name, part["sample"]))
     return made
 
 
-def _make(name: str, kind: type[Policy], part: re.Match[str]) -> Policy:
-    takes = {f.name for f in fields(kind) if f.init}  # type: ignore[arg-type]
-    options: dict[str, Any] = {}
-    if part["mark"]:
-        if "mark" not in takes:
-            raise ValueError(f"policy '{part['name']}' takes no mark, got '{name}'; marks go with 'nm' and 'ego'.")
-        options["mark"] = "distance" if part["distance"] else True
-    if part["cap"]:
-        if "max_distance" not in takes:
-            raise ValueError(f"policy '{part['name']}' takes no cap on distances, got '{name}'; write '+distance'.")
-        options["max_distance"] = int(part["cap"])
-    if part["depth"] is not None and "num_hops" not in takes:
-        raise ValueError(f"policy '{part['name']}' takes no depth, got '{name}'; write '{name.split(':')[0]}'.")
-    if "num_hops" in takes:
-        if part["depth"] is None:
-            raise ValueError(f"policy '{name}' needs a depth, as in '{name.split('@')[0]}:3'.")
-        options["num_hops"] = int(part["depth"])
-    return kind(**options)
+def _sample(name: str, text: str) -> dict[str, Any]:
+    try:
+        return {"share": float(text)} if "." in text else {"number": int(text)}
+    except ValueError:
+        raise ValueError(f"'{name}' ends in '@{text}', expected a share as '@0.5' or a number as '@8'.") from None
 
 
 def _unknown(name: str) -> str:

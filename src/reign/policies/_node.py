@@ -10,9 +10,13 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reign.bags import FAR
-from reign.policies._base import Mark, Pairs, Policy, check_mark
+from reign.policies._base import Policy
+from reign.policies._grammar import POLICIES
+from reign.policies._marks import Mark, check_mark
+from reign.policies._pairs import Pairs
 
 
+@POLICIES.register("null")
 @dataclass(frozen=True)
 class Null(Policy):
     """Every subgraph is the graph itself: n copies, told apart by their roots alone."""
@@ -22,36 +26,36 @@ class Null(Policy):
     in_paper_class: ClassVar[bool] = True
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """All nodes."""
+        """Every subgraph keeps all nodes."""
         return pairs.node >= 0
 
-    def __str__(self) -> str:
-        return "null"
 
-
+@POLICIES.register("nd")
 @dataclass(frozen=True)
 class NodeDeletion(Policy):
-    """ND: the root loses its edges. Its row and features stay with domain all; with domain members it has no row."""
+    """ND: the root loses its edges. With domain all its row and features stay; with domain members it has no row."""
+
+    meaning: ClassVar[str] = "the root loses its edges"
+    example: ClassVar[str] = "nd"
+    in_paper_class: ClassVar[bool] = True
 
     meaning: ClassVar[str] = "the root loses its edges"
     example: ClassVar[str] = "nd"
     in_paper_class: ClassVar[bool] = True
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """All nodes but the root."""
+        """Every subgraph keeps all nodes but its root."""
         return ~pairs.is_anchor.any(dim=1)
 
-    def __str__(self) -> str:
-        return "nd"
 
-
+@POLICIES.register("nm")
 @dataclass(frozen=True)
 class NodeMarking(Policy):
     """NM: the whole graph with a mark on the root, or with every node's hop distance from it.
 
     Args:
         mark: True for the root, "distance" for the one-hot hop distance of every node.
-        max_distance: hop distances from here on share a channel.
+        max_distance: hop distances of at least this number share a channel.
     """
 
     meaning: ClassVar[str] = "a mark on the root"
@@ -68,13 +72,11 @@ class NodeMarking(Policy):
             raise ValueError("mark is False, expected True or 'distance'; node marking without marks is Null(), 'null'.")
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """All nodes."""
+        """Every subgraph keeps all nodes."""
         return pairs.node >= 0
 
-    def __str__(self) -> str:
-        return "nm" if self.mark is True else f"nm+distance{self.max_distance}"
 
-
+@POLICIES.register("ego")
 @dataclass(frozen=True)
 class EgoNets(Policy):
     """EGO(h) and EGO+(h): the subgraph induced by the nodes within h hops of the root, in EGO+ with a mark on the root.
@@ -105,7 +107,7 @@ class EgoNets(Policy):
 
     @property
     def radius(self) -> int:
-        """The depth."""
+        """The depth of the ego nets."""
         return self.num_hops
 
     @property
@@ -114,9 +116,5 @@ class EgoNets(Policy):
         return self.num_hops
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """The nodes within ``num_hops`` of the root."""
+        """Every subgraph keeps the nodes within ``num_hops`` of its root."""
         return (pairs.hops(self.num_hops) <= self.num_hops).any(dim=1)
-
-    def __str__(self) -> str:
-        mark = {False: "", True: "+", "distance": "+distance"}[self.mark]
-        return f"ego{mark}:{self.num_hops}"

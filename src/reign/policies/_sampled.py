@@ -8,7 +8,8 @@ from torch import Tensor
 
 from reign.bags import SharedGraph
 from reign.kernels import ragged
-from reign.policies._base import Policy, Wrapper
+from reign.policies._base import Policy
+from reign.policies._wrapper import Wrapper
 
 
 @dataclass
@@ -21,9 +22,9 @@ class Sampled(Wrapper):
     Args:
         policy: the policy whose subgraphs are sampled.
         share: the share of subgraphs to take, in (0, 1], rounded to the nearest number.
-        number: or their number; graphs with fewer keep all.
-        seed: of the random draws.
-        eval_draws: how many draws to average at evaluation; None takes all subgraphs.
+        number: the number of subgraphs to take, instead of a share; graphs with fewer keep all.
+        seed: seed of the random draws.
+        eval_draws: number of draws to average at evaluation; None takes all subgraphs.
     """
 
     policy: Policy
@@ -56,12 +57,12 @@ class Sampled(Wrapper):
 
     @property
     def node_based(self) -> bool:
-        """Only when all subgraphs are taken."""
+        """True only if all subgraphs of a node-based policy are taken."""
         return not self._sampling and self.policy.node_based
 
     @property
     def num_draws(self) -> int:
-        """How many calls a prediction is the mean of."""
+        """The number of calls whose mean is a prediction."""
         return 1 if self.training or self.eval_draws is None else self.eval_draws
 
     def train(self, mode: bool = True) -> "Policy":

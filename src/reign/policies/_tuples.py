@@ -9,15 +9,18 @@ from torch import Tensor
 
 from reign.bags import SharedGraph, check_fits
 from reign.kernels import ragged
-from reign.policies._base import Policy, Wrapper
+from reign.policies._base import Policy
+from reign.policies._grammar import POLICIES
+from reign.policies._wrapper import Wrapper
 
 
+@POLICIES.register("2-")
 @dataclass(frozen=True)
 class Tuples(Wrapper):
     """A node-based policy carried over to all n^2 ordered pairs of nodes (u, v), in lexicographic order: n^3 pairs.
 
-    Node deletion deletes u and v; ego nets keep the union of the two balls; marks come one a position, in channels [is u,
-    is v, is neither]. On the tuple (v, v) both anchors are one node: it is deleted once, its ball is one ball, and it is the
+    Node deletion deletes u and v; ego nets keep the union of the two balls; there is a mark for each position, in channels
+    [is u, is v, is neither]. On the tuple (v, v) both anchors are one node: it is deleted once, its ball is one ball, and it is the
     one node with a mark, [1, 1, 0].
 
     Args:
@@ -41,12 +44,12 @@ class Tuples(Wrapper):
 
     @property
     def node_based(self) -> bool:
-        """No: there are more tuples than nodes."""
+        """False: there are more tuples than nodes."""
         return False
 
     @property
     def num_anchors(self) -> int:
-        """Two."""
+        """Two: the nodes of the tuple."""
         return 2
 
     def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs 2"], Int[Tensor, "subgraphs"]]:

@@ -7,10 +7,13 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from reign.bags import SharedGraph
-from reign.policies._base import Pairs, Policy
+from reign.bags import SharedGraph, SubgraphBag
+from reign.policies._base import Policy
+from reign.policies._grammar import POLICIES
+from reign.policies._pairs import Pairs
 
 
+@POLICIES.register("whole")
 @dataclass(frozen=True)
 class Whole(Policy):
     """One subgraph per graph, tied to nothing: the graph itself."""
@@ -20,22 +23,29 @@ class Whole(Policy):
 
     @property
     def node_based(self) -> bool:
-        """No: there is one subgraph."""
+        """False: there is one subgraph per graph."""
         return False
 
     @property
     def num_anchors(self) -> int:
-        """None."""
+        """Zero: a subgraph is not tied to any node."""
         return 0
 
     def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs 0"], Int[Tensor, "subgraphs"]]:
-        """Each graph once."""
+        """No anchors, and one subgraph for each graph."""
         graphs = torch.arange(graph.num_graphs, device=graph.batch.device)
         return graphs.new_empty(graph.num_graphs, 0), graphs
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """All nodes."""
+        """The subgraph keeps all nodes."""
         return pairs.node >= 0
 
-    def __str__(self) -> str:
-        return "whole"
+
+def whole(bag: SubgraphBag) -> SubgraphBag:
+    """The graphs of a bag as a bag of one subgraph each, the graph itself: where plain message passing happens."""
+
+    def make() -> SubgraphBag:
+        graph = bag.graph
+        return Whole()(graph.x, graph.edge_index, graph.edge_attr, graph.batch, batch_size=graph.num_graphs)
+
+    return bag.keep("whole", make)

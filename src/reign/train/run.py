@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -171,8 +172,6 @@ def train_member(recipe: Recipe, member: Member, fabric: Fabric, watch: Watch) -
 
 def environment(fabric: Fabric) -> dict[str, Any]:
     """Where and with what a run was made."""
-    from importlib.metadata import version
-
     device = torch.cuda.get_device_name() if fabric.device.type == "cuda" else platform.processor() or platform.machine()
     return {
         "reign": reign._version.__version__,

@@ -1,15 +1,32 @@
 """Policies by name, sampled bags, a policy of one's own."""
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch
+from typer.testing import CliRunner
 
 import reign
-from reign.policies import EdgeDeletion, EgoNets, NodeDeletion, NodeMarking, Null, Pairs, Policy, Sampled, Tuples
+from reign.cli import app
+from reign.policies import (
+    POLICIES,
+    EdgeDeletion,
+    EgoNets,
+    Mark,
+    NodeDeletion,
+    NodeMarking,
+    Null,
+    Pairs,
+    Policy,
+    Sampled,
+    Tuples,
+    policy_meanings,
+)
 from reign.testing import assert_bags_equal, assert_batch_invariant, assert_equivariant, random_graphs
 
 NAMED = {
@@ -92,6 +109,8 @@ def _unchecked_sampled(**values: object) -> None:
 @dataclass(frozen=True)
 class NeighbourDeletion(Policy):
     """A policy of one's own: every subgraph loses the neighbours of its root."""
+
+    meaning: ClassVar[str] = "the root loses its neighbours"
 
     def keep(self, pairs: Pairs) -> Tensor:
         return pairs.hops(max_hops=1)[:, 0] != 1
@@ -235,3 +254,82 @@ def test_data_that_is_none() -> None:
         Null().from_data(None)
     union = Null().from_data(random_graphs(1, min_nodes=3)[0]).expand()
     assert Null().from_data(union).num_nodes == union.num_nodes
+
+
+def test_a_policy_of_ones_own_has_a_name(tmp_path: Path) -> None:
+    known = reign.list_policies()
+    POLICIES.register("neighbour-deletion")(NeighbourDeletion)
+    assert reign.policy("neighbour-deletion") == NeighbourDeletion()
+    assert reign.policy("2-Neighbour-Deletion@4") == Sampled(Tuples(NeighbourDeletion()), number=4)
+    assert str(NeighbourDeletion()) == "neighbour-deletion"
+    assert str(Tuples(NeighbourDeletion())) == "2-neighbour-deletion"
+    assert reign.list_policies() == [*known, "neighbour-deletion"]
+    with pytest.raises(ValueError, match="unknown policy 'neighbor-deletion'; did you mean 'neighbour-deletion'\\?"):
+        reign.policy("neighbor-deletion")
+    shown = CliRunner().invoke(app, ["policies", "--example"])
+    assert shown.output.count("neighbour-deletion") == 2
+    assert NeighbourDeletion.meaning in shown.output
+    (data,) = random_graphs(1, min_nodes=5)
+    model = reign.nn.SUN(3, 4, 2, 1, policy=NeighbourDeletion()).eval()
+    model.save_pretrained(tmp_path)
+    again = reign.nn.SUN.from_pretrained(tmp_path)
+    assert again.policy == NeighbourDeletion()
+    assert torch.equal(again(data.x, data.edge_index), model(data.x, data.edge_index))
+
+
+@dataclass(frozen=True)
+class Ring(Policy):
+    """The root and the nodes at a distance, with a mark if one wants it."""
+
+    num_hops: int = 1
+    mark: Mark = False
+    max_distance: int = 4
+    loop: bool = True
+
+    def keep(self, pairs: Pairs) -> Tensor:
+        hops = pairs.hops()
+        return ((hops == self.num_hops) | (hops == 0)).any(dim=1)
+
+
+def test_the_fields_of_a_policy_are_its_grammar() -> None:
+    POLICIES.register("ring")(Ring)
+    made = {
+        "ring:1": Ring(),
+        "ring:3": Ring(3),
+        "ring+:2": Ring(2, mark=True),
+        "ring+distance4:2": Ring(2, mark="distance"),
+        "ring+distance6:2": Ring(2, mark="distance", max_distance=6),
+    }
+    for name, policy in made.items():
+        assert reign.policy(name) == policy
+        assert str(policy) == name
+    assert reign.policy("ring") == Ring()
+    assert reign.policy("ring+distance") == Ring(mark="distance")
+    assert str(Ring(loop=False)) == "Ring(num_hops=1, mark=False, max_distance=4, loop=False)"  # no name says so
+
+
+def test_names_that_a_policy_cannot_have() -> None:
+    with pytest.raises(ValueError, match="policy 'nd' is registered already"):
+        POLICIES.register("nd")(Ring)
+    for name in ("my ring", "ring:2", "ring+", "ring@2", "3-ring"):
+        with pytest.raises(ValueError, match="cannot be the name of a policy"):
+            POLICIES.register(name)(Ring)
+
+    @POLICIES.register("needy")
+    @dataclass(frozen=True)
+    class Needy(Ring):
+        number: int = field(kw_only=True)
+
+    with pytest.raises(ValueError, match="policy 'needy' needs number, which a name cannot give; use Needy\\(...\\) itself"):
+        reign.policy("needy")
+    assert str(Needy(number=2)) == repr(Needy(number=2))
+
+
+def test_facts_of_policies() -> None:
+    assert [name for name, kind in POLICIES.items() if kind.in_paper_class] == ["null", "nd", "nm", "ego"]
+    assert list(policy_meanings()) == reign.list_policies()
+    assert all(policy_meanings().values())
+    for name in reign.list_policies():
+        assert str(reign.policy(name)) in (name, f"{name}5")  # 'nm+distance' has a cap
+    assert not NeighbourDeletion.in_paper_class
+    assert not Sampled(Null(), number=2).in_paper_class

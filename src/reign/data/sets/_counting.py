@@ -11,7 +11,8 @@ from torch_geometric.data import Data
 
 from reign._validate import check
 from reign.bags import SharedGraph
-from reign.data._base import GraphDataset, need_file, read_arrays, unpack
+from reign.data._base import DATASETS, GraphDataset
+from reign.data._files import need_file, read_arrays, unpack
 from reign.data._networkx import from_networkx
 from reign.data._pack import GraphPack
 from reign.kernels import ragged
@@ -21,37 +22,38 @@ REGULAR = ((10, 6), (15, 6), (20, 5), (30, 5))  # nodes and degree, in equal sha
 SHARES = {"train": 0.3, "val": 0.2, "test": 0.5}
 
 
+@DATASETS.register()
 class Counting(GraphDataset):
     """Counts of six patterns, not induced, each divided by its standard deviation over the whole set; 30 / 20 / 50 %.
 
     Options:
         kind: "regular" (random regular graphs less n of their edges), "er" (Erdos-Renyi graphs of 10 nodes), or "chen2020" (the
             Erdos-Renyi set of Chen et al., from ``REIGN_DATA``).
-        num_graphs: how many.
-        seed: of the generator and of the split.
+        num_graphs: number of graphs.
+        seed: seed of the generator and of the split.
     """
 
     name = "counting"
     about = "counting substructures in random graphs (regression, six targets)"
-    targets = tuple(PATTERNS)  # type: ignore[assignment]
+    targets = tuple(PATTERNS)
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """The set of the paper's table."""
+        """The options of the set in the paper's table."""
         return {"kind": "regular", "num_graphs": 5000, "seed": 0}
 
     @classmethod
     def check_options(cls, **options: Any) -> None:
-        """A kind there is, and enough graphs to split."""
+        """The kind must exist, and there must be enough graphs to split."""
         check("kind", options["kind"], options["kind"] in ("regular", "er", "chen2020"), "'regular', 'er' or 'chen2020'")
         number = options["num_graphs"]
         check("num_graphs", number, type(number) is int and number >= 10, "a whole number of at least 10")
         check("seed", options["seed"], type(options["seed"]) is int, "a whole number")
         if options["kind"] == "chen2020" and {**options, "kind": "regular"} != cls.defaults():
-            raise ValueError("the set of Chen et al. is what it is: num_graphs and seed have no use with kind='chen2020'.")
+            raise ValueError("the set of Chen et al. is fixed: num_graphs and seed have no use with kind='chen2020'.")
 
     def make(self) -> dict[str, list[Data]]:
-        """Generate the graphs, and count."""
+        """Generate the graphs, and count the patterns in them."""
         number, seed = self.options["num_graphs"], self.options["seed"]
         if self.options["kind"] == "chen2020":
             graphs, ids = _chen2020()
@@ -93,7 +95,7 @@ def _cycles(graphs: GraphPack, length: int) -> tuple[Tensor, Tensor]:
 
 
 def _list_cycles(graphs: GraphPack, ids: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """The same for some graphs: simple paths are listed from their smallest node, and closed."""
+    """The same for some of the graphs: simple paths are listed from their smallest node, and closed."""
     b = graphs.batch(ids)
     graph = SharedGraph.build(b.x, b.edge_index, None, b.batch, b.size)
     paths = torch.arange(b.x.size(0))[:, None]
@@ -109,7 +111,7 @@ def _list_cycles(graphs: GraphPack, ids: Tensor, length: int) -> tuple[Tensor, T
 
 
 def _regular(g: int, rng: np.random.Generator) -> Data:
-    """A random regular graph that loses as many edges as it has nodes."""
+    """A random regular graph from which as many edges are removed as it has nodes."""
     nodes, degree = REGULAR[g % len(REGULAR)]
     graph = nx.random_regular_graph(degree, nodes, seed=int(rng.integers(2**31)))
     edges = sorted(tuple(sorted(edge)) for edge in graph.edges)
@@ -119,7 +121,7 @@ def _regular(g: int, rng: np.random.Generator) -> Data:
 
 
 def _erdos_renyi(g: int, rng: np.random.Generator) -> Data:
-    """Ten nodes, every edge with a chance of 0.3."""
+    """A graph of ten nodes, with each edge present with probability 0.3."""
     upper = np.triu(rng.random((10, 10)) < 0.3, 1)
     graph = nx.Graph()
     graph.add_edges_from(zip(*np.nonzero(upper), strict=True))

@@ -8,22 +8,24 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from reign._validate import check
-from reign.data._base import GraphDataset, local_file, need_file, read_arrays, unpack
+from reign.data._base import DATASETS, GraphDataset
+from reign.data._files import local_file, need_file, read_arrays, unpack
 from reign.data._networkx import from_networkx
 
 
+@DATASETS.register()
 class CSL(GraphDataset):
     """Circular skip links: 150 graphs of 41 nodes, 10 classes of isomorphic graphs; a stratified split of 90 / 30 / 30."""
 
     name = "csl"
     about = "CSL, ten classes of circular skip links (classes)"
     task = "multiclass"
-    targets = ("skip",)  # type: ignore[assignment]
-    classes = tuple(map(str, range(10)))  # type: ignore[assignment]
+    targets = ("skip",)
+    classes = tuple(map(str, range(10)))
     sizes = {"train": 90, "val": 30, "test": 30}  # noqa: RUF012
 
     def make(self) -> dict[str, list[Data]]:
-        """From ``REIGN_DATA``, or through PyG from the official place."""
+        """Read the graphs from ``REIGN_DATA``, or download them through PyG."""
         file = local_file("csl.npz")
         if file is not None:
             arrays = read_arrays(file)
@@ -39,6 +41,7 @@ class CSL(GraphDataset):
         return stratified(graphs)
 
 
+@DATASETS.register()
 class EXP(GraphDataset):
     """EXP or CEXP (Abboud et al. 2021): 600 pairs of graphs with two node types, in one class each; a stratified split.
 
@@ -48,21 +51,21 @@ class EXP(GraphDataset):
     name = "exp"
     about = "EXP and CEXP, pairs of graphs in two classes that 1-WL confuses (classification)"
     task = "classification"
-    targets = ("class",)  # type: ignore[assignment]
+    targets = ("class",)
     sizes = {"train": 720, "val": 240, "test": 240}  # noqa: RUF012
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Which of the two."""
+        """The name of the set: "EXP" or "CEXP"."""
         return {"set": "EXP"}
 
     @classmethod
     def check_options(cls, **options: Any) -> None:
-        """One there is."""
+        """The set must be one of the two."""
         check("set", options["set"], options["set"] in ("EXP", "CEXP"), "'EXP' or 'CEXP'")
 
     def make(self) -> dict[str, list[Data]]:
-        """From ``REIGN_DATA``."""
+        """Read the graphs from ``REIGN_DATA``."""
         return stratified(exp_graphs(self.options["set"]))
 
 
@@ -73,19 +76,20 @@ def exp_graphs(name: str) -> list[Data]:
     return unpack(arrays["node_ptr"][1:] - arrays["node_ptr"][:-1], arrays["edge_ptr"], arrays["edge_uv"], x, y)
 
 
+@DATASETS.register()
 class SR(GraphDataset):
     """The 15 strongly regular graphs (25, 12, 5, 6): no two are told apart by 3-WL. Every graph is a class of its own."""
 
     name = "sr"
     about = "SR, 15 strongly regular graphs that 3-WL confuses (each a class)"
     task = "multiclass"
-    targets = ("graph",)  # type: ignore[assignment]
-    classes = tuple(map(str, range(15)))  # type: ignore[assignment]
+    targets = ("graph",)
+    classes = tuple(map(str, range(15)))
     splits = ("all",)
     sizes = {"all": 15}  # noqa: RUF012
 
     def make(self) -> dict[str, list[Data]]:
-        """From ``REIGN_DATA``."""
+        """Read the graphs from ``REIGN_DATA``."""
         lines = need_file("sr251256.g6", "SR").read_bytes().split()
         graphs = [from_networkx(nx.from_graph6_bytes(line)) for line in lines]
         for g, data in enumerate(graphs):
@@ -94,7 +98,7 @@ class SR(GraphDataset):
 
 
 def stratified(graphs: list[Data]) -> dict[str, list[Data]]:
-    """60 / 20 / 20, every class in the same shares, always the same."""
+    """A fixed split of 60 / 20 / 20 %, with every class in the same shares."""
     from sklearn.model_selection import StratifiedShuffleSplit
 
     y = torch.cat([data.y for data in graphs]).squeeze(1)

@@ -3,9 +3,11 @@
 import torch
 from torch_geometric.data import Data
 
-from reign.data._base import GraphDataset, local_file
+from reign.data._base import DATASETS, GraphDataset
+from reign.data._files import local_file
 
 
+@DATASETS.register()
 class MolHIV(GraphDataset):
     """ogbg-molhiv with OGB's columns of atom and bond features and its scaffold split; 32,901 / 4,113 / 4,113.
 
@@ -15,19 +17,20 @@ class MolHIV(GraphDataset):
     name = "molhiv"
     about = "ogbg-molhiv, which molecules inhibit HIV (classification, scaffold split)"
     task = "classification"
-    targets = ("HIV_active",)  # type: ignore[assignment]
+    targets = ("HIV_active",)
     node_encoder = "atom"
     edge_encoder = "bond"
+    reads_smiles = True
     sizes = {"train": 32_901, "val": 4_113, "test": 4_113}  # noqa: RUF012
     actives = {"train": 1_232, "val": 81, "test": 130}  # noqa: RUF012
 
     def make(self) -> dict[str, list[Data]]:
-        """From ``REIGN_DATA``, or through ogb from the official place."""
+        """Read the molecules from ``REIGN_DATA``, or download them through ogb."""
         file = local_file("ogbg_molhiv.csv.xz")
         return self._official() if file is None else self._from_smiles(str(file))
 
     def check(self, made: dict[str, list[Data]]) -> None:
-        """The sizes of the splits, and how many molecules of each are active."""
+        """Check the sizes of the splits, and the number of active molecules in each."""
         super().check(made)
         found = {split: sum(int(data.y) for data in graphs) for split, graphs in made.items()}
         if self.actives and found != self.actives:

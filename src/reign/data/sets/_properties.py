@@ -9,13 +9,15 @@ import torch
 from torch_geometric.data import Data
 
 from reign._validate import check
-from reign.data._base import GraphDataset, need_file, read_arrays, unpack
+from reign.data._base import DATASETS, GraphDataset
+from reign.data._files import need_file, read_arrays, unpack
 from reign.data._networkx import from_networkx
 
 # graphs for each size, and the sizes
 SPLITS = {"train": (512, range(15, 25)), "val": (128, range(15, 20)), "test": (256, range(15, 20))}
 
 
+@DATASETS.register()
 class GraphProperties(GraphDataset):
     """Three properties of graphs of ten families, each divided by its training maximum.
 
@@ -25,28 +27,28 @@ class GraphProperties(GraphDataset):
 
     Options:
         source: "generated", or "pna" (a set of PNA's own generator, from ``REIGN_DATA``).
-        share: of the graphs to make; 1.0 is 512 for each of ten sizes for training.
-        seed: of the generator.
+        share: share of the graphs to make; with 1.0 there are 512 training graphs of each of ten sizes.
+        seed: seed of the generator.
     """
 
     name = "graph-properties"
     about = "is-connected, diameter and spectral radius of random graphs (regression, three targets)"
-    targets = ("is-connected", "diameter", "radius")  # type: ignore[assignment]
+    targets = ("is-connected", "diameter", "radius")
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """The paper's sizes."""
+        """Generated graphs, as many as in the paper."""
         return {"source": "generated", "share": 1.0, "seed": 0}
 
     @classmethod
     def check_options(cls, **options: Any) -> None:
-        """A source there is, and a share that leaves some graphs."""
+        """The source must exist, and the share must leave some graphs."""
         check("source", options["source"], options["source"] in ("generated", "pna"), "'generated' or 'pna'")
         share = options["share"]
         check("share", share, isinstance(share, int | float) and 0 < share <= 1, "a number above 0 and at most 1")
         check("seed", options["seed"], type(options["seed"]) is int, "a whole number")
         if options["source"] == "pna" and {**options, "source": "generated"} != cls.defaults():
-            raise ValueError("the set of PNA's generator is what it is: share and seed have no use with source='pna'.")
+            raise ValueError("the set of PNA's generator is fixed: share and seed have no use with source='pna'.")
 
     def make(self) -> dict[str, list[Data]]:
         """Generate or read the graphs, and scale the labels."""
@@ -116,13 +118,13 @@ def _barabasi_albert(n: int, rng: np.random.Generator) -> nx.Graph:
 
 
 def _grid(n: int, rng: np.random.Generator) -> nx.Graph:
-    """As square as n allows; a prime n is a line."""
+    """A grid that is as square as n allows; a line if n is prime."""
     width = max(w for w in range(1, int(n**0.5) + 1) if n % w == 0)
     return nx.grid_2d_graph(width, n // width)
 
 
 def _caveman(n: int, rng: np.random.Generator) -> nx.Graph:
-    """A ring of cliques as many as large, as near as n allows; of a prime n one clique."""
+    """A ring of cliques, with as equal a number and size of cliques as n allows; one clique if n is prime."""
     number = max(w for w in range(1, int(n**0.5) + 1) if n % w == 0)
     return nx.connected_caveman_graph(number, n // number) if number > 1 else nx.complete_graph(n)
 
@@ -132,7 +134,7 @@ def _tree(n: int, rng: np.random.Generator) -> nx.Graph:
 
 
 def _ladder(n: int, rng: np.random.Generator) -> nx.Graph:
-    """Two rails of n // 2 nodes; an odd node more hangs at an end."""
+    """Two rails of n // 2 nodes each; if n is odd, one more node is attached to an end."""
     graph = nx.ladder_graph(n // 2)
     if n % 2:
         graph.add_edge(0, n - 1)
@@ -148,7 +150,7 @@ def _star(n: int, rng: np.random.Generator) -> nx.Graph:
 
 
 def _caterpillar(n: int, rng: np.random.Generator) -> nx.Graph:
-    """A path of random length, all other nodes on it."""
+    """A path of random length, with all other nodes attached to it."""
     length = int(rng.integers(1, n + 1))
     graph = nx.path_graph(length)
     graph.add_edges_from((v, int(rng.integers(length))) for v in range(length, n))
@@ -156,7 +158,7 @@ def _caterpillar(n: int, rng: np.random.Generator) -> nx.Graph:
 
 
 def _lobster(n: int, rng: np.random.Generator) -> nx.Graph:
-    """A path, nodes on it, and nodes on those."""
+    """A path, nodes attached to it, and nodes attached to those."""
     length = int(rng.integers(1, n + 1))
     legs = int(rng.integers(length, n + 1))
     graph = nx.path_graph(length)

@@ -9,7 +9,8 @@ from torch_geometric.data import Data
 from torch_geometric.utils import degree
 
 from reign._validate import check
-from reign.data._base import GraphDataset, local_file, read_arrays, unpack
+from reign.data._base import DATASETS, GraphDataset
+from reign.data._files import local_file, read_arrays, unpack
 
 # the paper's name: name of PyG's set, of the local file, graphs, mean number of nodes, classes
 SETS: dict[str, tuple[str, str, int, float, int]] = {
@@ -23,37 +24,43 @@ SETS: dict[str, tuple[str, str, int, float, int]] = {
 }
 
 
+@DATASETS.register()
 class TU(GraphDataset):
     """A TU set: one-hot node labels (degrees for IMDB), no edge features, all graphs in one split for cross-validation."""
 
     name = "tu"
     about = "TU sets MUTAG, PTC, PROTEINS, NCI1, NCI109, IMDB-B, IMDB-M (classes, cross-validation)"
     task = "multiclass"
-    targets = ("class",)  # type: ignore[assignment]
+    targets = ("class",)
     splits = ("all",)
 
     def __init__(self, root: Any = None, split: str = "all", *args: Any, **options: Any) -> None:
         super().__init__(root, split, *args, **options)
-        self.classes = [str(c) for c in range(SETS[self.options["set"]][4])]  # type: ignore[misc]
+        self.classes = [str(c) for c in range(SETS[self.options["set"]][4])]
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Which of them."""
+        """The name of the set, as the paper writes it."""
         return {"set": "MUTAG"}
 
     @classmethod
+    def variants(cls) -> list[dict[str, Any]]:
+        """Each of the seven sets."""
+        return [{"set": name} for name in SETS]
+
+    @classmethod
     def check_options(cls, **options: Any) -> None:
-        """A set there is."""
+        """The set must be one of the seven."""
         check("set", options["set"], options["set"] in SETS, " or ".join(SETS))
 
     def make(self) -> dict[str, list[Data]]:
-        """From ``REIGN_DATA``, or through PyG from the official place."""
+        """Read the graphs from ``REIGN_DATA``, or download them through PyG."""
         official, local, *_ = SETS[self.options["set"]]
         file = local_file(f"tu_{local}.npz")
         return {"all": self._official(official) if file is None else self._local(read_arrays(file))}
 
     def check(self, made: dict[str, list[Data]]) -> None:
-        """The number of graphs, and the mean number of their nodes: the PTC of the paper has hydrogens, TU's PTC_MR has none."""
+        """Check the number of graphs and their mean number of nodes: the paper's PTC has hydrogens, TU's PTC_MR has none."""
         _, local, number, nodes, _ = SETS[self.options["set"]]
         graphs = made["all"]
         mean = sum(data.num_nodes for data in graphs) / len(graphs)
@@ -80,7 +87,7 @@ class TU(GraphDataset):
 
 
 def _one_hot(tags: Tensor) -> Tensor:
-    """Tags that occur, in order, as columns."""
+    """One-hot columns, one for each tag that occurs, in the order of the tags."""
     known, column = tags.unique(return_inverse=True)
     return torch.nn.functional.one_hot(column, known.numel()).float()
 

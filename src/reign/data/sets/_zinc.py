@@ -3,9 +3,11 @@
 import torch
 from torch_geometric.data import Data
 
-from reign.data._base import GraphDataset, local_file, read_arrays, unpack
+from reign.data._base import DATASETS, GraphDataset
+from reign.data._files import local_file, read_arrays, unpack
 
 
+@DATASETS.register()
 class ZINC(GraphDataset):
     """ZINC-12k: atom types, bond types, constrained solubility; 10,000 / 1,000 / 1,000."""
 
@@ -16,7 +18,7 @@ class ZINC(GraphDataset):
     sizes = {"train": 10_000, "val": 1_000, "test": 1_000}  # noqa: RUF012
 
     def make(self) -> dict[str, list[Data]]:
-        """From ``REIGN_DATA``, or through PyG from the official place."""
+        """Read the graphs from ``REIGN_DATA``, or download them through PyG."""
         file = local_file("zinc12k.npz")
         if file is None:
             return {split: self._official(split) for split in self.splits}

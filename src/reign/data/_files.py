@@ -1,0 +1,66 @@
+"""Where data sets come from and where they are kept, and arrays on disk as graphs."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+Arrays = dict[str, np.ndarray]
+
+
+def cache_folder() -> Path:
+    """The folder in which data sets are kept: ``REIGN_CACHE``, or a folder of the user's cache."""
+    given = os.environ.get("REIGN_CACHE")
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "reign"
+
+
+def local_file(name: str) -> Path | None:
+    """A file of the folder ``REIGN_DATA``, if it is there."""
+    folder = os.environ.get("REIGN_DATA")
+    file = Path(folder) / name if folder else None
+    return file if file is not None and file.is_file() else None
+
+
+def need_file(name: str, what: str) -> Path:
+    """A file of the folder ``REIGN_DATA``, or an error that says what to do."""
+    file = local_file(name)
+    if file is None:
+        where = os.environ.get("REIGN_DATA")
+        raise ValueError(
+            f"{what} is read from {name} in the folder that REIGN_DATA names, "
+            + (f"and {where} has no such file." if where else "which is not set; export REIGN_DATA=<folder>.")
+        )
+    return file
+
+
+def read_arrays(file: Path) -> Arrays:
+    """All arrays of an .npz file."""
+    try:
+        with np.load(file) as arrays:
+            return {key: arrays[key] for key in arrays}
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read as an .npz file ({error}).") from None
+
+
+def unpack(
+    sizes: np.ndarray, edge_ptr: np.ndarray, edge_uv: np.ndarray, x: Tensor | None, y: Tensor, edge_attr: Tensor | None = None
+) -> list[Data]:
+    """Graphs from arrays that hold each undirected edge once; without features, every node has the feature 1."""
+    node_ptr = np.concatenate([[0], np.cumsum(sizes.astype(np.int64))])
+    uv = torch.from_numpy(edge_uv.astype(np.int64))
+    graphs = []
+    for g in range(len(sizes)):
+        nodes, edges = slice(node_ptr[g], node_ptr[g + 1]), slice(int(edge_ptr[g]), int(edge_ptr[g + 1]))
+        ends = uv[edges].t()
+        data = Data(
+            x=torch.ones(int(sizes[g]), 1) if x is None else x[nodes],
+            edge_index=torch.cat([ends, ends.flip(0)], dim=1),
+            y=y[g].reshape(1, -1),
+        )
+        if edge_attr is not None:
+            data.edge_attr = edge_attr[edges].repeat(2, 1)
+        graphs.append(data)
+    return graphs
