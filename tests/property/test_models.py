@@ -9,12 +9,12 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import reign
-from reign.nn import Model
+from reign.nn import Model, find_model
 from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs, random_permutation
 
 NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego+:2", "ego+distance:2"]
 OTHERS = ["ed", "2-nd", "2-nm", "2-ego:1"]
-FIXED = {"mpnn": ["whole"], "ppgn": ["null"], "ign2": ["null"]}  # models without a choice
+FIXED = {"mpnn": ["whole"], "ppgn": ["null"], "ign2": ["null"]}  # models that take no policy, and the one they have
 ANY = ["ds", "dss", "reconstructiongnn", "subgraphgnn"]  # models that need no bijection
 NEEDS_ROOTS = ["idgnn", "gnnak", "gnnakctx", "gnnakplus"]  # with domain members, which they have by default
 
@@ -179,11 +179,20 @@ def test_graphs_without_nodes_or_edges(name: str) -> None:
         assert out.isfinite().all()
 
 
+def test_models_say_which_policies_they_take() -> None:
+    for name in reign.list_models():
+        kind = find_model(name)
+        assert kind.takes_policy == (name not in FIXED)
+        assert kind.needs_node_based == (name not in (*ANY, "mpnn", "idgnn", "reign2"))
+        if name in FIXED:
+            assert [str(make(name).policy)] == FIXED[name]
+
+
 def test_signatures_are_those_of_pyg() -> None:
     for name in reign.list_models():
         kind = type(make(name))
-        assert list(inspect.signature(kind.__init__).parameters)[1:5] == [
-            "in_channels", "hidden_channels", "num_layers", "out_channels",
-        ]  # fmt: skip
+        sizes = ["in_channels", "hidden_channels", "num_layers", "out_channels"]
+        assert list(inspect.signature(kind.__init__).parameters)[1:5] == sizes
+        assert list(inspect.signature(kind).parameters)[:4] == sizes
         call = list(inspect.signature(kind.forward).parameters)[1:]
         assert call == ["x", "edge_index", "edge_attr", "batch", "batch_size", "bag"]

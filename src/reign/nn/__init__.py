@@ -4,15 +4,31 @@ A model is ``SUN(in_channels, hidden_channels, num_layers, out_channels, policy=
 ``model(x, edge_index, edge_attr, batch)``. A layer is ``SUNConv(64, 64)(h, bag)``.
 """
 
-from reign.nn._base_encoders import GIN, GraphConv, make_conv
+from reign.nn._base_encoders import CONVS, GIN, BaseEncoder
 from reign.nn._catalogue import build_model, find_model, list_models
-from reign.nn._conv import EncoderSlot, SubgraphConv, TermSlot
+from reign.nn._conv import SubgraphConv
 from reign.nn._describe import cost
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
 from reign.nn._interop import from_authors
+from reign.nn._make_conv import make_conv
 from reign.nn._mlp import Activation, BatchNorm, make_act, make_norm, normalise, num_parameters
-from reign.nn._model import Model
-from reign.nn._pooling import DeepSets, IGNPooling, MeanPooling, OuterMPNN, RootPooling
+from reign.nn._model import MODELS, Model
+from reign.nn._options import (
+    BaseEncoderOptions,
+    CompositionOptions,
+    ConvOptions,
+    DomainOptions,
+    EncoderOptions,
+    LayerOptions,
+    MemberModelOptions,
+    MessageOptions,
+    ModelOptions,
+    TensorModelOptions,
+    TransformOptions,
+)
+from reign.nn._outer_mpnn import OuterMPNN
+from reign.nn._pooling import DeepSets, IGNPooling, MeanPooling, Pooling, RootPooling
+from reign.nn._slots import EncoderSlot, TermSlot
 from reign.nn._state import State
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn._terms import ALIASES, TERMS, Term, list_terms, term
@@ -46,12 +62,14 @@ from reign.nn.models import (
 
 __all__ = [
     "ALIASES",
+    "CONVS",
     "DS",
     "DSS",
     "GIN",
     "GNNAK",
     "IDGNN",
     "IGN2",
+    "MODELS",
     "MPNN",
     "NGNN",
     "OGB_ATOM",
@@ -64,20 +82,31 @@ __all__ = [
     "TERMS",
     "AKConv",
     "Activation",
+    "BaseEncoder",
+    "BaseEncoderOptions",
     "BatchNorm",
+    "CompositionOptions",
+    "ConvOptions",
     "DSConv",
     "DSSConv",
     "DeepSets",
+    "DomainOptions",
+    "EncoderOptions",
     "EncoderSlot",
     "GNNAKPlus",
     "GNNAKctx",
     "GraphConv",
     "IDConv",
     "IGNPooling",
+    "LayerOptions",
     "MeanPooling",
+    "MemberModelOptions",
+    "MessageOptions",
     "Model",
+    "ModelOptions",
     "OuterMPNN",
     "PPGNConv",
+    "Pooling",
     "ReIGN2",
     "ReIGN2Conv",
     "ReconstructionGNN",
@@ -88,8 +117,10 @@ __all__ = [
     "SubgraphConv",
     "SubgraphGNN",
     "TensorGNN",
+    "TensorModelOptions",
     "Term",
     "TermSlot",
+    "TransformOptions",
     "build_model",
     "cost",
     "find_model",

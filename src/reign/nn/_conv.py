@@ -7,89 +7,41 @@ Each term is transformed where it lives (pairs, subgraphs, nodes, graphs), and b
 are computed on the n root rows alone, and overwrite what the other branch left there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, cast
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign._validate import check, kind_of
-from reign.bags import Domain, SubgraphBag, Where
-from reign.nn._base_encoders import MERGED, Neighbourhood, make_conv
+from reign.bags import Domain, SubgraphBag
+from reign.nn._describe import describe_conv
 from reign.nn._encoders import EncoderSpec
+from reign.nn._make_conv import make_conv
 from reign.nn._mlp import MLP, Activation, Linear, NoNorm, make_act, make_norm, normalise
+from reign.nn._neighbourhood import MERGED, EdgeAttr
+from reign.nn._options import BaseEncoderOptions, Conv
+from reign.nn._slots import EncoderSlot, Slot, TermSlot
 from reign.nn._state import Aggregation, State
-from reign.nn._terms import TERMS, Scope, term
+from reign.nn._terms import term
 
 Transform = Literal["mlp", "linear"]
 
 
-class TermSlot(nn.Module):
-    """A term and its transform."""
-
-    def __init__(self, name: str, transform: nn.Module) -> None:
-        super().__init__()
-        self.name = name
-        self.term = term(name)
-        self.transform = transform
-
-    @property
-    def scope(self) -> Scope:
-        """Where the term lives."""
-        return self.term.scope
-
-    def forward(self, state: State, where: Where, roots_apart: bool, edge_attr: Tensor | None) -> Tensor:
-        """The transformed term."""
-        rows = state.norm_rows(False) if where == "off" and self.scope == "pair" else None
-        out: Tensor = self.transform(state.get(self.term, where), rows)
-        return out
-
-
-class EncoderSlot(nn.Module):
-    """Two terms merged by a base encoder, with a norm after it."""
-
-    def __init__(self, name: str, encoder: nn.Module, norm: nn.Module) -> None:
-        super().__init__()
-        self.name = name
-        self.encoder = encoder
-        self.norm = norm
-
-    @property
-    def scope(self) -> Scope:
-        """Where the terms live."""
-        return TERMS[MERGED[self.name][0]].scope
-
-    def forward(self, state: State, where: Where, roots_apart: bool, edge_attr: Tensor | None) -> Tensor:
-        """The encoded terms."""
-        on_pairs = self.scope == "pair"
-        inner, outer = (state.norm_rows(False), state.norm_rows(roots_apart)) if on_pairs and where == "off" else (None, None)
-        near = Neighbourhood(state, self.name, where if on_pairs else "off", edge_attr, inner)
-        out = normalise(self.norm, self.encoder(near), outer)
-        if on_pairs or where == "off" or state.bag.node_based:
-            return out
-        return out.index_select(0, state.bag.root)
-
-
-Slot = TermSlot | EncoderSlot
-
-
 class SubgraphConv(nn.Module):
-    """A layer from a list of terms: bag -> bag.
+    """A layer from a list of terms, which maps the values of a bag to new ones.
 
     Args:
-        in_channels: of the values that come in.
-        out_channels: of the values that go out.
-        terms: names of terms (``reign.list_terms()``); "own+local" and the like merge two by the base encoder.
-        root_terms: the same for roots, which then have weights of their own; None: roots are like all others.
-        transform: of single terms, the paper's "mlp" or "linear".
-        conv: the base encoder: "gin", "gine", "gcn", "graphconv", or any convolution of PyG.
-        edge_dim: channels of edge features that are numbers.
-        edge_encoder: or how to encode those that are types (see ``reign.nn.make_encoder``); one per base encoder.
-        aggregation: terms whose sum is to be a mean, as {"needle": "mean"}.
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        terms: names of terms (``reign.list_terms()``); "own+local" and the like are terms merged by the base encoder.
+        root_terms: the same for roots, which then have weights of their own; if not given, roots are updated as all other pairs are.
+        transform: transform of single terms, the paper's "mlp" or "linear".
+        conv, edge_dim, edge_encoder, expansion, train_eps: see ``ConvOptions``. Every base encoder has its own edge encoder.
+        aggregation: terms whose sum is a mean, as in {"needle": "mean"}.
         act: activation at the end of the layer and inside of MLPs.
         norm: "batch_norm", "layer_norm" or None; inside of MLPs and after base encoders, or at the end if there are neither.
-        domain: what sums, means and norms range over.
-        expansion: hidden width of the base encoder's MLP, as a multiple of ``out_channels``.
-        train_eps: whether GIN's epsilon is learned.
+        domain: see ``DomainOptions``.
     """
 
     def __init__(
@@ -100,7 +52,7 @@ class SubgraphConv(nn.Module):
         root_terms: Sequence[str] | None = None,
         *,
         transform: Transform = "mlp",
-        conv: str | Callable[..., nn.Module] = "gin",
+        conv: Conv = "gin",
         edge_dim: int | None = None,
         edge_encoder: EncoderSpec = None,
         aggregation: dict[str, Aggregation] | None = None,
@@ -126,9 +78,15 @@ class SubgraphConv(nn.Module):
             if "+" in name:
                 if name not in MERGED:
                     raise ValueError(f"'{name}' cannot be merged, expected one of {', '.join(map(repr, MERGED))}.")
-                options = {"edge_dim": edge_dim, "edge_encoder": edge_encoder, "norm": norm, "act": act}
-                encoder = make_conv(conv, in_channels, out_channels, name, **options, expansion=expansion, train_eps=train_eps)
-                return EncoderSlot(name, encoder, make_norm(norm, out_channels))
+                options: BaseEncoderOptions = {
+                    "edge_dim": edge_dim,
+                    "edge_encoder": edge_encoder,
+                    "norm": norm,
+                    "act": act,
+                    "expansion": expansion,
+                    "train_eps": train_eps,
+                }
+                return EncoderSlot(name, make_conv(conv, in_channels, out_channels, name, **options), make_norm(norm, out_channels))
             if transform == "linear":
                 return TermSlot(name, Linear(in_channels, out_channels))
             return TermSlot(name, MLP(in_channels, out_channels, norm=norm, act=act))
@@ -140,8 +98,8 @@ class SubgraphConv(nn.Module):
         self.root_norm = None if root_terms is None else make_norm(norm if plain else None, out_channels)
         self.act = make_act(act)
 
-    def _check_encoders(self, names: Sequence[str], conv: str | Callable[..., nn.Module], edges: bool) -> None:
-        """Nothing that is given may be without effect."""
+    def _check_encoders(self, names: Sequence[str], conv: Conv, edges: bool) -> None:
+        """Raise ``ValueError`` if something that is given would have no effect."""
         merged = [name for name in names if "+" in name]
         if edges and not merged:
             raise ValueError(
@@ -154,8 +112,16 @@ class SubgraphConv(nn.Module):
                 f"the mean of {sorted(averaged)} needs conv='gin' or 'graphconv' without edge features, got conv={conv!r}."
             )
 
-    def forward(self, h: Tensor, bag: SubgraphBag, edge_attr: Tensor | None = None) -> Tensor:
-        """Update the values ``h`` of the pairs of a bag; ``edge_attr`` if not that of the bag's graph."""
+    def forward(
+        self, h: Float[Tensor, "pairs *channels"], bag: SubgraphBag, edge_attr: EdgeAttr = None
+    ) -> Float[Tensor, "pairs out_channels"]:
+        """Update the values of the pairs of a bag.
+
+        Args:
+            h: the values, shape (pairs, channels).
+            bag: the bag.
+            edge_attr: edge features; those of the bag's graph if not given.
+        """
         if not isinstance(bag, SubgraphBag):
             raise ValueError(f"bag is {kind_of(bag)}, expected a SubgraphBag; make one with reign.policy(name)(x, edge_index).")
         if h.dim() != 2 or h.size(1) != self.in_channels:
@@ -173,7 +139,8 @@ class SubgraphConv(nn.Module):
         out = self.act(out)
         return out * bag.member[:, None] if state.masked else out
 
-    def _all_pairs(self, state: State, roots_apart: bool, edge_attr: Tensor | None) -> Tensor:
+    def _all_pairs(self, state: State, roots_apart: bool, edge_attr: EdgeAttr) -> Float[Tensor, "pairs out_channels"]:
+        """Transform every term where it lives, then broadcast the sums from graphs to subgraphs to pairs, and from nodes to pairs."""
         by_scope: dict[str, list[Tensor]] = {"pair": [], "subgraph": [], "node": [], "graph": []}
         for slot in self.slots():
             by_scope[slot.scope].append(slot(state, "off", roots_apart, edge_attr))
@@ -188,13 +155,11 @@ class SubgraphConv(nn.Module):
         return _add(parts)
 
     def slots(self, on: bool = False) -> list[Slot]:
-        """Terms with their transforms: for all pairs, or for roots if they have their own."""
+        """List the terms with their transforms, for all pairs, or for roots if they have terms of their own."""
         return cast(list[Slot], list(self.terms if not on else self.root_terms or []))
 
     def describe(self) -> str:
-        """The update equations on and off the diagonal, the parameters of each term, and the cost."""
-        from reign.nn._describe import describe_conv
-
+        """Show the update equations on and off the diagonal, the parameters of each term, and the cost."""
         return describe_conv(self)
 
     def __repr__(self) -> str:

@@ -1,15 +1,36 @@
 """What a layer computes and costs, in words: the update equations, the parameters of each term, passes over the bag."""
 
-from reign.nn._base_encoders import MERGED
-from reign.nn._conv import EncoderSlot, Slot, SubgraphConv
+from typing import Protocol, runtime_checkable
+
+from torch import nn
+
 from reign.nn._mlp import num_parameters
+from reign.nn._neighbourhood import MERGED
+from reign.nn._slots import EncoderSlot, Slot
+from reign.nn._state import Aggregation
 from reign.nn._terms import TERMS, Term
 
 SCOPES = {"pair": "pairs", "subgraph": "subgraphs", "node": "nodes", "graph": "graphs"}
 
 
-def describe_conv(layer: SubgraphConv) -> str:
-    """The update equations of one layer on and off the diagonal, with parameters and scope of every term, and its cost."""
+@runtime_checkable
+class TermLayer(Protocol):
+    """A layer that is a sum of terms, as ``SubgraphConv`` is."""
+
+    in_channels: int
+    out_channels: int
+    act: nn.Module
+    root_terms: nn.ModuleList | None
+    aggregation: dict[str, Aggregation]
+
+    def slots(self, on: bool = False) -> list[Slot]:
+        """List the terms with their transforms."""
+        ...
+
+
+def describe_conv(layer: TermLayer) -> str:
+    """Show the update equations of one layer on and off the diagonal, with parameters and scope of every term, and its cost."""
+    assert isinstance(layer, nn.Module)
     lines = [f"{type(layer).__name__}({layer.in_channels} -> {layer.out_channels}), {num_parameters(layer):,} parameters"]
     if layer.root_terms is None:
         lines += _branch("x[k,i]", layer, on=False)
@@ -20,8 +41,8 @@ def describe_conv(layer: SubgraphConv) -> str:
     return "\n".join(lines)
 
 
-def cost(layer: SubgraphConv) -> dict[str, int]:
-    """Sums and transforms of a layer, by what they range over: pairs, subgraphs, nodes, graphs; and roots on their own.
+def cost(layer: TermLayer) -> dict[str, int]:
+    """Count the sums and transforms of a layer, by what they range over: pairs, subgraphs, nodes, graphs; and roots on their own.
 
     A transform is a pass over where its term lives, a sum a pass over what it sums; sums that several terms share count once.
     """
@@ -52,7 +73,7 @@ def _read(base: str) -> str:
     return "nodes" if on_nodes else "pairs"
 
 
-def _branch(target: str, layer: SubgraphConv, on: bool) -> list[str]:
+def _branch(target: str, layer: TermLayer, on: bool) -> list[str]:
     lines = [f"  {target} <- {type(layer.act).__name__}("]
     for slot in layer.slots(on):
         formulas = [_formula(part, layer, on) for part in _parts(slot)]
@@ -71,7 +92,7 @@ def _parts(slot: Slot) -> list[Term]:
     return [slot.term]
 
 
-def _formula(term: Term, layer: SubgraphConv, on: bool) -> str:
+def _formula(term: Term, layer: TermLayer, on: bool) -> str:
     formula = term.formula
     if on:
         formula = term.formula_on or formula.replace("x[k,k]", "x[i,i]").replace("x[k,", "x[i,").replace("j != k", "j != i")

@@ -1,9 +1,10 @@
-"""Encoders of what a user's features are: numbers, types, or columns of types as OGB has them."""
+"""Encoders of features that are numbers, types, or columns of types as in OGB."""
 
 from numbers import Integral
 from typing import Any, cast
 
 import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 # how many values each integer column of OGB's molecules can take
@@ -17,16 +18,16 @@ class TypeEmbedding(nn.Module):
     """A learned vector for each type; several columns of types are summed.
 
     Args:
-        num_types: how many types there are, in each column.
-        channels: size of the vectors.
+        num_types: number of types in each column.
+        channels: number of channels of the vectors.
     """
 
     def __init__(self, num_types: list[int], channels: int) -> None:
         super().__init__()
         self.columns = nn.ModuleList([nn.Embedding(number, channels) for number in num_types])
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Types of shape (rows, columns), or (rows,), as vectors."""
+    def forward(self, x: Shaped[Tensor, "rows *columns"]) -> Float[Tensor, "rows channels"]:
+        """Encode types of shape (rows, columns), or (rows,), as vectors."""
         if x.is_floating_point() and x.device.type == "cpu" and bool((x != x.round()).any()):
             raise ValueError(f"types must be whole numbers, got {x[x != x.round()][0].item()}.")
         x = x.long().view(x.size(0), -1 if x.numel() else len(self.columns))
@@ -43,13 +44,13 @@ class TypeEmbedding(nn.Module):
 
 
 def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> nn.Module | None:
-    """An encoder to ``channels``.
+    """Make an encoder of features.
 
     Args:
         spec: a number of types, a list of numbers (one per column), "atom" or "bond" (OGB's columns), a module, or a function
-            that makes one for a number of channels. None: a linear map of ``in_channels`` numbers.
-        in_channels: of the features, if they are numbers; None leaves them alone.
-        channels: of the result.
+            that makes one for a number of channels. None is a linear map of ``in_channels`` numbers.
+        in_channels: number of channels of features that are numbers; None for no encoder of numbers.
+        channels: number of channels of the result.
     """
     if isinstance(spec, nn.Module):
         return spec

@@ -1,4 +1,4 @@
-"""Weights of the authors' code, so that their checkpoints run here."""
+"""The weights of the authors' code, so that their checkpoints run here."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,13 +32,13 @@ _ON = {
 
 
 def from_authors(params: Mapping[str, Any], model: str = "sun", policy: str = "ego+:3") -> Model:
-    """One of our models with the weights of the authors' one, for integer atom and bond types of shape (n, 1) and (e, 1).
+    """Make one of our models with the weights of the authors' one, for integer atom and bond types of shape (n, 1) and (e, 1).
 
     Args:
-        params: their arrays or tensors, by their names (the ``state_dict`` of their ZINC models).
+        params: the authors' arrays or tensors by name (the ``state_dict`` of one of their ZINC models).
         model: "sun", "sun_transpose" (with the transpose term), "sun_linear_residual" (linear maps, no readout, residual
             connections), "dss" or "ds" (sum readout, invariant DeepSets).
-        policy: the policy it was trained with, by its name here.
+        policy: name, in this library, of the policy that the model was trained with.
 
     Returns:
         The model in evaluation mode, in the precision of the arrays.
@@ -69,7 +69,7 @@ def from_authors(params: Mapping[str, Any], model: str = "sun", policy: str = "e
 
 
 def _empty(theirs: dict[str, Tensor], model: str, policy: str) -> Model:
-    """Our model of the size of theirs."""
+    """Make our model of the size of theirs, with weights that are still random."""
     prefix = "subgraph_gnn.gnn_node." if model == "ds" else ""
     encoder = prefix + ("atom_encoder" if model == "ds" else "feature_encoder") + ".enc.weight"
     conv = prefix + ("convs" if model == "ds" else "gnn_list")
@@ -95,7 +95,7 @@ def _empty(theirs: dict[str, Tensor], model: str, policy: str) -> Model:
 
 
 def _layer_names(made: Model, theirs: dict[str, Tensor]) -> dict[str, str]:
-    """Our names of weights -> theirs, for SUN and DSS."""
+    """Map our names of weights to theirs, for SUN and DSS."""
     names = {"node_encoder.columns.0.weight": "feature_encoder.enc.weight"}
     last = "3" if "final_layers.3.weight" in theirs else "2"
     names |= {f"head.lin1.{p}": f"final_layers.0.{p}" for p in ("weight", "bias")}
@@ -114,7 +114,7 @@ def _layer_names(made: Model, theirs: dict[str, Tensor]) -> dict[str, str]:
 
 
 def _ds_names(theirs: dict[str, Tensor]) -> dict[str, str]:
-    """Our names of weights -> theirs, for DS."""
+    """Map our names of weights to theirs, for DS."""
     inner = "subgraph_gnn.gnn_node"
     names = {"node_encoder.columns.0.weight": f"{inner}.atom_encoder.enc.weight"}
     names |= {f"head.lin1.{p}": f"final_layers.0.{p}" for p in ("weight", "bias")}

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch_geometric.nn.resolver import activation_resolver
 
@@ -10,9 +11,11 @@ Activation = str | Callable[[Tensor], Tensor] | None
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch norm that can meet a single row: it has no variance, and is normalised with the running statistics, in training too."""
+    """Batch norm that can meet a single row: a single row has no variance, so it is normalised with the running statistics, in
+    training too.
+    """
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:
         """Normalise all rows."""
         if self.training and x.size(0) < 2:
             return nn.functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
@@ -23,20 +26,33 @@ class NoNorm(nn.Identity):
     """No norm."""
 
 
-def normalise(norm: nn.Module, x: Tensor, rows: Tensor | None = None) -> Tensor:
-    """A norm whose statistics range over some rows only; where it has statistics, the other rows come out as zeros."""
+def normalise(
+    norm: nn.Module, x: Float[Tensor, "rows channels"], rows: Int[Tensor, "kept"] | None = None
+) -> Float[Tensor, "rows channels"]:
+    """Apply a norm whose statistics range over some rows only; if it has statistics, the other rows come out as zeros.
+
+    Args:
+        norm: the norm.
+        x: the rows.
+        rows: indices of the rows that the statistics range over; all rows if not given.
+    """
     if rows is None or isinstance(norm, nn.LayerNorm | NoNorm):
         return norm(x)
     return torch.zeros_like(x).index_copy(0, rows, norm(x.index_select(0, rows)).to(x.dtype))
 
 
 def num_parameters(*modules: nn.Module | None) -> int:
-    """How many weights some modules have together."""
+    """Count the weights of some modules together."""
     return sum(p.numel() for module in modules if module is not None for p in module.parameters())
 
 
 def make_norm(norm: str | None, channels: int) -> nn.Module:
-    """A norm by name: "batch_norm", "layer_norm" or None."""
+    """Make a norm by name.
+
+    Args:
+        norm: "batch_norm", "layer_norm" or None.
+        channels: number of channels.
+    """
     if norm is None:
         return NoNorm()
     name = norm.lower().replace("_", "").removesuffix("norm") if isinstance(norm, str) else ""
@@ -48,7 +64,7 @@ def make_norm(norm: str | None, channels: int) -> nn.Module:
 
 
 def make_act(act: Activation) -> nn.Module:
-    """An activation by name, as in PyG; None is the identity."""
+    """Make an activation by name, as in PyG; None is the identity."""
     if act is None:
         return nn.Identity()
     if isinstance(act, type):
@@ -58,7 +74,15 @@ def make_act(act: Activation) -> nn.Module:
 
 
 class MLP(nn.Module):
-    """Linear, norm, activation, Linear."""
+    """Linear, norm, activation, Linear.
+
+    Args:
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        hidden: number of hidden channels; ``out_channels`` if not given.
+        norm: "batch_norm", "layer_norm" or None.
+        act: activation.
+    """
 
     def __init__(
         self,
@@ -76,15 +100,19 @@ class MLP(nn.Module):
         self.act = make_act(act)
         self.lin2 = nn.Linear(hidden, out_channels)
 
-    def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "rows in_channels"], rows: Int[Tensor, "kept"] | None = None
+    ) -> Float[Tensor, "rows out_channels"]:
         """Transform every row; the norm looks at ``rows`` only."""
         out: Tensor = self.lin2(self.act(normalise(self.norm, self.lin1(x), rows)))
         return out
 
 
 class Linear(nn.Linear):
-    """A linear map that, like the others here, can be told on which rows norms look."""
+    """A linear map with the call of an ``MLP``: it has no norm, and no use for ``rows``."""
 
-    def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "rows in_channels"], rows: Int[Tensor, "kept"] | None = None
+    ) -> Float[Tensor, "rows out_channels"]:
         """Transform every row."""
         return super().forward(x)

@@ -1,36 +1,40 @@
-"""The values x[k, i] of a bag at one layer, and the sums of them that were asked for so far."""
+"""The values x[k, i] of a bag at one layer, and the sums of them that have been asked for so far."""
 
 from collections.abc import Callable
 from typing import Literal
 
 import torch
-from jaxtyping import Shaped
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag, Where
-from reign.nn._terms import Term
+from reign.nn._terms import Rows, Term
 
 Aggregation = Literal["sum", "mean"]
 
 
 class State:
-    """Values on the pairs of a bag. Sums that several terms need are computed once.
+    """Values on the pairs of a bag. Whatever several terms need is computed once.
 
     With domain members on a bag that stores all pairs, values outside subgraphs are set to zero, so every sum is one over
     members; a mean divides by the number of values that really are summed (and is 0 where there are none).
 
     Args:
         h: the values.
-        bag: their bag.
+        bag: the bag they belong to.
         domain: what sums and means range over.
-        aggregation: terms whose sum is to be a mean, as {"needle": "mean"}.
+        aggregation: terms whose sum is a mean, as in {"needle": "mean"}.
     """
 
-    h: Tensor
+    h: Float[Tensor, "pairs channels"]
     bag: SubgraphBag
 
     def __init__(
-        self, h: Tensor, bag: SubgraphBag, domain: Domain = "all", aggregation: dict[str, Aggregation] | None = None
+        self,
+        h: Float[Tensor, "rows channels"],
+        bag: SubgraphBag,
+        domain: Domain = "all",
+        aggregation: dict[str, Aggregation] | None = None,
     ) -> None:
         if domain == "all" and bag.domain == "members":
             raise ValueError(
@@ -43,29 +47,34 @@ class State:
         self.bag, self.domain = bag, domain
         self.h = h * bag.member[:, None] if self.masked else h
         self.aggregation = aggregation or {}
-        self._values: dict[tuple[str, Where], Tensor] = {}
-        self._sums: dict[str, Tensor] = {}
+        self._computed: dict[tuple[str, ...], Tensor] = {}
 
-    def get(self, term: Term, where: Where = "off") -> Tensor:
+    def once(self, key: tuple[str, ...], compute: Callable[[], Rows]) -> Rows:
+        """What was computed under a key before, or is computed now."""
+        if key not in self._computed:
+            self._computed[key] = compute()
+        return self._computed[key]
+
+    # -- terms -----------------------------------------------------------------------------------------------------
+
+    def get(self, term: Term, where: Where = "off") -> Rows:
         """The value of a term, for all pairs or for the roots."""
-        key = (term.name, where)
-        if key not in self._values:
-            if term.node_based:
-                self.bag.require_node_based(f"term '{term.name}'")
-            value = term.value(self, where)
-            if self.aggregation.get(term.name, "sum") == "mean":
-                value = value / self._count(term, where).clamp(min=1).to(value.dtype)
-            self._values[key] = value
-        return self._values[key]
-
-    def sum(self, term: Term, where: Where = "off") -> Tensor:
-        """A plain sum, whatever the aggregation of the term is: what other terms are made of."""
         if self.aggregation.get(term.name, "sum") == "sum":
-            return self.get(term, where)
-        return self._once(f"{term.name} {where}", lambda: term.value(self, where))
+            return self.sum(term, where)
+        return self.once(("mean", term.name, where), lambda: self._mean(term, where))
 
-    def _count(self, term: Term, where: Where) -> Tensor:
-        """How many values a term sums: the term itself, of ones."""
+    def sum(self, term: Term, where: Where = "off") -> Rows:
+        """The plain sum of a term, whatever its aggregation is: what other terms are made of."""
+        if term.node_based:
+            self.bag.require_node_based(f"term '{term.name}'")
+        return self.once(("sum", term.name, where), lambda: term.value(self, where))
+
+    def _mean(self, term: Term, where: Where) -> Rows:
+        total = self.sum(term, where)
+        return total / self._count(term, where).clamp(min=1).to(total.dtype)
+
+    def _count(self, term: Term, where: Where) -> Rows:
+        """How many values a term sums: the term itself, of ones. It depends on the bag alone, so the bag keeps it."""
         domain: Domain = "members" if self.masked else self.bag.domain
         inner: dict[str, Aggregation] = (
             {"needle": "mean"} if self.aggregation.get("needle") == "mean" and term.name != "needle" else {}
@@ -77,45 +86,40 @@ class State:
 
         return self.bag.keep(("count", term.name, where, domain, bool(inner)), count)
 
-    # -- rows that norms look at -----------------------------------------------------------------------------------
-
-    def norm_rows(self, roots_apart: bool) -> Tensor | None:
-        """The rows of pairs that count for a norm: members only, or without the roots if these have their own; None: all."""
-        wiring = self.bag.wiring
-        if roots_apart:
-            return wiring.off_member_rows if self.masked else wiring.off_rows
-        return wiring.member_rows if self.masked else None
-
     # -- sums that several terms share -----------------------------------------------------------------------------
-
-    def _once(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
-        if name not in self._sums:
-            self._sums[name] = compute()
-        return self._sums[name]
 
     @property
     def root(self) -> Shaped[Tensor, "subgraphs channels"]:
         """x[k, k]."""
         if self.masked and not self.bag.wiring.roots_are_members:
             raise ValueError(self.bag.wiring.rootless())
-        return self._once("root", lambda: self.h.index_select(0, self.bag.wiring.root_row))
+        return self.once(("root",), lambda: self.h.index_select(0, self.bag.wiring.root_row))
 
     @property
     def readout(self) -> Shaped[Tensor, "subgraphs channels"]:
         """sum_j x[k, j]."""
-        return self._once("readout", lambda: self.bag.wiring.to_sub(self.h))
+        return self.once(("readout",), lambda: self.bag.wiring.to_sub(self.h))
 
     @property
     def needle(self) -> Shaped[Tensor, "nodes channels"]:
         """sum_h x[h, i]."""
-        return self._once("needle", lambda: self.bag.wiring.to_node(self.h))
+        return self.once(("needle",), lambda: self.bag.wiring.to_node(self.h))
 
     @property
     def roots(self) -> Shaped[Tensor, "graphs channels"]:
         """sum_j x[j, j]."""
-        return self._once("roots", lambda: self.bag.wiring.sub_to_graph(self.root))
+        return self.once(("roots",), lambda: self.bag.wiring.sub_to_graph(self.root))
 
     @property
     def total(self) -> Shaped[Tensor, "graphs channels"]:
         """sum_{h, j} x[h, j]."""
-        return self._once("total", lambda: self.bag.wiring.sub_to_graph(self.readout))
+        return self.once(("total",), lambda: self.bag.wiring.sub_to_graph(self.readout))
+
+    # -- rows that norms look at -----------------------------------------------------------------------------------
+
+    def norm_rows(self, roots_apart: bool) -> Int[Tensor, "kept"] | None:
+        """The rows of pairs that count for a norm: members only, without the roots if these have their own norm; None for all."""
+        wiring = self.bag.wiring
+        if roots_apart:
+            return wiring.off_member_rows if self.masked else wiring.off_rows
+        return wiring.member_rows if self.masked else None

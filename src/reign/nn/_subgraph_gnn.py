@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from torch import nn
 
@@ -10,11 +10,13 @@ from reign.bags import Domain
 from reign.nn._conv import SubgraphConv, Transform
 from reign.nn._encoders import EncoderSpec
 from reign.nn._mlp import Activation
-from reign.nn._model import Model
+from reign.nn._model import MODELS, Model
+from reign.nn._options import CompositionOptions, Conv, LayerOptions
 from reign.nn._state import Aggregation
 from reign.policies import Policy
 
 
+@MODELS.register("subgraphgnn")
 class SubgraphGNN(Model):
     """A subgraph GNN from lists of terms; every model of the paper is one.
 
@@ -23,15 +25,17 @@ class SubgraphGNN(Model):
     SubgraphGNN(16 -> 64 x 6 -> 1, policy='nm', terms=['own', 'local', 'transpose'], root_terms=['own', 'readout'])
 
     Args:
-        in_channels: of node features, after ``node_encoder`` if there is one.
-        hidden_channels: of the layers.
-        num_layers: of them.
-        out_channels: of the prediction; None gives the pooled vectors themselves.
-        terms: of all pairs; ["own+local"] if not given.
-        root_terms: of roots, which then have weights of their own.
-        policy, transform, conv, edge_dim, edge_encoder, aggregation, act, norm, domain, expansion, train_eps: see
-            ``SubgraphConv``.
-        options: all other options of ``Model``: policy, pooling, node_encoder, dropout, jk, residual, task_level.
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        terms: terms of all pairs; ["own+local"] if not given.
+        root_terms: terms of roots, which then have weights of their own.
+        policy: any policy.
+        transform, aggregation: see ``SubgraphConv``.
+        conv, edge_dim, edge_encoder, act, norm, domain, expansion, train_eps: see ``LayerOptions``.
+        layer: makes a layer of your own in place of one of terms, for given numbers of channels in and out and ``LayerOptions``.
+        options: see ``CompositionOptions``.
     """
 
     def __init__(
@@ -45,7 +49,7 @@ class SubgraphGNN(Model):
         root_terms: Sequence[str] | None = None,
         policy: str | Policy = "ego+:3",
         transform: Transform | None = None,
-        conv: str | Callable[..., nn.Module] = "gin",
+        conv: Conv = "gin",
         edge_dim: int | None = None,
         edge_encoder: EncoderSpec = None,
         aggregation: dict[str, Aggregation] | None = None,
@@ -55,9 +59,9 @@ class SubgraphGNN(Model):
         expansion: int = 1,
         train_eps: bool = True,
         layer: Callable[..., nn.Module] | None = None,
-        **options: Any,
+        **options: Unpack[CompositionOptions],
     ) -> None:
-        shared: dict[str, Any] = {
+        shared: LayerOptions = {
             "conv": conv,
             "edge_dim": edge_dim,
             "edge_encoder": edge_encoder,
@@ -67,6 +71,7 @@ class SubgraphGNN(Model):
             "expansion": expansion,
             "train_eps": train_eps,
         }
+        own = {"terms": terms, "root_terms": root_terms, "transform": transform, "aggregation": aggregation}
         if layer is None:
             layer = partial(
                 SubgraphConv,
@@ -74,26 +79,27 @@ class SubgraphGNN(Model):
                 root_terms=root_terms,
                 transform=transform or "mlp",
                 aggregation=aggregation,
-                **shared,
             )
-        else:
-            given = {"terms": terms, "root_terms": root_terms, "transform": transform, "aggregation": aggregation}
-            if used := [f"{name}={value!r}" for name, value in given.items() if value is not None]:
-                raise ValueError(
-                    f"{type(self).__name__} has layers of its own, got {', '.join(used)}; use SubgraphGNN to name terms."
-                )
-            layer = partial(layer, **shared)
+        elif used := {name: value for name, value in own.items() if value is not None}:
+            raise ValueError(_has_layers_of_its_own(type(self), used))
         super().__init__(
             in_channels,
             hidden_channels,
             num_layers,
             out_channels,
-            layer=layer,
+            layer=partial(layer, **shared),
             policy=policy,
             act=act,
             domain=domain,
             **options,
         )
+
+    @classmethod
+    def refusal(cls, name: str, value: object) -> str:
+        """The message for an argument that the constructor does not take; models with layers of their own have no terms to name."""
+        if name in ("terms", "root_terms", "transform", "aggregation"):
+            return _has_layers_of_its_own(cls, {name: value})
+        return super().refusal(name, value)
 
     def __repr__(self) -> str:
         sizes = f"{self.in_channels} -> {self.hidden_channels} x {self.num_layers}"
@@ -102,3 +108,8 @@ class SubgraphGNN(Model):
         layer = repr(self.layers[0])
         terms = layer[layer.index(", ") + 2 : -1]
         return f"{type(self).__name__}({sizes}, policy='{self.policy}', {terms})"
+
+
+def _has_layers_of_its_own(kind: type[Model], used: dict[str, Any]) -> str:
+    given = ", ".join(f"{name}={value!r}" for name, value in used.items())
+    return f"{kind.__name__} has layers of its own, got {given}; use SubgraphGNN to name terms."

@@ -1,24 +1,27 @@
 """The ReIGN(2) table (the paper's Table of expansion rules): one small object per atomic operation.
 
 The target is x[k, i], node i in subgraph k; roots are the pairs with k = i. A term has a value for every target, but the value
-lives where it differs: a readout is one row per subgraph, however many nodes the subgraph has.
+lives where it differs: a readout has one row per subgraph, however many nodes the subgraph has.
 
 Two things the paper hints at are left out: sums on the connectivity of another subgraph than the target's, and ReIGN(k).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
+from jaxtyping import Float
 from torch import Tensor
 
 from reign.bags import Where
+from reign.registry import Registry
 
 if TYPE_CHECKING:
     from reign.nn._state import State
 
 Scope = Literal["pair", "subgraph", "node", "graph"]
+Rows = Float[Tensor, "rows channels"]
+Value = Callable[["State", Where], Rows]
 
 
 @dataclass(frozen=True)
@@ -26,19 +29,19 @@ class Term:
     """One atomic operation.
 
     Args:
-        name: its word in lists of terms.
-        formula: its value for the target x[k, i].
+        name: name of the term in lists of terms.
+        formula: value of the term for the target x[k, i].
         scope: where its values live when all pairs are updated; for roots alone there is one row per subgraph.
-        value: computes it; ``where`` says for all pairs ("off") or for the roots alone ("on").
-        paper: its ids in the paper's table.
-        node_based: whether it needs one subgraph per node.
-        formula_on: its value for the target x[i, i], where that is another formula.
+        value: computes the term, for all pairs (``where`` is "off") or for the roots alone ("on").
+        paper: ids of the term in the paper's table.
+        node_based: whether the term needs one subgraph per node.
+        formula_on: value for the target x[i, i], where that is another formula.
     """
 
     name: str
     formula: str
     scope: Scope
-    value: "Callable[[State, Where], Tensor]"
+    value: Value
     paper: str = ""
     node_based: bool = False
     formula_on: str | None = None
@@ -48,11 +51,11 @@ class Term:
         return term, (self.name,)
 
 
-def _at_roots(scope: Scope) -> "Callable[[Callable[[State], Tensor]], Callable[[State, Where], Tensor]]":
+def _at_roots(scope: Scope) -> Callable[[Callable[["State"], Rows]], Value]:
     """A value that lives on subgraphs, nodes or graphs is, at the roots, just picked for each subgraph."""
 
-    def wrap(value: "Callable[[State], Tensor]") -> "Callable[[State, Where], Tensor]":
-        def evaluate(state: "State", where: Where) -> Tensor:
+    def wrap(value: Callable[["State"], Rows]) -> Value:
+        def evaluate(state: "State", where: Where) -> Rows:
             out = value(state)
             if where == "off" or scope == "subgraph":
                 return out
@@ -66,7 +69,7 @@ def _at_roots(scope: Scope) -> "Callable[[Callable[[State], Tensor]], Callable[[
 
 
 def _term(
-    name: str, formula: str, scope: Scope, value: "Callable[[State], Tensor]", paper: str = "", node_based: bool = False
+    name: str, formula: str, scope: Scope, value: Callable[["State"], Rows], paper: str = "", node_based: bool = False
 ) -> Term:
     return Term(name, formula, scope, _at_roots(scope)(value), paper, node_based)
 
@@ -90,14 +93,14 @@ def _on_nodes(name: str, formula: str, values: str, paper: str = "") -> Term:
     return _term(name, formula, "node", lambda s: s.bag.wiring.rows("nodes", values)(s.h), paper, True)
 
 
-def _non_roots_Ak(s: "State", where: Where) -> Tensor:
+def _non_roots_Ak(s: "State", where: Where) -> Rows:
     local = TERMS["local"]
     if where == "on":
         return s.bag.wiring.nodes("Ak", "on")(s.sum(local, "on"))
     return s.bag.wiring.rows("Ak", "ji")(s.sum(local))
 
 
-def _non_roots_A(s: "State", where: Where) -> Tensor:
+def _non_roots_A(s: "State", where: Where) -> Rows:
     readout = TERMS["readout@A"]
     if where == "on":
         return s.bag.wiring.nodes("nodes")(s.sum(readout, "on"))
@@ -191,28 +194,27 @@ _ALL = [
         formula_on="sum_{j ~_i i, j != i} x[i,j]",
     ),
 ]
-TERMS: dict[str, Term] = {t.name: t for t in _ALL}
 ALIASES = {"readout@Ak": "local"}
+TERMS: Registry[Term] = Registry("term", spelling=str)
+for _entry in _ALL:
+    TERMS.register(_entry.name, *(alias for alias, name in ALIASES.items() if name == _entry.name))(_entry)
 
 
 def term(name: str) -> Term:
-    """The term of a name.
+    """Find a term by name.
 
     >>> term("needle").formula, term("needle").scope
     ('sum_h x[h,i]', 'node')
-    >>> term("neddle")
+    >>> term("readout@Ak").name
+    'local'
+    >>> term("neddle")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    ValueError: unknown term 'neddle'; did you mean 'needle' or 'needle@A'? reign.list_terms() lists all.
+    ValueError: unknown term 'neddle'; did you mean 'needle' or 'needle@A'? Known: own, transpose, root, ...
     """
-    name = ALIASES.get(name, name)
-    if name not in TERMS:
-        near = get_close_matches(name, [*TERMS, *ALIASES], n=2)
-        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-        raise ValueError(f"unknown term '{name}'{hint} reign.list_terms() lists all.")
     return TERMS[name]
 
 
 def list_terms() -> list[Term]:
-    """All terms."""
-    return list(TERMS.values())
+    """List all terms."""
+    return [entry for _, entry in TERMS.items()]

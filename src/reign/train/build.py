@@ -1,6 +1,5 @@
 """From settings to things: the problem, and the model for it."""
 
-import inspect
 from typing import TYPE_CHECKING
 
 import torch
@@ -54,22 +53,11 @@ def make_model(config: ModelSettings, problem: Problem, seed: int) -> Model:
     typed = "node_encoder" in options
     in_channels = config.hidden_channels if typed else problem.graphs.x.size(1)
     kind = find_model(config.name)
-    if unknown := [name for name in options if name not in arguments(kind)]:
-        raise ValueError(f"model.{unknown[0]} is no argument of {kind.__name__}{did_you_mean(unknown[0], arguments(kind))}")
+    known = kind.option_names()
+    if unknown := [name for name in options if name not in known]:
+        raise ValueError(f"model.{unknown[0]} is no argument of {kind.__name__}{did_you_mean(unknown[0], known)}")
     torch.manual_seed(seed)
     return kind(in_channels, config.hidden_channels, config.num_layers, problem.num_outputs, **options)
-
-
-def arguments(kind: type) -> list[str]:
-    """All that the constructor of a model takes, also through those of its parents."""
-    found: dict[str, None] = {}
-    for parent in kind.__mro__:
-        if "__init__" in vars(parent):
-            parameters = inspect.signature(vars(parent)["__init__"]).parameters
-            found |= dict.fromkeys(parameters)
-            if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-                break
-    return [name for name in found if name not in ("self", "options")]
 
 
 def try_model(recipe: Recipe, problem: Problem) -> None:

@@ -1,13 +1,18 @@
-"""The models, one file a family."""
+"""The models, one file a family. They are imported, and so registered, in the order in which ``list_models`` lists them."""
 
-from reign.nn.models._baselines import MPNN, PPGN, PPGNConv
-from reign.nn.models._esan import DS, DSS, DSConv, DSSConv, ReconstructionGNN
-from reign.nn.models._gnnak import GNNAK, AKConv, GNNAKctx, GNNAKPlus
-from reign.nn.models._nested import IDGNN, NGNN, IDConv
-from reign.nn.models._reign2 import IGN2, REIGN2_OFF, REIGN2_ON, ReIGN2, ReIGN2Conv, TensorGNN
-from reign.nn.models._sswl import SSWL, SSWLConv
+# ruff: isort: off
 from reign.nn.models._sun import SUN, SUNConv
+from reign.nn.models._reign2 import REIGN2_OFF, REIGN2_ON, ReIGN2, ReIGN2Conv
+from reign.nn.models._esan import DS, DSS, DSConv, DSSConv, ReconstructionGNN
+from reign.nn.models._nested import IDGNN, NGNN, IDConv
+from reign.nn.models._ak_conv import AKConv
+from reign.nn.models._gnnak import GNNAK, GNNAKctx, GNNAKPlus
+from reign.nn.models._sswl import SSWL, SSWLConv
+from reign.nn.models._ign2 import IGN2, TensorGNN
+from reign.nn.models._ppgn import PPGN, PPGNConv
+from reign.nn.models._mpnn import MPNN
 
+# ruff: isort: on
 __all__ = [
     "DS",
     "DSS",

@@ -1,21 +1,37 @@
 """DS-GNN and DSS-GNN (Bevilacqua et al. 2022), and Reconstruction GNNs (Cotta et al. 2021)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Unpack
 
 from reign.nn._conv import SubgraphConv
-from reign.nn._pooling import DeepSets, MeanPooling
+from reign.nn._model import MODELS
+from reign.nn._options import LayerOptions, ModelOptions
+from reign.nn._pooling import DeepSets, MeanPooling, Pooling
 from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.policies import Policy
 
 
 class DSConv(SubgraphConv):
-    r"""Every subgraph by itself (eq. DSGNN): :math:`X^k \leftarrow \sigma(\gamma(A^k, X^k))`."""
+    r"""Every subgraph by itself (eq. DSGNN): :math:`X^k \leftarrow \sigma(\gamma(A^k, X^k))`.
 
-    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
-        super().__init__(in_channels, out_channels, ["own+local"], **options)
+    Args:
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        aggregation: terms whose sum is a mean; see ``SubgraphConv``.
+        options: see ``LayerOptions``.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        aggregation: dict[str, Aggregation] | None = None,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(in_channels, out_channels, ["own+local"], aggregation=aggregation, **options)
 
 
 class DSSConv(SubgraphConv):
@@ -23,8 +39,14 @@ class DSSConv(SubgraphConv):
 
     .. math:: X^k \leftarrow \sigma \big( \gamma^0(A^k, X^k) + \gamma^1(A, \textstyle\sum_h X^h) \big)
 
-    As in the authors' experiments the sum is a mean. With ``aggregated_adjacency`` the second encoder runs on the sum of all
-    adjacencies (eq. DSSGNN) in place of A.
+    As in the authors' experiments, the sum is a mean.
+
+    Args:
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        needle: "mean" or "sum" over subgraphs.
+        aggregated_adjacency: whether the second encoder runs on the sum of all adjacencies (eq. DSSGNN) in place of A.
+        options: see ``LayerOptions``.
     """
 
     def __init__(
@@ -34,25 +56,26 @@ class DSSConv(SubgraphConv):
         *,
         needle: Aggregation = "mean",
         aggregated_adjacency: bool = False,
-        **options: Any,
+        **options: Unpack[LayerOptions],
     ) -> None:
         shared = "needle+needle_msg@agg" if aggregated_adjacency else "needle+needle_msg"
         super().__init__(in_channels, out_channels, ["own+local", shared], aggregation={"needle": needle}, **options)
 
 
+@MODELS.register("ds")
 class DS(SubgraphGNN):
     """DS-GNN: message passing in every subgraph, then a set network over the subgraphs.
 
     Args:
-        in_channels: of node features, after ``node_encoder`` if there is one.
-        hidden_channels: of the layers.
-        num_layers: of them.
-        out_channels: of the prediction; None gives the pooled vectors themselves.
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any policy.
-        set_channels: widths of the layers of the set network (``DeepSets``); none: plain means.
-        invariance: of the set network, "early" or "late".
+        set_channels: widths of the layers of the set network (``DeepSets``); if empty, plain means.
+        invariance: whether the set network is invariant "early" or "late"; see ``DeepSets``.
         readout: "mean" or "sum" over the nodes of a subgraph.
-        options: all others of ``SubgraphGNN``.
+        options: see ``ModelOptions``.
     """
 
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
@@ -69,28 +92,28 @@ class DS(SubgraphGNN):
         set_channels: Sequence[int] = (64,),
         invariance: Literal["early", "late"] = "early",
         readout: Aggregation = "mean",
-        **options: Any,
+        **options: Unpack[ModelOptions],
     ) -> None:
         options.setdefault("pooling", _set_network(set_channels, invariance, readout))
-        options.setdefault("layer", DSConv)
-        super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, **options)
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=DSConv, **options)
 
 
+@MODELS.register("dss")
 class DSS(SubgraphGNN):
     """DSS-GNN: as DS-GNN, with information shared between subgraphs.
 
     Args:
-        in_channels: of node features, after ``node_encoder`` if there is one.
-        hidden_channels: of the layers.
-        num_layers: of them.
-        out_channels: of the prediction; None gives the pooled vectors themselves.
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any policy.
         needle: "mean" or "sum" over subgraphs.
-        aggregated_adjacency: share along the sum of the subgraphs' adjacencies in place of the graph's.
-        set_channels: widths of the layers of a set network over the subgraphs; none: plain means, as in the experiments.
-        invariance: of the set network, "early" or "late".
+        aggregated_adjacency: whether to share along the sum of the subgraphs' adjacencies in place of the graph's.
+        set_channels: widths of the layers of a set network over the subgraphs; if empty, plain means, as in the experiments.
+        invariance: whether the set network is invariant "early" or "late"; see ``DeepSets``.
         readout: "mean" or "sum" over the nodes of a subgraph.
-        options: all others of ``SubgraphGNN``.
+        options: see ``ModelOptions``.
     """
 
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
@@ -109,15 +132,33 @@ class DSS(SubgraphGNN):
         set_channels: Sequence[int] = (),
         invariance: Literal["early", "late"] = "early",
         readout: Aggregation = "mean",
-        **options: Any,
+        **options: Unpack[ModelOptions],
     ) -> None:
         layer = partial(DSSConv, needle=needle, aggregated_adjacency=aggregated_adjacency)
         options.setdefault("pooling", _set_network(set_channels, invariance, readout))
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, **options)
 
 
+class SetNetworkOptions(ModelOptions, total=False):
+    """Options of ``DS``."""
+
+    set_channels: Sequence[int]
+    invariance: Literal["early", "late"]
+    readout: Aggregation
+
+
+@MODELS.register("reconstructiongnn")
 class ReconstructionGNN(DS):
-    """An (n - 1)-Reconstruction GNN: DS-GNN with node deletion. Options as for ``DS``."""
+    """An (n - 1)-Reconstruction GNN: DS-GNN with node deletion.
+
+    Args:
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        policy: any policy.
+        options: see ``DS``.
+    """
 
     def __init__(
         self,
@@ -127,12 +168,12 @@ class ReconstructionGNN(DS):
         out_channels: int | None = None,
         *,
         policy: str | Policy = "nd",
-        **options: Any,
+        **options: Unpack[SetNetworkOptions],
     ) -> None:
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, **options)
 
 
-def _set_network(channels: Sequence[int], invariance: Literal["early", "late"], readout: Aggregation) -> Any:
+def _set_network(channels: Sequence[int], invariance: Literal["early", "late"], readout: Aggregation) -> Callable[[int], Pooling]:
     if not channels:
         return partial(MeanPooling, nodes=readout)
     return partial(DeepSets, hidden=channels, invariance=invariance, nodes=readout)

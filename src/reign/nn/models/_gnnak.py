@@ -1,151 +1,44 @@
-"""GNN-As-Kernel (Zhao et al. 2022): a network in every ego net as the kernel of one block on the graph."""
+"""GNN-As-Kernel (Zhao et al. 2022): blocks of a network in every ego net, whose results stand for its root."""
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
-from typing import Any, ClassVar, Literal, cast
-
-import torch
-from torch import Tensor, nn
+from typing import Any, ClassVar, Unpack
 
 import reign.policies as policies
-from reign.bags import Domain, SubgraphBag
-from reign.nn._mlp import MLP, Activation, make_act, make_norm, num_parameters
-from reign.nn._model import Model
+from reign.bags import Domain
+from reign.nn._model import MODELS, Model
+from reign.nn._options import LayerOptions, MemberModelOptions
 from reign.nn._pooling import RootPooling
-from reign.nn._state import Aggregation, State
+from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
-from reign.nn._terms import TERMS
-from reign.nn.models._esan import DSConv
+from reign.nn.models._ak_conv import AKConv, Combine
 from reign.policies import EgoNets, Policy
 
-Combine = Literal["sum", "cat"]
 
-
-class AKConv(nn.Module):
-    r"""A block [A] . [S] (eq. GNNAK and GNNAK-ctx): convolutions in every subgraph, then for node i its centroid, its subgraph
-    and perhaps its context.
-
-    .. math:: x^k_i \leftarrow \sigma \big( \phi ( h^i_i, \textstyle\sum_j h^i_j, \sum_j h^j_i ) \big),
-              \quad h = \gamma_L \circ \dots \circ \gamma_1 (A^k, X^k)
-
-    The result does not depend on k, so marks that were put in once are lost; ``remark`` puts them in before every block.
-
-    Args:
-        in_channels: of the values that come in.
-        out_channels: of the values that go out.
-        inner_layers: L.
-        context: with the sum over the subgraphs a node is in.
-        combine: phi, a plain "sum" as in the proofs, or a linear map of the concatenation ("cat").
-        aggregation: "sum" or "mean" over the nodes of a subgraph, and over subgraphs.
-        marks: channels of marks that go in front of what comes in.
-        plus: GNN-AK+'s hop-distance embedding, gates, and transforms before pooling; the largest hop distance.
-        act, norm, domain, options: as in ``SubgraphConv``.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        inner_layers: int = 1,
-        context: bool = False,
-        combine: Combine = "cat",
-        aggregation: Aggregation = "mean",
-        marks: int = 0,
-        plus: int | None = None,
-        act: Activation = "relu",
-        norm: str | None = "batch_norm",
-        domain: Domain = "members",
-        **options: Any,
-    ) -> None:
-        super().__init__()
-        if aggregation not in ("sum", "mean"):
-            raise ValueError(f"aggregation is {aggregation!r}, expected 'sum' or 'mean'.")
-        if type(inner_layers) is not int or inner_layers < 1:
-            raise ValueError(f"inner_layers is {inner_layers!r}, expected at least 1.")
-        if combine not in ("sum", "cat"):
-            raise ValueError(f"combine is {combine!r}, expected 'sum' or 'cat'.")
-        self.in_channels, self.out_channels, self.domain = in_channels, out_channels, domain
-        self.combine, self.aggregation, self.marks, self.max_distance = combine, aggregation, marks, plus
-        widths = [marks + in_channels] + [out_channels] * inner_layers
-        self.inner = nn.ModuleList([DSConv(a, b, act=act, norm=norm, domain=domain, **options) for a, b in pairwise(widths)])
-        self.parts = ["node_root", "node_readout", *(["needle"] if context else [])]
-        self.mix = nn.Linear(len(self.parts) * out_channels, out_channels) if combine == "cat" else None
-        if plus is not None:
-            self.distance = nn.Embedding(plus + 2, marks + in_channels)
-            self.gates = nn.ModuleList([nn.Embedding(plus + 2, out_channels) for _ in self.parts])
-            self.before = nn.ModuleList([MLP(out_channels, out_channels, norm=norm, act=act) for _ in self.parts])
-        self.norm = make_norm(norm, out_channels)
-        self.act = make_act(act)
-
-    def forward(self, h: Tensor, bag: SubgraphBag, edge_attr: Tensor | None = None) -> Tensor:
-        """Update the values of the pairs of a bag."""
-        if self.marks:
-            assert bag.mark is not None
-            h = torch.cat([bag.mark.to(h.dtype), h], dim=1)
-        if self.max_distance is not None:
-            h = h + self.distance(bag.hops(self.max_distance))
-        for layer in self.inner:
-            h = layer(h, bag, edge_attr)
-        values = [self._part(p, name, h, bag) for p, name in enumerate(self.parts)]
-        out = self.mix(torch.cat(values, dim=1)) if self.mix is not None else torch.stack(values).sum(0)
-        return bag.wiring.to_node.t(self.act(self.norm(out)))
-
-    def _part(self, p: int, name: str, h: Tensor, bag: SubgraphBag) -> Tensor:
-        """Centroid, subgraph or context of every node."""
-        if self.max_distance is not None:
-            rows = State(h, bag, self.domain).norm_rows(False)
-            gate = torch.sigmoid(self.gates[p](bag.hops(self.max_distance)))
-            h = self.before[p](h, rows) * gate
-        how: dict[str, Aggregation] = {} if name == "node_root" else {name: self.aggregation}
-        return State(h, bag, self.domain, how).get(TERMS[name])
-
-    def describe(self) -> str:
-        """The convolutions in every subgraph, the equation that combines them, and the parameters of each part."""
-        parts = [TERMS[name].formula.replace("x", "h").replace("sum", self.aggregation) for name in self.parts]
-        lines = [
-            f"{self!r}, {num_parameters(self):,} parameters",
-            *(f"  h: {cast(DSConv, layer).describe()}" for layer in self.inner),
-        ]
-        if self.max_distance is not None:
-            lines += [f"  {name}: + distance embedding, MLP and gate" for name in self.parts]
-            added = num_parameters(self.distance, self.gates, self.before)
-            lines.append(f"  distances, gates and transforms: {added:,} parameters")
-        phi = "Linear[" if self.mix is not None else "["
-        lines.append(
-            f"  x[k,i] <- {type(self.act).__name__}({phi}{' , '.join(parts)}]), {num_parameters(self.mix):,} parameters, on nodes"
-        )
-        lines.append(f"  cost beside the convolutions: {len(self.parts)} passes over pairs, 2 passes over nodes")
-        return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        terms = ["own+local"] * len(self.inner) + [" & ".join(self.parts)]
-        return f"{type(self).__name__}({self.in_channels} -> {self.out_channels}, terms={terms})"
-
-
+@MODELS.register("gnnak")
 class GNNAK(SubgraphGNN):
     """GNN-AK: blocks of ``inner_layers`` convolutions in every ego net, then centroid and subgraph.
 
     Args:
-        in_channels: of node features, after ``node_encoder`` if there is one.
-        hidden_channels: of the layers.
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
         num_layers: number of blocks.
-        out_channels: of the prediction; None gives the pooled vectors themselves.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
-        inner_layers: convolutions in a block.
+        inner_layers: number of convolutions in a block.
         combine: "cat" (and a linear map), or a plain "sum" as in the paper's proofs.
         aggregation: "mean" or "sum" over the nodes of a subgraph, and over subgraphs.
-        remark: put marks in before every block, not only before the first.
+        remark: whether marks are put in before every block, not only before the first.
         graph_pooling: "mean" or "sum" over nodes.
-        domain: sums over ego nets, as in the original, or over "all" nodes, as in this paper's formula.
-        options: all others of ``SubgraphGNN``.
+        domain: whether sums range over "members" of ego nets, as in the original, or over "all" nodes, as in this paper's formula.
+        options: see ``MemberModelOptions``.
     """
 
     needs_node_based = True
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
     linear_form: ClassVar[dict[str, Any]] = {"conv": "graphconv", "norm": None, "domain": "all", "aggregation": "sum"}
-    context = False
+    context: ClassVar[bool] = False
+    """Is there a sum over the subgraphs that a node is in?"""
 
     def __init__(
         self,
@@ -161,7 +54,7 @@ class GNNAK(SubgraphGNN):
         remark: bool = False,
         graph_pooling: Aggregation = "mean",
         domain: Domain = "members",
-        **options: Any,
+        **options: Unpack[MemberModelOptions],
     ) -> None:
         block = partial(
             AKConv,
@@ -178,23 +71,26 @@ class GNNAK(SubgraphGNN):
         )
 
     def _max_distance(self, policy: str | Policy) -> int | None:
+        """The largest hop distance that blocks tell apart; None if they do not look at distances."""
         return None
 
     @classmethod
     def for_separation(cls, layers: int) -> dict[str, Any]:
-        """One block with as many inner layers, with sums over all nodes: two blocks would see twice as far."""
+        """One block with that many inner layers, and sums over all nodes, as in the paper's formula."""
         return {"num_layers": 1, "inner_layers": layers, "domain": "all"}
 
 
+@MODELS.register("gnnakctx")
 class GNNAKctx(GNNAK):
-    """GNN-AK-ctx: with the context, the sum over the subgraphs a node is in. Options as for ``GNNAK``."""
+    """GNN-AK-ctx: with the context, the sum over the subgraphs that a node is in. Its arguments are those of ``GNNAK``."""
 
     context = True
 
 
+@MODELS.register("gnnakplus", "GNN-AK+")
 class GNNAKPlus(GNNAKctx):
     """GNN-AK+: the context, a hop-distance embedding added at every block, gates by hop distance on centroid, subgraph and context,
-    and transforms before pooling. Options as for ``GNNAK``.
+    and transforms before pooling. Its arguments are those of ``GNNAK``.
     """
 
     wl_bound = Model.wl_bound
@@ -211,7 +107,7 @@ def _remarked(block: Callable[..., AKConv], policy: str | Policy) -> Callable[..
         raise ValueError(f"remark=True needs a policy with marks, got '{policy}'; use 'ego+:h' or 'nm'.")
     made = 0
 
-    def layer(in_channels: int, out_channels: int, **options: Any) -> AKConv:
+    def layer(in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> AKConv:
         nonlocal made
         made += 1
         return block(in_channels, out_channels, marks=marks if made > 1 else 0, **options)

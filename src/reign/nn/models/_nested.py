@@ -1,31 +1,35 @@
 """Nested GNNs (Zhang & Li 2021) and identity-aware GNNs (You et al. 2021): every ego net by itself."""
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack, cast
 
 from reign.bags import Domain
 from reign.nn._conv import SubgraphConv
-from reign.nn._pooling import OuterMPNN, RootPooling
+from reign.nn._model import MODELS
+from reign.nn._options import EncoderOptions, LayerOptions, MemberModelOptions
+from reign.nn._outer_mpnn import OuterMPNN
+from reign.nn._pooling import RootPooling
 from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn.models._esan import DSConv
 from reign.policies import Policy
 
 
+@MODELS.register("ngnn")
 class NGNN(SubgraphGNN):
     """Nested GNN (eq. NestedGNN): message passing in every ego net, its readout at its root, then message passing on the graph.
 
     Args:
-        in_channels: of node features, after ``node_encoder`` if there is one.
-        hidden_channels: of the layers.
-        num_layers: of the inner network.
-        out_channels: of the prediction; None gives the pooled vectors themselves.
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers of the inner network.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
-        outer_layers: of the outer network.
+        outer_layers: number of layers of the outer network.
         readout: "sum" or "mean" over the nodes of an ego net.
         graph_pooling: "sum" or "mean" over the nodes of the graph.
-        domain: sums over ego nets, as in the original, or over "all" nodes.
-        options: all others of ``SubgraphGNN``.
+        domain: whether sums range over "members" of ego nets, as in the original, or over "all" nodes.
+        options: see ``MemberModelOptions``.
     """
 
     needs_node_based = True
@@ -50,10 +54,9 @@ class NGNN(SubgraphGNN):
         readout: Aggregation = "mean",
         graph_pooling: Aggregation = "mean",
         domain: Domain = "members",
-        **options: Any,
+        **options: Unpack[MemberModelOptions],
     ) -> None:
-        inner = ("conv", "edge_dim", "edge_encoder", "act", "norm", "expansion", "train_eps")
-        outer = {name: value for name, value in options.items() if name in inner}
+        outer = cast(EncoderOptions, {name: value for name, value in options.items() if name in EncoderOptions.__annotations__})
         options.setdefault("pooling", partial(OuterMPNN, num_layers=outer_layers, nodes=readout, graph=graph_pooling, **outer))
         super().__init__(
             in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=DSConv, domain=domain, **options
@@ -61,7 +64,7 @@ class NGNN(SubgraphGNN):
 
     @classmethod
     def for_separation(cls, layers: int) -> dict[str, Any]:
-        """Sums range over all nodes, so that no policy is at a disadvantage."""
+        """That many inner layers, and sums over all nodes."""
         return {"num_layers": layers, "domain": "all"}
 
 
@@ -70,24 +73,38 @@ class IDConv(SubgraphConv):
 
     .. math:: x^k_i \leftarrow \sigma \big( \gamma(x^k_i, W_0 \textstyle\sum_{j \sim_k i, j \neq k} x^k_j
               + 1_{[k \sim_k i]} W_1 x^k_k) \big)
+
+    Args:
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        aggregation: terms whose sum is a mean; see ``SubgraphConv``.
+        options: see ``LayerOptions``.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
-        super().__init__(in_channels, out_channels, ["own+local_others+root_msg"], **options)
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        aggregation: dict[str, Aggregation] | None = None,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(in_channels, out_channels, ["own+local_others+root_msg"], aggregation=aggregation, **options)
 
 
+@MODELS.register("idgnn")
 class IDGNN(SubgraphGNN):
     """Identity-aware GNN: heterogeneous message passing in every marked ego net, then the roots.
 
     Args:
-        in_channels: of node features, after ``node_encoder`` if there is one.
-        hidden_channels: of the layers.
-        num_layers: of them, and the depth of the ego nets unless ``policy`` says otherwise.
-        out_channels: of the prediction; None gives the pooled vectors themselves.
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers, and depth of the ego nets if ``policy`` is not given.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any policy with roots; "ego+:T" with T layers if not given.
         graph_pooling: "mean" or "sum" over the roots.
-        domain: norms over ego nets, as in the original, or over "all" nodes.
-        options: all others of ``SubgraphGNN``.
+        domain: whether norms range over "members" of ego nets, as in the original, or over "all" nodes.
+        options: see ``MemberModelOptions``.
     """
 
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
@@ -103,7 +120,7 @@ class IDGNN(SubgraphGNN):
         policy: str | Policy | None = None,
         graph_pooling: Aggregation = "mean",
         domain: Domain = "members",
-        **options: Any,
+        **options: Unpack[MemberModelOptions],
     ) -> None:
         options.setdefault("pooling", partial(RootPooling, roots=graph_pooling))
         policy = f"ego+:{num_layers}" if policy is None else policy
@@ -113,5 +130,5 @@ class IDGNN(SubgraphGNN):
 
     @classmethod
     def for_separation(cls, layers: int) -> dict[str, Any]:
-        """Sums range over all nodes, so that no policy is at a disadvantage."""
+        """That many inner layers, and sums over all nodes."""
         return {"num_layers": layers, "domain": "all"}

@@ -1,17 +1,13 @@
-"""ReIGN(2), the layer space itself, and 2-IGN, which it extends (eq. 2IGN)."""
+"""ReIGN(2), the layer space itself."""
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
-import torch
-from torch import Tensor, nn
-
-from reign.bags import SubgraphBag
 from reign.nn._conv import SubgraphConv, Transform
-from reign.nn._encoders import EncoderSpec, make_encoder
-from reign.nn._model import reject
-from reign.nn._pooling import IGNPooling
+from reign.nn._model import MODELS
+from reign.nn._options import LayerOptions, ModelOptions
+from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.policies import Policy
 
@@ -40,12 +36,13 @@ class ReIGN2Conv(SubgraphConv):
     """A ReIGN(2) layer: every entry of the paper's expansion table in its three forms, or a part of them.
 
     Args:
-        in_channels: of the values that come in.
-        out_channels: of the values that go out.
-        terms: off the diagonal; all of the table if not given.
-        root_terms: on the diagonal; all of the table if not given.
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        terms: terms off the diagonal; all of the table if not given.
+        root_terms: terms on the diagonal; all of the table if not given.
         transform: "linear", as in the paper, or "mlp".
-        options: all others of ``SubgraphConv``.
+        aggregation: terms whose sum is a mean; see ``SubgraphConv``.
+        options: see ``LayerOptions``.
     """
 
     def __init__(
@@ -56,22 +53,34 @@ class ReIGN2Conv(SubgraphConv):
         terms: Sequence[str] = tuple(REIGN2_OFF),
         root_terms: Sequence[str] | None = tuple(REIGN2_ON),
         transform: Transform = "linear",
-        **options: Any,
+        aggregation: dict[str, Aggregation] | None = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
-        super().__init__(in_channels, out_channels, terms, root_terms, transform=transform, **options)
+        super().__init__(in_channels, out_channels, terms, root_terms, transform=transform, aggregation=aggregation, **options)
 
 
+class ReIGN2Options(ModelOptions, total=False):
+    """Options of ``ReIGN2``.
+
+    Args:
+        aggregation: terms whose sum is a mean; see ``SubgraphConv``.
+    """
+
+    aggregation: dict[str, Aggregation] | None
+
+
+@MODELS.register("reign2", "ReIGN(2)")
 class ReIGN2(SubgraphGNN):
     """ReIGN(2): any part of the layer space, all of it by default.
 
     Args:
-        in_channels: of node features, after ``node_encoder`` if there is one.
-        hidden_channels: of the layers.
-        num_layers: of them.
-        out_channels: of the prediction; None gives the pooled vectors themselves.
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
-        terms, root_terms, transform, aggregation: see ``ReIGN2Conv``.
-        options: all others of ``SubgraphGNN``.
+        terms, root_terms, transform: see ``ReIGN2Conv``.
+        options: see ``ReIGN2Options`` and ``ModelOptions``.
     """
 
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds ReIGN(2))"
@@ -88,80 +97,8 @@ class ReIGN2(SubgraphGNN):
         terms: Sequence[str] = tuple(REIGN2_OFF),
         root_terms: Sequence[str] | None = tuple(REIGN2_ON),
         transform: Transform = "linear",
-        **options: Any,
+        **options: Unpack[ReIGN2Options],
     ) -> None:
-        shared = {name: options.pop(name) for name in ("aggregation",) if name in options}
-        layer = partial(ReIGN2Conv, terms=terms, root_terms=root_terms, transform=transform, **shared)
+        aggregation = options.pop("aggregation", None)
+        layer = partial(ReIGN2Conv, terms=terms, root_terms=root_terms, transform=transform, aggregation=aggregation)
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, **options)
-
-
-class TensorGNN(SubgraphGNN):
-    """A model without a policy, which takes a graph as a tensor: x[i] on the diagonal, [A, edge features] off it.
-
-    Args:
-        in_channels: of node features, after ``node_encoder`` if there is one.
-        hidden_channels: of the layers.
-        num_layers: of them.
-        out_channels: of the prediction; None gives the pooled vectors themselves.
-        edge_dim: channels of edge features that are numbers.
-        edge_encoder: of edge features that are types, to ``in_channels``; see ``make_encoder``.
-        options: act, norm, and those of ``Model`` but the policy.
-    """
-
-    needs_node_based = True
-    takes_policy = False
-
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int | None = None,
-        *,
-        edge_dim: int | None = None,
-        edge_encoder: EncoderSpec = None,
-        **options: Any,
-    ) -> None:
-        reject(self, options, "policy", "conv", "expansion", "train_eps")
-        self.edge_channels = (edge_dim or 0) if edge_encoder is None else in_channels
-        options.setdefault("pooling", IGNPooling)
-        options.setdefault("layer", self.layer_type)
-        super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy="null", **options)
-        self.edge_encoder = make_encoder(edge_encoder, None, in_channels)
-
-    @staticmethod
-    def layer_type(in_channels: int, out_channels: int, **options: Any) -> nn.Module:
-        """Make a layer."""
-        return ReIGN2Conv(in_channels, out_channels, terms=IGN2_OFF, root_terms=IGN2_ON, **options)
-
-    def lifted_channels(self) -> int:
-        """The node's channels, one for the adjacency, and the edge's."""
-        return self.in_channels + 1 + self.edge_channels
-
-    def lift(self, x: Tensor, bag: SubgraphBag) -> Tensor:
-        """The graph as a tensor: features on the diagonal, edges off it."""
-        given = bag.graph.edge_attr
-        return graph_tensor(
-            x, bag, self.edge_channels, given if self.edge_encoder is None or given is None else self.edge_encoder(given)
-        )
-
-
-class IGN2(TensorGNN):
-    """2-IGN: the 15 global linear maps. Options as for ``TensorGNN``."""
-
-    wl_bound = "2-WL: 2-IGNs are as strong as it (Geerts 2020), and 2-WL as 1-WL"
-
-
-def graph_tensor(x: Tensor, bag: SubgraphBag, edge_channels: int, given: Tensor | None) -> Tensor:
-    """``h[i, i] = [x_i, 0, 0]`` and ``h[k, i] = [0, A_ki, e_ki]``: how 2-IGN and PPGN take a graph."""
-    source, target = bag.graph.edge_index
-    edge = x.new_ones(source.numel(), 1)
-    if edge_channels:
-        if given is None or given.dim() != 2 or given.size(1) != edge_channels or not given.is_floating_point():
-            shape = None if given is None else (tuple(given.shape), given.dtype)
-            raise ValueError(f"edge_attr is {shape}, expected floating-point numbers of shape (edges, {edge_channels}).")
-        edge = torch.cat([edge, given], dim=1)
-    nodes = torch.cat([x, x.new_zeros(x.size(0), edge.size(1))], dim=1)
-    edges = torch.cat([edge.new_zeros(edge.size(0), x.size(1)), edge], dim=1)
-    h = x.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)
-    return h.index_add(0, bag.row_within(target, source), edges)

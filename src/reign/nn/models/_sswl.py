@@ -1,33 +1,53 @@
 """SSWL+ (Zhang et al. 2023): message passing along both axes of the bag."""
 
-from typing import Any
+from typing import Unpack
 
-from reign.nn._conv import SubgraphConv
+from reign.nn._conv import SubgraphConv, Transform
+from reign.nn._model import MODELS
+from reign.nn._options import LayerOptions, ModelOptions
+from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.policies import Policy
 
 
 class SSWLConv(SubgraphConv):
-    r"""Along nodes, along subgraphs, and the single point.
+    r"""Message passing along nodes and along subgraphs, and the single point.
 
     .. math:: x^k_i \leftarrow \sigma \big( \gamma^0(x^k_i, \textstyle\sum_{j \sim_k i} x^k_j)
               + \gamma^1(x^k_i, \sum_{h \sim k} x^h_i) + \mu(x^i_i) \big)
-    """
-
-    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
-        super().__init__(in_channels, out_channels, ["own+local", "own+swap_local", "node_root"], **options)
-
-
-class SSWL(SubgraphGNN):
-    """SSWL+ with distance marks, and means over nodes and subgraphs. Options as for ``SubgraphGNN``.
 
     Args:
-        in_channels: of node features, after ``node_encoder`` if there is one.
-        hidden_channels: of the layers.
-        num_layers: of them.
-        out_channels: of the prediction; None gives the pooled vectors themselves.
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        transform: the map mu, "mlp" or "linear".
+        aggregation: terms whose sum is a mean; see ``SubgraphConv``.
+        options: see ``LayerOptions``.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        transform: Transform = "mlp",
+        aggregation: dict[str, Aggregation] | None = None,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        terms = ["own+local", "own+swap_local", "node_root"]
+        super().__init__(in_channels, out_channels, terms, transform=transform, aggregation=aggregation, **options)
+
+
+@MODELS.register("sswl")
+class SSWL(SubgraphGNN):
+    """SSWL+ with distance marks, and means over nodes and subgraphs.
+
+    Args:
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
-        options: all others of ``SubgraphGNN``.
+        options: see ``ModelOptions``.
     """
 
     needs_node_based = True
@@ -43,6 +63,6 @@ class SSWL(SubgraphGNN):
         out_channels: int | None = None,
         *,
         policy: str | Policy = "nm+distance",
-        **options: Any,
+        **options: Unpack[ModelOptions],
     ) -> None:
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=SSWLConv, **options)

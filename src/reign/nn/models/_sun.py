@@ -1,15 +1,17 @@
 """Subgraph Union Networks: the paper's own model."""
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from reign.nn._conv import SubgraphConv, Transform
+from reign.nn._model import MODELS
+from reign.nn._options import LayerOptions, ModelOptions
 from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.policies import Policy
 
 
-def sun_terms(transform: Transform, transpose: bool, readout: bool) -> tuple[list[str], list[str]]:
+def sun_terms(transpose: bool, readout: bool) -> tuple[list[str], list[str]]:
     """The terms of SUN for all pairs, and for roots."""
     off = ["node_root", "root", "own", *(["transpose"] if transpose else []), *(["readout"] if readout else [])]
     on = ["own", *(["readout"] if readout else [])]
@@ -25,16 +27,16 @@ class SUNConv(SubgraphConv):
         x^k_i &\leftarrow \sigma \big( \mu^0(x^i_i) + \mu^1(x^k_k) + \mu^2(x^k_i) + \mu^3(\textstyle\sum_j x^k_j)
             + \gamma^0(x^k_i, \sum_{j \sim_k i} x^k_j) + \gamma^1(\sum_h x^h_i, \sum_{j \sim i} \sum_h x^h_j) \big)
 
-    As in the authors' experiments the sum over h is a mean.
+    As in the authors' experiments, the sum over h is a mean.
 
     Args:
-        in_channels: of the values that come in.
-        out_channels: of the values that go out.
-        transpose: also the term x[i, k].
-        readout: the terms with the sum over a subgraph (the molhiv form has none).
-        transform: of the mu's, "mlp" or "linear".
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        transpose: whether to add the term x[i, k].
+        readout: whether to have the terms with the sum over a subgraph (the form for molhiv has none).
+        transform: the maps mu, "mlp" or "linear".
         needle: "mean" or "sum" over subgraphs.
-        options: all others of ``SubgraphConv``.
+        options: see ``LayerOptions``.
     """
 
     def __init__(
@@ -46,23 +48,24 @@ class SUNConv(SubgraphConv):
         readout: bool = True,
         transform: Transform = "mlp",
         needle: Aggregation = "mean",
-        **options: Any,
+        **options: Unpack[LayerOptions],
     ) -> None:
-        off, on = sun_terms(transform, transpose, readout)
+        off, on = sun_terms(transpose, readout)
         super().__init__(in_channels, out_channels, off, on, transform=transform, aggregation={"needle": needle}, **options)
 
 
+@MODELS.register("sun")
 class SUN(SubgraphGNN):
     """Subgraph Union Network: ``SUNConv`` layers, then means over nodes and over subgraphs.
 
     Args:
-        in_channels: of node features, after ``node_encoder`` if there is one.
-        hidden_channels: of the layers.
-        num_layers: of them.
-        out_channels: of the prediction; None gives the pooled vectors themselves.
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
         transpose, readout, transform, needle: see ``SUNConv``.
-        options: all others of ``SubgraphGNN``.
+        options: see ``ModelOptions``.
     """
 
     needs_node_based = True
@@ -87,7 +90,7 @@ class SUN(SubgraphGNN):
         readout: bool = True,
         transform: Transform = "mlp",
         needle: Aggregation = "mean",
-        **options: Any,
+        **options: Unpack[ModelOptions],
     ) -> None:
         layer = partial(SUNConv, transpose=transpose, readout=readout, transform=transform, needle=needle)
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, **options)

@@ -1,61 +1,31 @@
-"""Baselines that look at the graph itself: message passing, and PPGN."""
+"""Provably powerful graph networks (Maron et al. 2019): a baseline that multiplies matrices."""
 
-from functools import partial
-from typing import Any
+from typing import Unpack
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.bags import SubgraphBag
 from reign.nn._mlp import MLP, Activation, make_act, make_norm, num_parameters
-from reign.nn._model import reject
-from reign.nn._pooling import MeanPooling
-from reign.nn._state import Aggregation
-from reign.nn._subgraph_gnn import SubgraphGNN
-from reign.nn.models._esan import DSConv
-from reign.nn.models._reign2 import TensorGNN
-
-
-class MPNN(SubgraphGNN):
-    """Plain message passing: the base encoder on the graph, a bag of one.
-
-    Args:
-        in_channels: of node features, after ``node_encoder`` if there is one.
-        hidden_channels: of the layers.
-        num_layers: of them.
-        out_channels: of the prediction; None gives the pooled vectors themselves.
-        conv: "gin", "gine", "gcn", "graphconv", or any convolution of PyG.
-        graph_pooling: "mean" or "sum" over nodes.
-        options: all others of ``SubgraphGNN`` but the policy.
-    """
-
-    takes_policy = False
-    wl_bound = "1-WL: message passing on the graph itself"
-
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int | None = None,
-        *,
-        graph_pooling: Aggregation = "mean",
-        **options: Any,
-    ) -> None:
-        reject(self, options, "policy")
-        options.setdefault("pooling", partial(MeanPooling, nodes=graph_pooling))
-        super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy="whole", layer=DSConv, **options)
+from reign.nn._model import MODELS
+from reign.nn._options import LayerOptions
+from reign.nn.models._ign2 import TensorGNN
 
 
 class PPGNConv(nn.Module):
-    r"""A block of a provably powerful graph network (Maron et al. 2019), with a matrix product over nodes in every channel.
+    r"""A block of a provably powerful graph network, with a matrix product over nodes in every channel.
 
     .. math:: h \leftarrow \sigma \big( W [h, m_1(h) \cdot m_2(h)] \big)
+
+    Args:
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        act: activation.
+        norm: "batch_norm", "layer_norm" or None.
     """
 
-    def __init__(
-        self, in_channels: int, out_channels: int, *, act: Activation = "relu", norm: str | None = "batch_norm", **_: Any
-    ) -> None:
+    def __init__(self, in_channels: int, out_channels: int, *, act: Activation = "relu", norm: str | None = "batch_norm") -> None:
         super().__init__()
         self.in_channels, self.out_channels = in_channels, out_channels
         self.left = MLP(in_channels, out_channels, norm=norm, act=act)
@@ -64,14 +34,14 @@ class PPGNConv(nn.Module):
         self.norm = make_norm(norm, out_channels)
         self.act = make_act(act)
 
-    def forward(self, h: Tensor, bag: SubgraphBag, edge_attr: Tensor | None = None) -> Tensor:
+    def forward(self, h: Float[Tensor, "pairs in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs out_channels"]:
         """Update the values of the pairs of a bag."""
         product = _matrix_product(self.left(h), self.right(h), bag)
         out: Tensor = self.act(self.norm(self.skip(torch.cat([h, product], dim=1))))
         return out
 
     def describe(self) -> str:
-        """The update equation and the parameters."""
+        """Show the update equation and the number of parameters."""
         size = num_parameters(self)
         return (
             f"PPGNConv({self.in_channels} -> {self.out_channels}), {size:,} parameters\n"
@@ -83,18 +53,23 @@ class PPGNConv(nn.Module):
         return f"PPGNConv({self.in_channels} -> {self.out_channels}, terms=['own', 'matrix product'])"
 
 
+@MODELS.register("ppgn")
 class PPGN(TensorGNN):
-    """Provably powerful graph network: as strong as 3-WL, at cubic cost. Options as for ``TensorGNN``."""
+    """Provably powerful graph network: as strong as 3-WL, at cubic cost. Its arguments are those of ``TensorGNN``."""
+
+    wl_bound = "3-WL: PPGN is as strong as it (Maron et al. 2019)"
 
     wl_bound = "3-WL: PPGN is as strong as it (Maron et al. 2019)"
 
     @staticmethod
-    def layer_type(in_channels: int, out_channels: int, **options: Any) -> nn.Module:
+    def make_layer(in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> PPGNConv:
         """Make a layer."""
-        return PPGNConv(in_channels, out_channels, **options)
+        return PPGNConv(in_channels, out_channels, act=options["act"], norm=options["norm"])
 
 
-def _matrix_product(a: Tensor, b: Tensor, bag: SubgraphBag) -> Tensor:
+def _matrix_product(
+    a: Float[Tensor, "pairs channels"], b: Float[Tensor, "pairs channels"], bag: SubgraphBag
+) -> Float[Tensor, "pairs channels"]:
     """sum_j a[k, j] b[j, i], scaled by 1 / n: padded for the product alone, and with zeros, so nothing leaks between graphs."""
     n = int(bag.graph.sizes.max()) if bag.num_graphs else 0
     first = bag.graph.ptr[bag.pair_batch]

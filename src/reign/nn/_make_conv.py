@@ -1,0 +1,89 @@
+"""Base encoders by name, and any convolution of PyG as one."""
+
+from collections.abc import Callable
+from typing import ClassVar, Unpack
+
+import torch
+import torch_geometric.nn as pyg
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reign.nn._base_encoders import CONVS, BaseEncoder
+from reign.nn._edge_encoders import encode_edges, make_edge_encoder
+from reign.nn._encoders import EncoderSpec
+from reign.nn._neighbourhood import MERGED, Neighbourhood
+from reign.nn._options import BaseEncoderOptions, Conv
+
+
+class Expanded(BaseEncoder):
+    """Any PyG convolution, on the disjoint union of all subgraphs: slow, but universal.
+
+    Args:
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        merged: which terms are merged, one of ``MERGED``.
+        make: makes the convolution for given numbers of channels in and out, and ``edge_dim`` if there are edge features.
+        edge_dim, edge_encoder: see ``MessageOptions``.
+    """
+
+    takes_edges: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        merged: str = "own+local",
+        *,
+        make: Callable[..., nn.Module],
+        edge_dim: int | None = None,
+        edge_encoder: EncoderSpec = None,
+        **_: object,
+    ) -> None:
+        super().__init__(in_channels, merged)
+        if len(MERGED[merged][1]) > 1:
+            raise ValueError("other weights for messages from roots need a native conv: 'gin', 'gine', 'gcn' or 'graphconv'.")
+        self.with_edges = edge_dim is not None or edge_encoder is not None
+        edge_dim = edge_dim or in_channels
+        self.edge_encoder = make_edge_encoder(edge_encoder, None, edge_dim)
+        try:
+            self.conv = make(in_channels, out_channels, **({"edge_dim": edge_dim} if self.with_edges else {}))
+        except (TypeError, ValueError, AssertionError) as error:
+            what = "channels in and out and edge_dim" if self.with_edges else "channels in and out"
+            raise ValueError(f"conv {make!r} cannot be made from {what} alone ({error}); give a function that makes it.") from None
+
+    def forward(self, n: Neighbourhood) -> Float[Tensor, "rows channels"]:
+        """Update all rows, and pick those asked for."""
+        everywhere = n.state.bag.wiring.messages(MERGED[n.merged][2])
+        edge_index = torch.stack([everywhere.from_rows.index, everywhere.into_targets.index_t])
+        args = [n.source, edge_index]
+        if self.with_edges:
+            args.append(everywhere.from_edges(encode_edges(self.edge_encoder or nn.Identity(), n.edge_attr)))
+        out: Tensor = self.conv(*args)
+        return out if n.where == "off" else out.index_select(0, n.state.bag.wiring.root_row)
+
+
+def make_conv(conv: Conv, in_channels: int, out_channels: int, merged: str, **options: Unpack[BaseEncoderOptions]) -> BaseEncoder:
+    """Make a base encoder by name: one of ours, or any convolution of PyG by its class name or as a class.
+
+    Args:
+        conv: name, class, or function that makes a convolution of PyG.
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        merged: which terms are merged, one of ``MERGED``.
+        options: see ``BaseEncoderOptions``.
+    """
+    has_edges = options.get("edge_dim") is not None or options.get("edge_encoder") is not None
+    if isinstance(conv, str) and conv in CONVS:
+        kind = CONVS[conv]
+        if has_edges and not kind.takes_edges:
+            raise ValueError(f"conv '{conv}' takes no edge features, got edge_dim or edge_encoder; use conv='gin'.")
+        if conv.lower() == "gine" and not has_edges:
+            raise ValueError("conv 'gine' needs edge features: give edge_dim or edge_encoder, or use conv='gin'.")
+        ours: Callable[..., BaseEncoder] = kind
+        return ours(in_channels, out_channels, merged, **options)
+    if isinstance(conv, nn.Module):
+        raise ValueError(f"conv is the module {conv!r}, expected its class or a function: every layer makes its own.")
+    make = getattr(pyg, conv, None) if isinstance(conv, str) else conv
+    if make is None or not callable(make):
+        raise ValueError(f"conv is '{conv}', expected {', '.join(map(repr, CONVS))}, a class of torch_geometric.nn or its name.")
+    return Expanded(in_channels, out_channels, merged, make=make, **options)

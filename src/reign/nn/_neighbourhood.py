@@ -1,0 +1,73 @@
+"""What a base encoder sees: the values it updates, and ways to sum over their neighbours.
+
+Where these are (nodes of subgraphs, nodes of the graph, roots alone) makes no difference to the encoder.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from reign.bags import Messages, Neighbours, Where
+from reign.nn._state import State
+from reign.nn._terms import TERMS
+
+EdgeAttr = Shaped[Tensor, "edges *edge_channels"] | None
+
+# how a base encoder merges a term with the sum of the same over neighbours: (own, sums over neighbours, which neighbours)
+MERGED: dict[str, tuple[str, tuple[str, ...], Neighbours]] = {
+    "own+local": ("own", ("local",), "Ak"),
+    "own+local_others+root_msg": ("own", ("local_others", "root_msg"), "Ak"),
+    "own+swap_local": ("own", ("swap_local",), "swap"),
+    "needle+needle_msg": ("needle", ("needle_msg",), "nodes"),
+    "needle+needle_msg@agg": ("needle", ("needle_msg@agg",), "agg"),
+}
+
+
+@dataclass
+class Neighbourhood:
+    """The rows that an encoder updates, and their neighbours.
+
+    Args:
+        state: the values of the bag.
+        merged: which terms are merged, one of ``MERGED``.
+        where: whether all pairs ("off") or the roots alone ("on") are updated.
+        edge_attr: edge features of the graph.
+        rows: the rows that inner norms look at; None for all.
+    """
+
+    state: State
+    merged: str
+    where: Where
+    edge_attr: EdgeAttr
+    rows: Int[Tensor, "kept"] | None
+
+    @property
+    def own(self) -> Float[Tensor, "rows channels"]:
+        """The values to update."""
+        return self.state.get(TERMS[MERGED[self.merged][0]], self.where)
+
+    @property
+    def source(self) -> Float[Tensor, "sources channels"]:
+        """All values that messages can come from."""
+        return self.state.get(TERMS[MERGED[self.merged][0]])
+
+    @property
+    def sums(self) -> list[Float[Tensor, "rows channels"]]:
+        """The plain sums over neighbours."""
+        return [self.state.get(TERMS[name], self.where) for name in MERGED[self.merged][1]]
+
+    @property
+    def messages(self) -> Messages:
+        """Message passing in two steps."""
+        return self.state.bag.wiring.messages(MERGED[self.merged][2], self.where)
+
+    def collect(self, message: Float[Tensor, "messages channels"]) -> list[Float[Tensor, "rows channels"]]:
+        """The sums of messages; where messages from roots have weights of their own, one sum of the others and one of these."""
+        messages = self.messages
+        if len(MERGED[self.merged][1]) == 1:
+            return [messages.into_targets(message)]
+        bag = self.state.bag
+        source = messages.from_rows.index
+        from_root = (source == bag.wiring.root_row[bag.sub[source]])[:, None]
+        return [messages.into_targets(message * ~from_root), messages.into_targets(message * from_root)]

@@ -1,0 +1,62 @@
+"""A model on disk: ``model.safetensors`` holds its weights, ``config.json`` its name and the arguments it was given."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import reign.policies as policies
+from reign.disk import read_json
+from reign.policies import Policy
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """What a folder that ``save_pretrained`` made holds.
+
+    Args:
+        model: name of the model.
+        arguments: the arguments that its constructor was given.
+        weights: its ``state_dict``.
+    """
+
+    model: str
+    arguments: dict[str, Any]
+    weights: dict[str, Tensor]
+
+    def write(self, folder: Path) -> None:
+        """Write both files; nothing is written if the arguments cannot be."""
+        arguments = {name: _named(value) if isinstance(value, Policy) else value for name, value in self.arguments.items()}
+        try:
+            text = json.dumps({"model": self.model, "arguments": arguments}, indent=2)
+        except TypeError as error:
+            raise ValueError(
+                f"the arguments of this {self.model} cannot be written as JSON ({error}); save model.state_dict() instead."
+            ) from None
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(text + "\n")
+        save_file({name: value.contiguous() for name, value in self.weights.items()}, folder / "model.safetensors")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Pretrained":
+        """Read both files."""
+        config, weights = folder / "config.json", folder / "model.safetensors"
+        if not config.is_file() or not weights.is_file():
+            raise ValueError(f"{folder} holds no config.json and model.safetensors, expected a folder that save_pretrained made.")
+        saved = read_json(config)
+        return cls(saved["model"], saved["arguments"], load_file(weights))
+
+
+def _named(chosen: Policy) -> str:
+    """The name of a policy, from which it can be made again."""
+    name = str(chosen)
+    try:
+        same = policies.policy(name) == chosen
+    except ValueError:
+        same = False
+    if not same:
+        raise ValueError(f"policy {chosen!r} has no name to be saved under; save model.state_dict() instead.")
+    return name

@@ -1,0 +1,70 @@
+"""What a layer is a sum of: terms, each with its transform or its base encoder."""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reign.bags import Where
+from reign.nn._mlp import normalise
+from reign.nn._neighbourhood import MERGED, EdgeAttr, Neighbourhood
+from reign.nn._state import State
+from reign.nn._terms import TERMS, Scope, term
+
+
+class TermSlot(nn.Module):
+    """A term and its transform.
+
+    Args:
+        name: name of the term.
+        transform: maps the values of the term, given the rows that norms look at.
+    """
+
+    def __init__(self, name: str, transform: nn.Module) -> None:
+        super().__init__()
+        self.name = name
+        self.term = term(name)
+        self.transform = transform
+
+    @property
+    def scope(self) -> Scope:
+        """Where the term lives."""
+        return self.term.scope
+
+    def forward(self, state: State, where: Where, roots_apart: bool, edge_attr: EdgeAttr) -> Float[Tensor, "rows channels"]:
+        """Transform the term."""
+        rows = state.norm_rows(False) if where == "off" and self.scope == "pair" else None
+        out: Tensor = self.transform(state.get(self.term, where), rows)
+        return out
+
+
+class EncoderSlot(nn.Module):
+    """Terms merged by a base encoder, with a norm after it.
+
+    Args:
+        name: names of the terms, joined by "+".
+        encoder: the base encoder.
+        norm: the norm.
+    """
+
+    def __init__(self, name: str, encoder: nn.Module, norm: nn.Module) -> None:
+        super().__init__()
+        self.name = name
+        self.encoder = encoder
+        self.norm = norm
+
+    @property
+    def scope(self) -> Scope:
+        """Where the terms live."""
+        return TERMS[MERGED[self.name][0]].scope
+
+    def forward(self, state: State, where: Where, roots_apart: bool, edge_attr: EdgeAttr) -> Float[Tensor, "rows channels"]:
+        """Encode the terms."""
+        on_pairs = self.scope == "pair"
+        inner, outer = (state.norm_rows(False), state.norm_rows(roots_apart)) if on_pairs and where == "off" else (None, None)
+        near = Neighbourhood(state, self.name, where if on_pairs else "off", edge_attr, inner)
+        out = normalise(self.norm, self.encoder(near), outer)
+        if on_pairs or where == "off" or state.bag.node_based:
+            return out
+        return out.index_select(0, state.bag.root)
+
+
+Slot = TermSlot | EncoderSlot

@@ -1,0 +1,96 @@
+"""2-IGN (eq. 2IGN), which ReIGN(2) extends, and what it shares with PPGN: the graph as a tensor."""
+
+from typing import Unpack
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from reign.bags import SubgraphBag
+from reign.nn._encoders import EncoderSpec, make_encoder
+from reign.nn._model import MODELS
+from reign.nn._options import LayerOptions, TensorModelOptions
+from reign.nn._pooling import IGNPooling
+from reign.nn._subgraph_gnn import SubgraphGNN
+from reign.nn.models._reign2 import IGN2_OFF, IGN2_ON, ReIGN2Conv
+
+
+class TensorGNN(SubgraphGNN):
+    """A model without a policy, which takes a graph as a tensor: x[i] on the diagonal, [A, edge features] off it.
+
+    Args:
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        edge_dim: number of channels of edge features that are numbers.
+        edge_encoder: encoder of edge features that are types, to ``in_channels``; see ``make_encoder``.
+        options: see ``TensorModelOptions``.
+    """
+
+    needs_node_based = True
+    takes_policy = False
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        *,
+        edge_dim: int | None = None,
+        edge_encoder: EncoderSpec = None,
+        **options: Unpack[TensorModelOptions],
+    ) -> None:
+        self.edge_channels = (edge_dim or 0) if edge_encoder is None else in_channels
+        options.setdefault("pooling", IGNPooling)
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy="null", layer=self.make_layer, **options)
+        self.edge_encoder = make_encoder(edge_encoder, None, in_channels)
+
+    @staticmethod
+    def make_layer(in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> nn.Module:
+        """Make a layer."""
+        raise NotImplementedError
+
+    def lifted_channels(self) -> int:
+        """The number of channels of nodes, one for the adjacency, and those of edges."""
+        return self.in_channels + 1 + self.edge_channels
+
+    def lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
+        """Take the graph to a tensor: features on the diagonal, edges off it."""
+        given = bag.graph.edge_attr
+        return graph_tensor(
+            x, bag, self.edge_channels, given if self.edge_encoder is None or given is None else self.edge_encoder(given)
+        )
+
+
+@MODELS.register("ign2")
+class IGN2(TensorGNN):
+    """2-IGN: the 15 global linear maps. Its arguments are those of ``TensorGNN``."""
+
+    wl_bound = "2-WL: 2-IGNs are as strong as it (Geerts 2020), and 2-WL as 1-WL"
+
+    @staticmethod
+    def make_layer(in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> ReIGN2Conv:
+        """Make a layer."""
+        return ReIGN2Conv(in_channels, out_channels, terms=IGN2_OFF, root_terms=IGN2_ON, **options)
+
+
+def graph_tensor(
+    x: Float[Tensor, "nodes channels"],
+    bag: SubgraphBag,
+    edge_channels: int,
+    given: Shaped[Tensor, "edges *edge_channels"] | None,
+) -> Float[Tensor, "pairs lifted"]:
+    """``h[i, i] = [x_i, 0, 0]`` and ``h[k, i] = [0, A_ki, e_ki]``: how 2-IGN and PPGN take a graph."""
+    source, target = bag.graph.edge_index
+    edge = x.new_ones(source.numel(), 1)
+    if edge_channels:
+        if given is None or given.dim() != 2 or given.size(1) != edge_channels or not given.is_floating_point():
+            shape = None if given is None else (tuple(given.shape), given.dtype)
+            raise ValueError(f"edge_attr is {shape}, expected floating-point numbers of shape (edges, {edge_channels}).")
+        edge = torch.cat([edge, given], dim=1)
+    nodes = torch.cat([x, x.new_zeros(x.size(0), edge.size(1))], dim=1)
+    edges = torch.cat([edge.new_zeros(edge.size(0), x.size(1)), edge], dim=1)
+    h = x.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)
+    return h.index_add(0, bag.row_within(target, source), edges)

@@ -1,0 +1,41 @@
+"""Plain message passing: a baseline that looks at the graph itself."""
+
+from functools import partial
+from typing import Unpack
+
+from reign.nn._model import MODELS
+from reign.nn._options import ModelOptions
+from reign.nn._pooling import MeanPooling
+from reign.nn._state import Aggregation
+from reign.nn._subgraph_gnn import SubgraphGNN
+from reign.nn.models._esan import DSConv
+
+
+@MODELS.register("mpnn")
+class MPNN(SubgraphGNN):
+    """Plain message passing: the base encoder on the graph, a bag of one.
+
+    Args:
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        graph_pooling: "mean" or "sum" over nodes.
+        options: see ``ModelOptions``.
+    """
+
+    takes_policy = False
+    wl_bound = "1-WL: message passing on the graph itself"
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        *,
+        graph_pooling: Aggregation = "mean",
+        **options: Unpack[ModelOptions],
+    ) -> None:
+        options.setdefault("pooling", partial(MeanPooling, nodes=graph_pooling))
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy="whole", layer=DSConv, **options)

@@ -1,0 +1,34 @@
+"""Encoders of features that are types."""
+
+import pytest
+import torch
+from torch import nn
+
+from model_inputs import batch, run
+from reign.nn import OGB_ATOM, OGB_BOND, SUN
+
+
+def test_encoders_of_types() -> None:
+    data = batch()
+    data.x = torch.randint(0, 5, (data.num_nodes, 1))
+    data.edge_attr = torch.randint(0, 3, (data.num_edges, 1))
+    model = SUN(8, 6, 2, 2, node_encoder=5, edge_encoder=3)
+    assert run(model, data).shape == (6, 2)
+    data.x = torch.stack([torch.randint(0, size, (data.num_nodes,)) for size in OGB_ATOM], dim=1)
+    data.edge_attr = torch.stack([torch.randint(0, size, (data.num_edges,)) for size in OGB_BOND], dim=1)
+    assert run(SUN(8, 6, 2, 2, node_encoder="atom", edge_encoder="bond"), data).shape == (6, 2)
+    with pytest.raises(ValueError, match="the encoder has 1 columns of types, got features of shape"):
+        run(model, data)
+    own = nn.Linear(9, 8)
+    data.x = data.x.float()
+    assert SUN(8, 6, 2, 2, node_encoder=own).node_encoder is own
+    assert run(SUN(8, 6, 2, 2, node_encoder=lambda channels: nn.Linear(9, channels)), data).shape == (6, 2)
+
+
+def test_types_out_of_range_are_named() -> None:
+    data = batch()
+    model = SUN(8, 6, 2, 2, node_encoder=5)
+    with pytest.raises(ValueError, match="types in column 0 go from 7 to 7, expected 0 to 4"):
+        model(torch.full((data.num_nodes, 1), 7), data.edge_index, batch=data.batch)
+    with pytest.raises(ValueError, match="types must be whole numbers, got 0.5"):
+        model(torch.full((data.num_nodes, 1), 0.5), data.edge_index, batch=data.batch)

@@ -1,0 +1,145 @@
+"""Options: which names constructors take, and that nothing is silently ignored."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
+
+import pytest
+from torch import nn
+
+import reign
+from reign.nn import (
+    DS,
+    GNNAK,
+    IGN2,
+    MODELS,
+    MPNN,
+    SUN,
+    CompositionOptions,
+    LayerOptions,
+    MeanPooling,
+    MemberModelOptions,
+    Model,
+    ModelOptions,
+    RootPooling,
+    SubgraphConv,
+    SubgraphGNN,
+)
+
+
+def test_options_that_would_be_ignored_are_refused() -> None:
+    with pytest.raises(ValueError, match="SUN has layers of its own, got aggregation="):
+        SUN(3, 6, 2, aggregation={"readout": "mean"})
+    with pytest.raises(ValueError, match="IGN2 has no use for conv='gin'"):
+        reign.nn.IGN2(3, 6, 2, conv="gin")
+    with pytest.raises(ValueError, match="MPNN has no use for policy='nm'"):
+        MPNN(3, 6, 2, policy="nm")
+    with pytest.raises(ValueError, match="edge features .* are used by base encoders only"):
+        SubgraphGNN(3, 6, 2, terms=["own", "local"], edge_dim=2)
+    with pytest.raises(ValueError, match="the mean of \\['local'\\] needs conv='gin' or 'graphconv'"):
+        SubgraphGNN(3, 6, 2, terms=["own+local"], aggregation={"local": "mean"}, edge_dim=2)
+    with pytest.raises(ValueError, match="remark=True needs a policy with marks"):
+        GNNAK(3, 6, 2, remark=True)
+    with pytest.raises(ValueError, match="edge_encoder is a module, but every base encoder needs one of its own"):
+        SUN(3, 6, 2, edge_encoder=nn.Linear(2, 6))
+
+
+SIZES = ("in_channels", "hidden_channels", "num_layers", "out_channels")
+KINDS = [kind for _, kind in MODELS.items()]
+
+
+def declared(constructor: Callable[..., None]) -> dict[str, Any]:
+    """The types of ``**options: Unpack[...]`` by name."""
+    hint = inspect.signature(constructor).parameters["options"].annotation
+    assert get_origin(hint) is Unpack
+    return get_type_hints(get_args(hint)[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_declared_options_are_those_that_are_taken(kind: type[Model]) -> None:
+    """What editors complete (the signature and the typed dictionary) is what can be given, and has the type it has in a base class."""
+    own = inspect.signature(kind.__init__).parameters
+    typed = declared(kind.__init__)
+    assert not set(own) & set(typed)
+    assert set(kind.option_names()) == {*own, *typed} - {"self", "options"}
+    assert list(kind.option_names()[:4]) == list(SIZES)
+    base = inspect.signature(Model).parameters | inspect.signature(SubgraphGNN).parameters | inspect.signature(DS).parameters
+    for name, hint in typed.items():
+        assert hint == base[name].annotation, name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_option_can_be_given(kind: type[Model]) -> None:
+    plain = kind(3, 6, 2, 2)
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if name in (*SIZES, "pooling"):
+            continue
+        again = kind(3, 6, 2, 2, **{name: parameter.default})
+        assert repr(again) == repr(plain)
+        assert {key: v.shape for key, v in again.state_dict().items()} == {key: v.shape for key, v in plain.state_dict().items()}
+    assert type(kind(3, 6, 2, 2, pooling=RootPooling).pooling) is RootPooling
+    assert type(kind(3, 6, 2, 2, pooling=None).pooling) is MeanPooling
+
+
+def test_defaults_of_layers_and_models_agree() -> None:
+    layer, model, base = (inspect.signature(kind).parameters for kind in (SubgraphConv, SubgraphGNN, Model))
+    assert set(get_type_hints(LayerOptions)) <= set(layer)
+    for name, hint in get_type_hints(LayerOptions).items():
+        assert layer[name].default == model[name].default
+        assert layer[name].annotation == model[name].annotation == hint
+    for name in set(model) & set(base) - {"layer"}:
+        assert model[name].default == base[name].default
+        assert model[name].annotation == base[name].annotation
+    assert get_type_hints(ModelOptions) == get_type_hints(LayerOptions) | get_type_hints(CompositionOptions)
+    assert set(get_type_hints(MemberModelOptions)) == set(get_type_hints(ModelOptions)) - {"domain"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_options_that_are_not_known(kind: type[Model]) -> None:
+    with pytest.raises(ValueError, match=f"^{kind.__name__} has no option 'droput', did you mean 'dropout'\\?$"):
+        kind(3, 6, 2, 2, droput=0.1)
+    with pytest.raises(ValueError, match=f"^{kind.__name__} has no option 'zzz'\\.$"):
+        kind(3, 6, 2, 2, zzz=None)
+
+
+def test_none_is_as_good_as_leaving_out_what_a_parent_takes() -> None:
+    assert repr(IGN2(3, 6, 2, conv=None)) == repr(IGN2(3, 6, 2))
+    assert repr(MPNN(3, 6, 2, policy=None)) == repr(MPNN(3, 6, 2))
+    with pytest.raises(ValueError, match="DS has no use for layer="):
+        DS(3, 6, 2, layer=SubgraphConv)
+    with pytest.raises(ValueError, match="DS has layers of its own, got transform='linear'"):
+        DS(3, 6, 2, transform="linear")
+
+
+def test_layers_refuse_options_that_they_have_no_use_for() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'expansion'"):
+        reign.nn.PPGNConv(3, 6, expansion=2)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'droput'"):
+        reign.nn.DSConv(3, 6, droput=0.1)
+
+
+def test_missing_arguments_are_errors_of_python() -> None:
+    with pytest.raises(TypeError, match="missing .* argument: 'num_layers'"):
+        SUN(3, 6)
+
+
+def test_options_of_ones_own() -> None:
+    class Wide(SUN):
+        def __init__(self, width: int, *, twice: bool = False, **options: Any) -> None:
+            super().__init__(3, 2 * width if twice else width, 2, **options)
+
+    assert {"width", "twice", "transpose", "jk"} <= set(Wide.option_names())
+    assert Wide(6, twice=True, transpose=True, jk="cat").hidden_channels == 12
+    with pytest.raises(ValueError, match="Wide has no option 'tranpose', did you mean 'transpose'"):
+        Wide(6, tranpose=True)
+    with pytest.raises(ValueError, match="Wide has layers of its own, got terms="):
+        Wide(6, terms=["own"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_facts(kind: type[Model]) -> None:
+    """The options of the linear form can be given, and so can those for comparisons; a policy only where it is a choice."""
+    assert set(kind.linear_form) <= set(kind.option_names())
+    kind(3, 6, out_channels=1, **(kind.for_separation(2) | kind.linear_form))
+    assert kind.takes_policy == ("policy" in kind.option_names())
+    assert "WL" in kind.wl_bound
