@@ -4,7 +4,7 @@ A model is ``SUN(in_channels, hidden_channels, num_layers, out_channels, policy=
 ``model(x, edge_index, edge_attr, batch)``. A layer is ``SUNConv(64, 64)(h, bag)``.
 """
 
-from reign.nn._base_encoders import CONVS, GIN, BaseEncoder
+from reign.nn._base_encoders import CONVS, GIN, BaseEncoder, GraphConv
 from reign.nn._catalogue import build_model, find_model, list_models
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import cost

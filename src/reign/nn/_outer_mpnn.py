@@ -9,6 +9,7 @@ from reign.nn._conv import SubgraphConv
 from reign.nn._options import EncoderOptions
 from reign.nn._pooling import Pooling, checked, readout
 from reign.nn._state import Aggregation, State
+from reign.policies import whole
 
 
 class OuterMPNN(Pooling):
@@ -44,7 +45,7 @@ class OuterMPNN(Pooling):
     def nodes(self, state: State) -> Float[Tensor, "nodes channels"]:
         """Node i is what the outer network makes of the readout of its subgraph."""
         state.bag.require_node_based("NGNN's outer network")
-        x, graph = readout(state, self.over_nodes), state.bag.whole
+        x, graph = readout(state, self.over_nodes), whole(state.bag)
         for layer in self.layers:
             x = layer(x, graph)
         return x

@@ -12,7 +12,6 @@ from reign.bags import SubgraphBag
 from reign.nn._mlp import Activation, make_act
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
-from reign.policies import whole
 
 
 class Pooling(nn.Module):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag, Where
@@ -26,12 +26,12 @@ class State:
         aggregation: terms whose sum is a mean, as in {"needle": "mean"}.
     """
 
-    h: Float[Tensor, "pairs channels"]
+    h: Shaped[Tensor, "pairs channels"]
     bag: SubgraphBag
 
     def __init__(
         self,
-        h: Float[Tensor, "rows channels"],
+        h: Shaped[Tensor, "rows channels"],
         bag: SubgraphBag,
         domain: Domain = "all",
         aggregation: dict[str, Aggregation] | None = None,

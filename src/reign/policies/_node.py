@@ -39,10 +39,6 @@ class NodeDeletion(Policy):
     example: ClassVar[str] = "nd"
     in_paper_class: ClassVar[bool] = True
 
-    meaning: ClassVar[str] = "the root loses its edges"
-    example: ClassVar[str] = "nd"
-    in_paper_class: ClassVar[bool] = True
-
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
         """Every subgraph keeps all nodes but its root."""
         return ~pairs.is_anchor.any(dim=1)

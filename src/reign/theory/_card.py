@@ -107,22 +107,8 @@ def _count(verdicts: list[Verdict]) -> int:
     return sum(v.separated for v in verdicts)
 
 
-def _method(model: Model) -> str | None:
-    kind = type(model).__name__.lower()
-    if kind == "subgraphgnn":
-        return None
-    layers = model.num_layers
-    if isinstance(model, GNNAK):
-        layers = len(model.layers[0].inner)  # type: ignore[arg-type]
-    policy = "" if isinstance(model, MPNN | PPGN | IGN2) else f":{model.policy}"
-    return f"{kind}{policy}/{layers}"
-
-
-def _has_edges(model: Model) -> bool:
-    return any(getattr(module, "edge_encoder", None) is not None for module in model.modules()) or bool(
-        getattr(model, "edge_channels", 0)
-    )
-
-
-def _twin(model: Model) -> Any:
-    return copy.deepcopy(model).double().eval()
+def _rounds(verdicts: list[Verdict]) -> str:
+    rounds = [v.layer for v in verdicts if v.layer is not None]
+    if not rounds:
+        return ""
+    return f" in {rounds[0]} rounds" if min(rounds) == max(rounds) else f" in {min(rounds)} to {max(rounds)} rounds"

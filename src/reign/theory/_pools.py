@@ -9,6 +9,7 @@ from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag
 from reign.nn import term
+from reign.policies import whole
 from reign.theory._algebra import Algebra
 from reign.theory._exact_state import ExactState
 from reign.theory._rules import Layer
@@ -73,7 +74,7 @@ class Outer:
         bag.require_node_based("NGNN's outer network")
         x = _readout(h, bag, domain, algebra, self.nodes)
         for t, layer in enumerate(self.layers):
-            ((x, _),) = layer.steps(x, bag.whole, algebra, ("outer", t))
+            ((x, _),) = layer.steps(x, whole(bag), algebra, ("outer", t))
         total = bag.wiring.node_to_graph(x)
         return total if self.graph == "sum" else algebra.divide(total, bag.graph.sizes.clamp(min=1)[:, None])
 

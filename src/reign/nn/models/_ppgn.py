@@ -59,8 +59,6 @@ class PPGN(TensorGNN):
 
     wl_bound = "3-WL: PPGN is as strong as it (Maron et al. 2019)"
 
-    wl_bound = "3-WL: PPGN is as strong as it (Maron et al. 2019)"
-
     @staticmethod
     def make_layer(in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> PPGNConv:
         """Make a layer."""
