@@ -56,7 +56,7 @@ def answer(quick: bool = False, progress: Progress = lambda items, _: items) -> 
             f"### {model}\n\n" + order_table([f for mine in found.values() for f in mine if f.method.split(":")[0] == model])
             for model in ("ds", "dss", "sun", "reign2")
         ),
-        *_gap({f.method: f for f in [*base, *found["nm"]]}),
+        *_gap({f.method: f for f in [*base, *found["nm"]]}, every, progress),
         "## What do 2-node policies separate beyond 3-WL?\n\nDS-GNN with policies of two nodes or an edge, on the pairs of up to 36 nodes. "
         "The paper conjectures that k-node policies are bounded by (k + 2)-WL: 4-WL here.",
         _two_node([p for name in names if name not in ("csl", "exp", "cexp") for p in pairs[name]], progress),
@@ -76,13 +76,18 @@ def _readable(name: str) -> bool:
         return False
 
 
-def _gap(found: dict[str, Finding]) -> list[str]:
-    """Where ReIGN(2) lies strictly between SUN and 3-WL with node marking, if the pairs show it."""
-    text = "## Where do SUN, ReIGN(2) and 3-WL differ?\n\nWith node marking; rounds of the colour tests, - where no round does."
-    names = ["sun:nm", "reign2:nm", "3-WL"]
-    differ = [p for p in found["3-WL"].rounds if len({found[name].rounds[p] is None for name in names}) > 1]
-    rows = [["pair", *names], *([p, *(_round(found[name].rounds[p]) for name in names)] for p in differ)]
-    return [text, markdown(rows) if differ else "No pair here shows a difference."]
+def _gap(found: dict[str, Finding], pairs: list[Pair], progress: Progress) -> list[str]:
+    """Where SUN, SUN with the term x[i,k], SSWL+, ReIGN(2) and 3-WL differ with node marking, if the pairs show it."""
+    names = ["sun:nm", "sswl:nm", "reign2:nm", "3-WL"]
+    rounds = {name: found[name].rounds for name in names}
+    differ = [p for p in pairs if len({rounds[name][p.name] is None for name in names}) > 1]
+    text = "## Where do SUN, SSWL+, ReIGN(2) and 3-WL differ?\n\nWith node marking; rounds of the colour tests, - where no round does."
+    if not differ:
+        return [text, "No pair here shows a difference."]
+    more = {v.pair: v.layer for v in separate(differ, wl=["sun:nm"], progress=progress, transpose=True)}
+    rounds = {"sun:nm": rounds.pop("sun:nm"), "sun:nm with transpose": more, **rounds}
+    rows = [["pair", *rounds], *([p.name, *(_round(mine[p.name]) for mine in rounds.values())] for p in differ)]
+    return [text, markdown(rows)]
 
 
 def _two_node(pairs: list[Pair], progress: Progress) -> str:
