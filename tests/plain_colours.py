@@ -77,9 +77,12 @@ def summed(b: PlainBag, name: str, k: int, i: int, on: bool) -> Iterable[Pair]:
 
 
 def refine(
-    bags: list[PlainBag], terms: list[str], root_terms: list[str] | None, rounds: int
+    bags: list[PlainBag], terms: list[str], root_terms: list[str] | None, rounds: int, nested: bool = False
 ) -> Iterable[list[dict[Pair, int]]]:
-    """The colours of the pairs of all graphs at the start and after each round."""
+    """The colours of the pairs of all graphs at the start and after each round.
+
+    ``nested`` keeps the values of each subgraph h in a list of their own, which is not what a sum does.
+    """
     names: dict[Any, int] = {}
     colours = [{pair: names.setdefault(("start", x), len(names)) for pair, x in b.start.items()} for b in bags]
     yield colours
@@ -89,7 +92,11 @@ def refine(
             fresh = {}
             for k, i in sorted(b.domain):
                 on = root_terms is not None and b.root is not None and b.root[k] == i
-                lists = [sorted(c[p] for p in summed(b, t, k, i, on) if p in c) for t in (root_terms if on else terms)]  # type: ignore[union-attr]
+                lists = []
+                for t in root_terms if on and root_terms is not None else terms:
+                    found = [(p[0], c[p]) for p in summed(b, t, k, i, on) if p in c]
+                    inner = [tuple(sorted(x for h, x in found if h == g)) for g in sorted({h for h, _ in found})]
+                    lists.append(sorted(inner if nested else (x for _, x in found)))
                 fresh[k, i] = names.setdefault((on, tuple(map(tuple, lists))), len(names))
             new.append(fresh)
         colours = new

@@ -10,6 +10,7 @@ from itertools import count, repeat
 from typing import Any, Literal
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag, Where
@@ -126,7 +127,7 @@ class Block:
             if self.depth is None:
                 seen.add(found)
 
-    def _part(self, name: str, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Values:
+    def _part(self, name: str, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Int[Tensor, "nodes width"]:
         if self.max_distance is not None:
             h = algebra.gate(key, algebra.mlp(key, h), bag.hops(self.max_distance))
         how = {} if name == "node_root" else {name: self.aggregation}

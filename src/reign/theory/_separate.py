@@ -149,7 +149,8 @@ def batches(pairs: Sequence[Pair], plan: Plan) -> Iterator[tuple[list[Pair], lis
     graphs: dict[int, Data] = {}
     for pair in pairs:
         more = {id(g): g for g in (pair.one, pair.other)}
-        if part and sum(g.num_nodes ** (1 + plan.policy.num_anchors) for g in (graphs | more).values()) > ROWS:
+        rows = sum(g.num_nodes ** (1 + plan.policy.num_anchors) for g in (graphs | more).values())
+        if part and (rows > ROWS or pair.one.num_features != part[0].one.num_features):
             yield part, list(graphs.values())
             part, graphs = [], {}
         part.append(pair)
