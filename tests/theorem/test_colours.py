@@ -7,10 +7,10 @@ from itertools import islice
 import networkx as nx
 import pytest
 import torch
-from plain_colours import PlainBag, plain_bag, pool, refine
 from torch_geometric.data import Data
 
 import reign
+from plain_colours import PlainBag, plain_bag, pool, refine
 from reign.bags import SubgraphBag
 from reign.data import from_networkx
 from reign.kernels.ragged import offsets
@@ -38,7 +38,7 @@ def refused(name: str, policy: str, domain: str, on: bool) -> bool:
     """Terms that need one subgraph per node, a root, or a root with a row."""
     chosen = reign.policy(policy)
     uses_root = on or name in ("root", "readout_strict", "root_msg", "local_others") or TERMS[name].node_based
-    if uses_root and chosen.num_anchors > 1 or policy == "whole" and uses_root:
+    if (uses_root and chosen.num_anchors > 1) or (policy == "whole" and uses_root):
         return True
     if TERMS[name].node_based and not chosen.node_based:
         return True
@@ -61,7 +61,7 @@ def compare(nodes: int, name: str, policy: str, domain: str, on: bool, rounds: i
     bag, plains, rows = bags(nodes, policy, domain)
     plan = plan_of_terms(terms, root_terms, policy, domain, "flat", {})  # type: ignore[arg-type]
     ours = islice(trace(plan, bag, Hashing(), endless=True), rounds + 1)
-    for (state, *_), plain in zip(ours, refine(plains, terms, root_terms, rounds), strict=True):  # noqa: B007
+    for (state, *_), plain in zip(ours, refine(plains, terms, root_terms, rounds), strict=True):
         assert same_partition(state[:, 0].tolist(), [plain[g][k, i] for g, k, i in rows]), (name, policy, domain, on)
     for pooling in ("flat", "nested", *(["roots"] if not refused("root", policy, domain, False) else [])):
         pooled = POOLS[pooling](state, bag, domain, Hashing())[:, 0]  # type: ignore[arg-type]
@@ -116,7 +116,9 @@ def test_flat_is_not_nested() -> None:
         for leg, length in enumerate(legs):
             nx.add_path(graph, ["centre", *((leg, step) for step in range(length))])
         spiders.append(from_networkx(graph))
-    told = {pooling: colours(spiders, ["own", "local"], policy="nm", pooling=pooling).separated(0, 1) for pooling in ("flat", "nested")}
+    told = {
+        pooling: colours(spiders, ["own", "local"], policy="nm", pooling=pooling).separated(0, 1) for pooling in ("flat", "nested")
+    }
     assert told == {"flat": 2, "nested": 1}
 
 

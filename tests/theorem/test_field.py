@@ -13,8 +13,7 @@ from reign.theory import Pair, family, list_families, separate
 from reign.theory import _field as field
 from reign.theory._methods import find_method
 from reign.theory._plan import plan_of_model
-from reign.theory._separate import batches
-from reign.theory._trace import bag_of, trace
+from reign.theory._trace import bag_of, batches, trace
 
 POLICIES = ["null", "nd", "nm", "ego:1", "ego:2", "ego+:2", "nm+distance"]
 MODELS = ["ds", "reconstructiongnn", "idgnn", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "dss", "sun", "sswl", "reign2"]

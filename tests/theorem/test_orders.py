@@ -2,6 +2,7 @@
 
 import os
 from functools import cache
+from itertools import pairwise
 
 import networkx as nx
 import pytest
@@ -17,7 +18,9 @@ MODELS = ["ds", "idgnn", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "dss", "sun",
 
 @cache
 def some_pairs(full: bool) -> list[Pair]:
-    names = list_families(generated=not os.environ.get("REIGN_DATA")) if full else ["triangles", "decalin", "rook", "regular", "cfi"]
+    names = (
+        list_families(generated=not os.environ.get("REIGN_DATA")) if full else ["triangles", "decalin", "rook", "regular", "cfi"]
+    )
     pairs = [pair for name in names for pair in family(name)]
     return pairs if full else [pair for pair in pairs if pair.one.num_nodes <= 22]
 
@@ -32,8 +35,7 @@ def at_most(weaker: str | int, stronger: str | int, full: bool) -> bool:
 
 
 def check_orders(policy: str, full: bool) -> None:
-    chain = ["ds", "dss", "sun", "reign2"]
-    for weaker, stronger in zip(chain, chain[1:], strict=False):
+    for weaker, stronger in pairwise(["ds", "dss", "sun", "reign2"]):
         assert at_most(f"{weaker}:{policy}", f"{stronger}:{policy}", full), (weaker, stronger)
     assert at_most(f"sswl:{policy}", f"reign2:{policy}", full)
     if policy in ("null", "nm", "nm+distance"):

@@ -83,7 +83,9 @@ def test_no_model_separates_strongly_regular_graphs(model: str, real_data: Path)
     assert not [v for v in separate(pairs, wl=[f"{model}:{policy}" for policy in NODE_BASED]) if v.separated]
 
 
-@pytest.mark.parametrize("terms", [["needle_msg"], ["needle_msg@agg"], ["swap_local"], ["root_msg", "local_others"], ["non_roots@Ak", "root_needle@A"]])
+@pytest.mark.parametrize(
+    "terms", [["needle_msg"], ["needle_msg@agg"], ["swap_local"], ["root_msg", "local_others"], ["non_roots@Ak", "root_needle@A"]]
+)
 def test_terms_beyond_the_table_are_bounded_too(terms: list[str]) -> None:
     pairs = [p for p in equal_under_3_wl() if p.one.num_nodes <= 24]
     for policy in ("nd", "nm", "ego:2"):
@@ -129,7 +131,9 @@ def test_a_registered_model_can_be_tried() -> None:
     class OwnTerms(reign.nn.SubgraphGNN):
         """A model of one's own."""
 
-        def __init__(self, in_channels: int, hidden_channels: int, num_layers: int, out_channels: int | None = None, **options: Any) -> None:
+        def __init__(
+            self, in_channels: int, hidden_channels: int, num_layers: int, out_channels: int | None = None, **options: Any
+        ) -> None:
             super().__init__(in_channels, hidden_channels, num_layers, out_channels, terms=["own", "local", "transpose"], **options)
 
     reign.nn.MODELS.register("ownterms")(OwnTerms)

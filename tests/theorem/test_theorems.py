@@ -82,7 +82,9 @@ def test_corollary_3wl_upperbounds_subgraph_networks() -> None:
     """No model separates a pair that 3-WL does not; tests/theorem/test_separate.py does this for all models and policies."""
     equal = [p for name in ("rook", "cfi") for p in family(name) if not wl_separates(p.one, p.other, 3)]
     assert len(equal) == 11
-    assert not any(v.separated for v in separate(equal, ["ds:nm", "dss:ego+:2", "gnnakctx:nm", "idgnn:nm", "ngnn:ego:2"], layers=4, act=None))
+    assert not any(
+        v.separated for v in separate(equal, ["ds:nm", "dss:ego+:2", "gnnakctx:nm", "idgnn:nm", "ngnn:ego:2"], layers=4, act=None)
+    )
 
 
 @pytest.mark.parametrize("kind", KNOWN)

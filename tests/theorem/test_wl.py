@@ -53,7 +53,13 @@ def test_k_wl_tells_cfi_graphs_apart_if_the_treewidth_of_the_base_is_below_k() -
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "counts"),
-    [("sr", (0, 0, 0, 105)), ("csl", (0, 0, 45, 45)), ("cfi", (0, 0, 22, 28)), ("exp", (0, 0, 600, 600)), ("cexp", (300, 300, 600, 600))],
+    [
+        ("sr", (0, 0, 0, 105)),
+        ("csl", (0, 0, 45, 45)),
+        ("cfi", (0, 0, 22, 28)),
+        ("exp", (0, 0, 600, 600)),
+        ("cexp", (300, 300, 600, 600)),
+    ],
 )
 def test_counts(name: str, counts: tuple[int, ...], request: pytest.FixtureRequest) -> None:
     if name in ("sr", "exp", "cexp"):

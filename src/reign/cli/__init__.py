@@ -28,7 +28,8 @@ def options(
     """Subgraph graph neural networks."""
 
 
-for _command in (training.train, training.predict, training.evaluate, papers.reproduce, papers.tune, papers.recipes):
+_training = (training.train, training.predict, training.evaluate, papers.reproduce, papers.tune, papers.recipes)
+for _command in (*_training, theory.separate, theory.questions, theory.card):
     app.command()(_command)
 app.add_typer(data.app, name="data")
 
@@ -48,7 +49,3 @@ def policies(
 def models() -> None:
     """List the models, with their terms and default policies."""
     Console().print(model_table())
-
-
-for _command in (theory.separate, theory.questions, theory.card):
-    app.command()(_command)

@@ -11,7 +11,9 @@ from reign.cli.render import family_table, separation_table
 from reign.cli.tools import bars, check_writable, fail, user_mistakes
 from reign.disk import write_csv
 
-Terms = Annotated[str | None, typer.Option(help="A model from a list of terms, as own,local,transpose; reign.list_terms() has all.")]
+Terms = Annotated[
+    str | None, typer.Option(help="A model from a list of terms, as own,local,transpose; reign.list_terms() has all.")
+]
 RootTerms = Annotated[str | None, typer.Option(help="Terms of roots, which then have weights of their own.")]
 PolicyName = Annotated[str, typer.Option(help="The policy of the model from --terms.")]
 
@@ -23,14 +25,20 @@ def separate(
     ] = None,
     wl: Annotated[
         list[str] | None,
-        typer.Option(help="A WL test, as 1 or 3, or the colour test of a model, as sun:nm (until stable) or sun:nm/6; repeat for more."),
+        typer.Option(
+            help="A WL test, as 1 or 3, or the colour test of a model, as sun:nm (until stable) or sun:nm/6; repeat for more."
+        ),
     ] = None,
     terms: Terms = None,
     root_terms: RootTerms = None,
     policy: PolicyName = "nm",
     csv: Annotated[Path | None, typer.Option(help="Write pair, method, separated, layer, margin to this file.")] = None,
-    layers: Annotated[int | None, typer.Option(help="Number of layers of models that do not say it themselves; 6 if not given.")] = None,
-    act: Annotated[str, typer.Option(help="Activation of the float64 margins: silu, sine, or none to measure no margins.")] = "silu",
+    layers: Annotated[
+        int | None, typer.Option(help="Number of layers of models that do not say it themselves; 6 if not given.")
+    ] = None,
+    act: Annotated[
+        str, typer.Option(help="Activation of the float64 margins: silu, sine, or none to measure no margins.")
+    ] = "silu",
     use_float: Annotated[bool, typer.Option("--float", help="Decide by margins in float64, which can miss differences.")] = False,
     seeds: Annotated[int, typer.Option(help="Number of random weights to try in float64.")] = 3,
     each: Annotated[bool, typer.Option("--each", help="Also print a line for each pair.")] = False,
@@ -60,7 +68,11 @@ def separate(
     with user_mistakes():
         check_writable(csv)
         pairs = find(family, all_pairs)
-        own = [] if terms is None else [from_terms(terms, root_terms, policy, 6 if layers is None else layers, pairs[0].one.num_features)]
+        own = (
+            []
+            if terms is None
+            else [from_terms(terms, root_terms, policy, 6 if layers is None else layers, pairs[0].one.num_features)]
+        )
         tests = [int(test) if test.isdecimal() else test for test in wl or []]
         with bars() as progress:
             verdicts = run(
@@ -75,7 +87,13 @@ def separate(
             )
         if csv is not None:
             rows = [
-                [v.pair, v.method, int(v.separated), "" if v.layer is None else v.layer, "" if v.margin is None else f"{v.margin:.6g}"]
+                [
+                    v.pair,
+                    v.method,
+                    int(v.separated),
+                    "" if v.layer is None else v.layer,
+                    "" if v.margin is None else f"{v.margin:.6g}",
+                ]
                 for v in verdicts
             ]
             write_csv(csv, ["pair", "method", "separated", "layer", "margin"], rows)
@@ -91,7 +109,9 @@ def card(
     root_terms: RootTerms = None,
     policy: PolicyName = "nm",
     layers: Annotated[int, typer.Option(help="Number of layers of the model from --terms.")] = 6,
-    family: Annotated[list[str] | None, typer.Option(help="A family to try; repeat for more. All that need no file, if not given.")] = None,
+    family: Annotated[
+        list[str] | None, typer.Option(help="A family to try; repeat for more. All that need no file, if not given.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the page to this file: .md, .html or text.")] = None,
 ) -> None:
     """One page about a model: equations, symmetry, cost, its WL bound, and what it tells apart."""

@@ -59,4 +59,3 @@ def bound_of_model(model: Model) -> list[str]:
     elif model.linear_form:
         lines.append("by implement(model, 'ign3') for its linear form (GraphConv, sums, no norm, domain='all')")
     return lines
-

@@ -34,7 +34,9 @@ class Family:
 FAMILIES: Registry[Family] = Registry("family", hint=", or a file of graph6 lines (.g6, .txt) or of an array of them (.npy)")
 
 
-def add_family(name: str, meaning: str, *, generated: bool = True) -> Callable[[Callable[[], list[Pair]]], Callable[[], list[Pair]]]:
+def add_family(
+    name: str, meaning: str, *, generated: bool = True
+) -> Callable[[Callable[[], list[Pair]]], Callable[[], list[Pair]]]:
     """A decorator that registers a function that makes pairs as a family."""
 
     def add(pairs: Callable[[], list[Pair]]) -> Callable[[], list[Pair]]:

@@ -1,6 +1,6 @@
 """Graphs that are hard to tell apart: circular skip links, strongly regular graphs, Cai-Fuerer-Immerman graphs."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import combinations, pairwise
 
 import networkx as nx
@@ -55,7 +55,8 @@ def star(cycle: int, edges: Sequence[int], lengths: Sequence[int]) -> nx.Graph:
     """A cycle with ladders on some of its edges, each of a number of squares: treewidth 2, and arms that branch."""
     graph = nx.cycle_graph(cycle)
     for arm, (first, length) in enumerate(zip(edges, lengths, strict=True)):
-        u, v = first, (first + 1) % cycle
+        u: Hashable = first
+        v: Hashable = (first + 1) % cycle
         for s in range(length):
             x, y = (arm, s, "x"), (arm, s, "y")
             graph.add_edges_from([(u, x), (x, y), (y, v)])

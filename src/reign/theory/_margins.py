@@ -40,9 +40,7 @@ class Sine(nn.Module):
         return torch.sin(self.frequency * x)
 
 
-def margins(
-    method: Method, pairs: Sequence[Pair], act: Act, seeds: Sequence[int], progress: Progress
-) -> Float[Tensor, "pairs"]:
+def margins(method: Method, pairs: Sequence[Pair], act: Act, seeds: Sequence[int], progress: Progress) -> Float[Tensor, "pairs"]:
     """The largest margin of each pair over some seeds; a pair that a seed separates is not looked at again."""
     best = torch.zeros(len(pairs), dtype=torch.float64)
     for width in dict.fromkeys(pair.one.num_features for pair in pairs):

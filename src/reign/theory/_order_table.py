@@ -53,7 +53,15 @@ def order_table(findings: Sequence[Finding]) -> str:
     for found in relations(findings):
         cases = [(a, b) for a in found.weaker for b in found.stronger]
         known = [case for case in cases if is_proven(*case)]
-        proven = "" if found.back is not None else "yes" if len(known) == len(cases) else f"{len(known)} of {len(cases)}" if known else "no"
+        proven = (
+            ""
+            if found.back is not None
+            else "yes"
+            if len(known) == len(cases)
+            else f"{len(known)} of {len(cases)}"
+            if known
+            else "no"
+        )
         sign = "<" if found.back is None else "incomparable"
         rows.append([", ".join(found.weaker), sign, ", ".join(found.stronger), found.example, found.back or "", proven])
     return markdown(rows)

@@ -81,7 +81,9 @@ def _gap(found: dict[str, Finding], pairs: list[Pair], progress: Progress) -> li
     names = ["sun:nm", "sswl:nm", "reign2:nm", "3-WL"]
     rounds = {name: found[name].rounds for name in names}
     differ = [p for p in pairs if len({rounds[name][p.name] is None for name in names}) > 1]
-    text = "## Where do SUN, SSWL+, ReIGN(2) and 3-WL differ?\n\nWith node marking; rounds of the colour tests, - where no round does."
+    text = (
+        "## Where do SUN, SSWL+, ReIGN(2) and 3-WL differ?\n\nWith node marking; rounds of the colour tests, - where no round does."
+    )
     if not differ:
         return [text, "No pair here shows a difference."]
     more = {v.pair: v.layer for v in separate(differ, wl=["sun:nm"], progress=progress, transpose=True)}
@@ -92,7 +94,8 @@ def _gap(found: dict[str, Finding], pairs: list[Pair], progress: Progress) -> li
 
 def _two_node(pairs: list[Pair], progress: Progress) -> str:
     pairs = [p for p in pairs if p.one.num_nodes <= 36]
-    findings = [survey(m, pairs, progress=progress) for m in (3, 4, *(f"ds:{policy}" for policy in TWO_NODE))]
+    methods: list[str | int] = [3, 4, *(f"ds:{policy}" for policy in TWO_NODE)]
+    findings = [survey(method, pairs, progress=progress) for method in methods]
     beyond = [p.name for p in pairs if findings[0].rounds[p.name] is None]
     rows = [["method", "of all pairs", "of those that 3-WL leaves"]]
     for f in findings:

@@ -6,7 +6,8 @@ embedding: a random vector for each different row. Beside it stands the margin i
 apart in practice.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch_geometric.data import Data
@@ -19,11 +20,10 @@ from reign.theory._margins import Act, Progress, margins
 from reign.theory._methods import LAYERS, Method, find_method
 from reign.theory._plan import Plan, plan_of_model
 from reign.theory._readers import Pair
-from reign.theory._trace import bag_of, trace
+from reign.theory._trace import bag_of, batches, trace
 from reign.theory._wl import check_simple, check_size, wl_round
 
 SEEDS = (0, 1, 2)
-ROWS = 100_000  # of a bag that is looked at in one go, as far as pairs allow
 
 
 class Verdict(NamedTuple):
@@ -84,12 +84,9 @@ def separate(
         _check_pair(pair)
     verdicts = []
     networks = [find_method(m, LAYERS if layers is None else layers, **options) for m in models]
-    tests = [test if _is_order(test) else find_method(test, **options) for test in wl]  # type: ignore[arg-type]
+    tests = [_test(test, options) for test in wl]
     for test in tests:
-        if isinstance(test, Method):
-            verdicts += _exact(test, pairs, progress, colour_test=True)
-        else:
-            verdicts += _wl(int(test), pairs, progress)  # type: ignore[call-overload]
+        verdicts += test(pairs, progress)
     for network in networks:
         found = _exact(network, pairs, progress) if exact else [Verdict(pair.name, network.name, False) for pair in pairs]
         if act is not None:
@@ -120,7 +117,11 @@ def _exact(method: Method, pairs: Sequence[Pair], progress: Progress, colour_tes
     for part, graphs in progress(list(batches(pairs, plan)), name):
         place = {id(g): position for position, g in enumerate(graphs)}
         sides = [(place[id(pair.one)], place[id(pair.other)]) for pair in part]
-        rounds = _colour_rounds(plan, bag_of(plan, graphs), sides, method.layers is None) if colour_test else _layers(plan, graphs, sides)
+        rounds = (
+            _colour_rounds(plan, bag_of(plan, graphs), sides, method.layers is None)
+            if colour_test
+            else _layers(plan, graphs, sides)
+        )
         verdicts += [Verdict(pair.name, name, t is not None, t) for pair, t in zip(part, rounds, strict=True)]
     return verdicts
 
@@ -143,23 +144,11 @@ def _colour_rounds(plan: Plan, bag: SubgraphBag, sides: list[tuple[int, int]], e
     return found
 
 
-def batches(pairs: Sequence[Pair], plan: Plan) -> Iterator[tuple[list[Pair], list[Data]]]:
-    """Pairs that are looked at together, and their graphs, each once: as many as their bags have ``ROWS`` rows, but one pair at least."""
-    part: list[Pair] = []
-    graphs: dict[int, Data] = {}
-    for pair in pairs:
-        more = {id(g): g for g in (pair.one, pair.other)}
-        rows = sum(g.num_nodes ** (1 + plan.policy.num_anchors) for g in (graphs | more).values())
-        if part and (rows > ROWS or pair.one.num_features != part[0].one.num_features):
-            yield part, list(graphs.values())
-            part, graphs = [], {}
-        part.append(pair)
-        graphs |= more
-    yield part, list(graphs.values())
-
-
-def _is_order(test: object) -> bool:
-    return isinstance(test, int) or (isinstance(test, str) and test.isdecimal())
+def _test(test: int | str | Model, options: dict[str, Any]) -> Callable[[Sequence[Pair], Progress], list[Verdict]]:
+    """A WL test of an order, or the colour test of a model; a name that is not known is refused here."""
+    if isinstance(test, int) or (isinstance(test, str) and test.isdecimal()):
+        return partial(_wl, int(test))
+    return partial(_exact, find_method(test, **options), colour_test=True)
 
 
 def _check_pair(pair: Pair) -> None:

@@ -8,7 +8,10 @@ from reign.bags import SubgraphBag
 from reign.theory._algebra import Algebra, Values
 from reign.theory._hashing import features, rows
 from reign.theory._plan import Plan
+from reign.theory._readers import Pair
 from reign.theory._rules import Rule
+
+ROWS = 100_000  # of a bag that is looked at in one go, as far as pairs allow
 
 
 def bag_of(plan: Plan, graphs: Sequence[Data]) -> SubgraphBag:
@@ -47,3 +50,17 @@ def _jump(jk: str, seen: list[Values], algebra: Algebra) -> Values:
         return algebra.linear(("jk",), *seen)
     return sum(seen[1:], seen[0]) if jk == "sum" else seen[-1]
 
+
+def batches(pairs: Sequence[Pair], plan: Plan) -> Iterator[tuple[list[Pair], list[Data]]]:
+    """Pairs that are looked at together, and their graphs, each once: as many as their bags have ``ROWS`` rows, but one pair at least."""
+    part: list[Pair] = []
+    graphs: dict[int, Data] = {}
+    for pair in pairs:
+        more = {id(g): g for g in (pair.one, pair.other)}
+        rows = sum(g.num_nodes ** (1 + plan.policy.num_anchors) for g in (graphs | more).values())
+        if part and (rows > ROWS or pair.one.num_features != part[0].one.num_features):
+            yield part, list(graphs.values())
+            part, graphs = [], {}
+        part.append(pair)
+        graphs |= more
+    yield part, list(graphs.values())

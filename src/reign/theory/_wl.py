@@ -53,9 +53,7 @@ def wl_round(one: Data, other: Data, k: int = 1) -> int | None:
     return None
 
 
-def refinements(
-    graphs: Sequence[Data], k: int, *, folklore: bool = False, max_rounds: int | None = None
-) -> Iterator[list[Tuples]]:
+def refinements(graphs: Sequence[Data], k: int, *, folklore: bool = False, max_rounds: int | None = None) -> Iterator[list[Tuples]]:
     """The initial colours of the k-tuples of all graphs, and those after each round, until nothing changes."""
     if k not in (1, 2, 3):
         raise ValueError(f"k is {k!r}, expected 1, 2 or 3.")

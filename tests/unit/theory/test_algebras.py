@@ -42,7 +42,9 @@ def test_mean_of_colours_are_proportions() -> None:
 def test_field_means_and_products() -> None:
     field, rng = Field(), torch.Generator().manual_seed(0)
     x, y = (torch.randint(0, PRIME, (5, 5, 2), generator=rng) for _ in range(2))
-    expected = [[[sum(int(x[k, j, c]) * int(y[j, i, c]) for j in range(5)) % PRIME for c in range(2)] for i in range(5)] for k in range(5)]
+    expected = [
+        [[sum(int(x[k, j, c]) * int(y[j, i, c]) for j in range(5)) % PRIME for c in range(2)] for i in range(5)] for k in range(5)
+    ]
     assert field.product(x, y).tolist() == expected
     total = torch.tensor([[10, 3], [PRIME - 1, 0]])
     assert torch.equal(field.divide(total, torch.tensor([[5], [2]])) * torch.tensor([[5], [2]]) % PRIME, total)
