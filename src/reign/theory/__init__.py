@@ -7,10 +7,11 @@ from reign.theory._census import census
 from reign.theory._colours import Colours, colours, model_colours
 from reign.theory._families import FAMILIES, Family, add_family, family, list_families, small_graphs
 from reign.theory._hard_graphs import cfi
-from reign.theory._ign import IGN, IGNLinear, basis, orbits, pool_broadcast
+from reign.theory._ign import IGN, IGNLinear
 from reign.theory._ign3 import IGN3Model
 from reign.theory._implement import implement, linear_options
 from reign.theory._methods import parse_method
+from reign.theory._orbits import basis, orbits, pool_broadcast
 from reign.theory._order import Finding, Relation, groups, relations, survey
 from reign.theory._policy_programs import policy_program, run_policy
 from reign.theory._program import Program, Step
