@@ -94,18 +94,23 @@ def test_against_dictionaries_on_all_graphs_of_6_nodes(name: str) -> None:
 
 
 def test_without_own_a_round_can_forget() -> None:
-    """The term transpose alone swaps the colours of (k, i) and (i, k): the partition comes back, and the test ends."""
-    path = from_networkx(nx.path_graph(4))
-    found = colours([path, path], ["transpose"], policy="nm")
-    assert found.rounds <= 2
-    assert found.separated(0, 1) is None
-    # "root" forgets all but the roots' own colours: round 1 tells marked roots from unmarked ones, round 2 nothing
-    one, other = path.clone(), path.clone()
-    one.x = torch.tensor([[1.0], [1.0], [2.0], [2.0]])
-    other.x = torch.tensor([[1.0], [2.0], [1.0], [2.0]])
+    """A node without neighbours: its feature is seen at the start, and by no sum over neighbours."""
+    one = from_networkx(nx.disjoint_union(nx.path_graph(2), nx.empty_graph(1)))
+    other = one.clone()
+    one.x, other.x = torch.tensor([[1.0], [1.0], [5.0]]), torch.tensor([[1.0], [1.0], [6.0]])
     found = colours([one, other], ["local"], policy="whole")
-    told = (found.history[:, 0] != found.history[:, 1]).tolist()
-    assert found.separated(0, 1) == told.index(True, 1)
+    assert found.history[0, 0] != found.history[0, 1]
+    assert found.separated(0, 1) is None
+    assert colours([one, other], ["own", "local"], policy="whole").separated(0, 1) == 1
+
+
+def test_without_own_partitions_can_go_round() -> None:
+    """transpose alone swaps the colours of (k, i) and (i, k): there is no end but that a partition comes back."""
+    path = from_networkx(nx.path_graph(4))
+    path.x = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+    found = colours([path, path], ["transpose"], policy="null")
+    assert found.rounds == 2
+    assert found.separated(0, 1) is None
 
 
 def test_flat_is_not_nested() -> None:

@@ -127,7 +127,10 @@ def test_a_model_object_and_its_name_say_the_same() -> None:
     assert str(separate(family("rook"), ["dss:nm/2"], act=None)[0]) == "not separated (exact)"
 
 
-def test_a_registered_model_can_be_tried() -> None:
+def test_a_registered_model_can_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in ("_entries", "_aliases"):  # what is registered here is forgotten afterwards
+        monkeypatch.setattr(reign.nn.MODELS, part, dict(getattr(reign.nn.MODELS, part)))
+
     class OwnTerms(reign.nn.SubgraphGNN):
         """A model of one's own."""
 
