@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reign.policies import policy
 from reign.theory._methods import parse_method
-from reign.theory._order import Finding, groups, relations
+from reign.theory._order import Finding, relations
 
 SUN_IMPLEMENTS = {"ds", "dss", "ngnn", "idgnn", "gnnak", "gnnakctx"}  # the paper's theorem on SUN
 PROVEN = {  # what is at most as strong as what, for policies of the paper's class
@@ -65,11 +65,6 @@ def order_table(findings: Sequence[Finding]) -> str:
         sign = "<" if found.back is None else "incomparable"
         rows.append([", ".join(found.weaker), sign, ", ".join(found.stronger), found.example, found.back or "", proven])
     return markdown(rows)
-
-
-def chain(findings: Sequence[Finding]) -> str:
-    """All groups in one line, weaker first; groups of one rank are incomparable."""
-    return "; ".join(" = ".join(f.method for f in group) for group in groups(findings))
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
