@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reign.policies import policy
 from reign.theory._methods import parse_method
-from reign.theory._order import Finding, relations
+from reign.theory._order import Finding, Relation, relations
 
 SUN_IMPLEMENTS = {"ds", "dss", "ngnn", "idgnn", "gnnak", "gnnakctx"}  # the paper's theorem on SUN
 PROVEN = {  # what is at most as strong as what, for policies of the paper's class
@@ -51,20 +51,17 @@ def order_table(findings: Sequence[Finding]) -> str:
     """Which group of equal methods is next above which, or incomparable, with pairs that show it, and what is proven."""
     rows = [["weaker", "", "stronger", "told apart by the second only", "by the first only", "proven"]]
     for found in relations(findings):
-        cases = [(a, b) for a in found.weaker for b in found.stronger]
-        known = [case for case in cases if is_proven(*case)]
-        proven = (
-            ""
-            if found.back is not None
-            else "yes"
-            if len(known) == len(cases)
-            else f"{len(known)} of {len(cases)}"
-            if known
-            else "no"
-        )
         sign = "<" if found.back is None else "incomparable"
-        rows.append([", ".join(found.weaker), sign, ", ".join(found.stronger), found.example, found.back or "", proven])
+        rows.append([", ".join(found.weaker), sign, ", ".join(found.stronger), found.example, found.back or "", _proven(found)])
     return markdown(rows)
+
+
+def _proven(found: Relation) -> str:
+    """For how many of the pairs of methods of two groups it is proven that the first is at most as strong as the second."""
+    cases = [is_proven(a, b) for a in found.weaker for b in found.stronger]
+    if found.back is not None or not any(cases):
+        return "" if found.back is not None else "no"
+    return "yes" if all(cases) else f"{sum(cases)} of {len(cases)}"
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:

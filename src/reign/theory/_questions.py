@@ -59,7 +59,7 @@ def answer(quick: bool = False, progress: Progress = lambda items, _: items) -> 
             for model in ("ds", "dss", "sun", "reign2")
         ),
         *_gap({f.method: f for f in [*base, *found["nm"]]}, every, progress),
-        "## What do 2-node policies separate beyond 3-WL?\n\nDS-GNN with policies of two nodes or an edge, on the pairs of up to 36 nodes. "
+        "## What do 2-node policies separate beyond 3-WL?\n\nDS-GNN with policies of two nodes or an edge, on the pairs of up to 40 nodes. "
         "The paper conjectures that k-node policies are bounded by (k + 2)-WL: 4-WL here.",
         _two_node([p for name in names if name not in ("csl", "exp", "cexp") for p in pairs[name]], progress),
         "## Layers and digits\n\nPairs of CFI graphs told apart by SUN with node marking: by its colours, by networks over a finite field, "
@@ -88,21 +88,37 @@ def _gap(found: dict[str, Finding], pairs: list[Pair], progress: Progress) -> li
     )
     if not differ:
         return [text, "No pair here shows a difference."]
+    below = [p.name for p in differ if rounds["reign2:nm"][p.name] is None and rounds["3-WL"][p.name] is not None]
+    above = [p.name for p in differ if rounds["reign2:nm"][p.name] is not None and rounds["sun:nm"][p.name] is None]
     more = {v.pair: v.layer for v in separate(differ, wl=["sun:nm"], progress=progress, transpose=True)}
     rounds = {"sun:nm": rounds.pop("sun:nm"), "sun:nm with transpose": more, **rounds}
     rows = [["pair", *rounds], *([p.name, *(_round(mine[p.name]) for mine in rounds.values())] for p in differ)]
-    return [text, markdown(rows)]
+    answers = []
+    if below:
+        answers.append(f"ReIGN(2) is strictly below 3-WL: {len(below)} pairs are told apart by 3-WL and by no ReIGN(2).")
+    if above:
+        gained = sum(more[name] is not None for name in above)
+        answers.append(
+            f"ReIGN(2) cannot be put into SUN: {len(above)} pairs are told apart by ReIGN(2) and by no SUN. With the term x[i,k] SUN tells "
+            f"{gained} of them apart."
+        )
+    return [text, *answers, markdown(rows)]
 
 
 def _two_node(pairs: list[Pair], progress: Progress) -> str:
-    pairs = [p for p in pairs if p.one.num_nodes <= 36]
+    pairs = [p for p in pairs if p.one.num_nodes <= 40]
     methods: list[str | int] = [3, 4, *(f"ds:{policy}" for policy in TWO_NODE)]
     findings = [survey(method, pairs, progress=progress) for method in methods]
-    beyond = [p.name for p in pairs if findings[0].rounds[p.name] is None]
-    rows = [["method", "of all pairs", "of those that 3-WL leaves"]]
+    columns = {
+        "of all pairs": [p.name for p in pairs],
+        "of those that 3-WL leaves": [p.name for p in pairs if findings[0].rounds[p.name] is None],
+        "of those that 4-WL leaves": [p.name for p in pairs if findings[1].rounds[p.name] is None],
+    }
+    rows = [["method", *columns]]
     for f in findings:
-        done = [sum(f.rounds[name] is not None for name in names) for names in ([p.name for p in pairs], beyond)]
-        rows.append([f.method, f"{done[0]}/{len(pairs)}", f"{done[1]}/{len(beyond)}"])
+        rows.append(
+            [f.method, *(f"{sum(f.rounds[name] is not None for name in names)}/{len(names)}" for names in columns.values())]
+        )
     return markdown(rows)
 
 
