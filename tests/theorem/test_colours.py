@@ -81,9 +81,7 @@ def check_all(name: str, nodes: int, policies: list[str]) -> None:
 
 @pytest.mark.parametrize("name", TERMS)
 def test_against_dictionaries(name: str) -> None:
-    check_all(name, 4, ["nm"])
-    check_all(name, 3, NODE_BASED)
-    check_all(name, 3, OTHERS)
+    check_all(name, 3, ["nd", "nm", "ego:1", "ego+distance:2", "ed", "2-nm"])
 
 
 @pytest.mark.slow
