@@ -22,7 +22,7 @@ Printed by `reign questions`. A colour test runs until it is stable: what it doe
 does, with any weights and any number of layers. What it tells apart in t rounds, a network over a finite field with random weights
 tells apart in t layers (tested for every model). "12/32 in 7" says: 12 of 32 pairs, the slowest after 7 rounds. `reign separate --list`
 has the families, of which EXP and CEXP are tried on every tenth pair; "classes of small graphs" counts the classes among all graphs of up
-to 7 nodes, of which there are 1,252."""
+to 7 nodes, of which there are 1,252, and "small 1 / 2" are two of `reign.theory.small_graphs()`, by position."""
 
 
 def answer(quick: bool = False, progress: Progress = lambda items, _: items) -> str:
