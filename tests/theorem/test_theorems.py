@@ -8,7 +8,7 @@ import reign
 from reign.nn import DS, DSS, GNNAK, IDGNN, NGNN, REIGN2_OFF, REIGN2_ON, SUN, GNNAKctx, Model, ReconstructionGNN, ReIGN2
 from reign.testing import random_graphs
 from reign.theory import family, implement, linear_options, policy_program, run_policy, separate, wl_separates
-from reign.theory._policy_programs import lift
+from reign.theory._ign3_policies import lift
 
 POLICIES = ["null", "nd", "nm", "ego:1", "ego:2", "ego:3", "ego+:1", "ego+:3"]
 KNOWN = [ReconstructionGNN, DS, DSS, GNNAK, GNNAKctx, IDGNN, NGNN]  # the class Upsilon

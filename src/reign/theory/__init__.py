@@ -8,13 +8,13 @@ from reign.theory._colours import Colours, colours, model_colours
 from reign.theory._families import FAMILIES, Family, add_family, family, list_families, small_graphs
 from reign.theory._hard_graphs import cfi
 from reign.theory._ign import IGN, IGNLinear
-from reign.theory._ign3 import IGN3Model
+from reign.theory._ign3_model import IGN3Model
+from reign.theory._ign3_policies import policy_program, run_policy
+from reign.theory._ign3_program import Program, Step
 from reign.theory._implement import implement, linear_options
 from reign.theory._methods import parse_method
 from reign.theory._orbits import basis, orbits, pool_broadcast
 from reign.theory._order import Finding, Relation, groups, relations, survey
-from reign.theory._policy_programs import policy_program, run_policy
-from reign.theory._program import Program, Step
 from reign.theory._questions import answer
 from reign.theory._readers import Pair, read_graph6, read_npy, read_pairs
 from reign.theory._separate import Verdict, separate
