@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 import reign
-from reign.cli import data, prediction, training
+from reign.cli import benchmark, data, prediction, training
 from reign.cli import experiments as papers
 from reign.cli.render import bag_table, family_table, model_table, policy_table, separation_table
 from reign.cli.tools import at_least_one, bars, check_writable, fail, user_mistakes
@@ -31,7 +31,15 @@ def main(
     """Subgraph graph neural networks."""
 
 
-for _command in (training.train, prediction.predict, prediction.evaluate, papers.reproduce, papers.tune, papers.recipes):
+for _command in (
+    training.train,
+    prediction.predict,
+    prediction.evaluate,
+    papers.reproduce,
+    papers.tune,
+    papers.recipes,
+    benchmark.bench,
+):
     app.command()(_command)
 app.add_typer(data.app, name="data")
 
