@@ -1,6 +1,6 @@
 """Does our formulation learn as the plain one? SUN (EGO) on ZINC-12k for a few epochs on a CPU, beside the yardstick.
 
-Both start from the same weights and see the same batches; the yardstick (``benchmarks/yardstick.py``) evaluates every term on all
+Both start from the same weights and see the same batches; the yardstick (``reign.experiments.yardstick``) evaluates every term on all
 rows, so its inner batch norms see other rows. Ours is run twice, to see that the same seed gives the same curve bit by bit.
 Each has a process with one thread, two at a time.
 
@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from yardstick import Union, YardstickSUN
 
 from reign.data import load_problem
+from reign.experiments.yardstick import Union, YardstickSUN
 from reign.nn import SUN
 from reign.train import Callback, Training, fit
 

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 import reign
-from reign.cli import data, experiments, prediction, theory, training
+from reign.cli import benchmark, data, experiments, prediction, theory, training
 from reign.cli.render import bag_table, model_table, policy_table
 
 app = typer.Typer(
@@ -37,6 +37,7 @@ for _command in (
     theory.separate,
     theory.questions,
     theory.card,
+    benchmark.bench,
 ):
     app.command()(_command)
 app.add_typer(data.app, name="data")

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from torch_geometric.nn import GINEConv
 from torch_geometric.utils import scatter
 
-import reign
+from reign.bags import SubgraphBag
 from reign.nn import GIN, SUN
 
 
 class Union:
     """The bag as a disjoint union, and the indices that a layer needs."""
 
-    def __init__(self, bag: reign.SubgraphBag) -> None:
+    def __init__(self, bag: SubgraphBag) -> None:
         union = bag.expand()
         self.edge_index, self.edge_attr = union.edge_index, union.edge_attr
         self.sub, self.node, self.root_row = bag.sub, bag.node, bag.root_row
@@ -47,7 +47,7 @@ class YardstickSUN(nn.Module):
                         self.convs[f"{t} {branch} {slot.name}"] = _conv(slot.encoder)
         model.load_state_dict(weights)  # PyG's constructors draw new ones
 
-    def forward(self, x: Tensor, bag: reign.SubgraphBag, u: Union) -> Tensor:
+    def forward(self, x: Tensor, bag: SubgraphBag, u: Union) -> Tensor:
         """Predict one row per graph."""
         h = bag.lift(self.model.encode(x))
         for t, layer in enumerate(self.model.layers):

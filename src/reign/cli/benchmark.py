@@ -1,0 +1,43 @@
+"""``reign bench``: the cost of a training step on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from reign.cli.tools import at_least_one, check_writable, user_mistakes
+from reign.disk import write_json
+
+
+def bench(
+    model: Annotated[str, typer.Option(help="A model; reign models lists them.")] = "sun",
+    policy: Annotated[str | None, typer.Option(help="A policy; ego+:3 if not given, for models that have one.")] = None,
+    batch_size: Annotated[int, typer.Option("-b", "--batch-size", help="Number of graphs in a batch.")] = 128,
+    width: Annotated[int, typer.Option(help="Number of channels of the layers.")] = 64,
+    layers: Annotated[int, typer.Option(help="Number of layers.")] = 6,
+    device: Annotated[str, typer.Option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")] = "auto",
+    repeats: Annotated[int, typer.Option(help="Number of steps over which the median is taken.")] = 10,
+    json: Annotated[Path | None, typer.Option(help="Write all figures to this file, too.")] = None,
+) -> None:
+    """Measure a training step (forward, backward, Adam) on this machine: time, memory, and how far it is from the memory floor.
+
+    The same batch is also given to a yardstick, SUN as one would write it with torch_geometric on a disjoint union of subgraphs.
+    """
+    for name, value in (("--batch-size", batch_size), ("--width", width), ("--layers", layers), ("--repeats", repeats)):
+        at_least_one(name, value)
+    with user_mistakes():
+        from reign.cli.render_bench import cost_table, explanations, kernel_table
+        from reign.experiments.bench import bench as run
+        from reign.experiments.workload import Workload
+
+        check_writable(json)
+        report = run(Workload(model, policy, batch_size, width, layers, device, repeats))
+        if json is not None:
+            write_json(json, report.to_dict())
+    console = Console()
+    console.print(cost_table(report))
+    if report.kernels:
+        console.print(kernel_table(report))
+    for line in explanations(report):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,168 @@
+"""The cost of a training step on the machine at hand, beside a yardstick and the least that memory allows."""
+
+import os
+import platform
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+
+from reign._version import __version__
+from reign.data import Ids, Problem
+from reign.experiments.measure import Kernel, KernelClock, added_bytes, copy_bandwidth, seconds_of
+from reign.experiments.steps import PRECISION, EagerStep, ResidentStep, our_step, yardstick_step
+from reign.experiments.workload import Workload, bench_graphs
+from reign.kernels import kernels_for
+from reign.nn import SUN
+from reign.train.batches import shuffled
+from reign.train.devices import find_device
+
+PASSES = 30  # over the pair rows in a layer: 10 forward, 20 backward
+VERSIONS = {
+    "resident": "one CUDA graph, batches put together on the GPU",
+    "fused": "operation by operation, with fused kernels",
+    "plain": "operation by operation, plain PyTorch",
+    "yardstick": "SUN as written with torch_geometric on a disjoint union of subgraphs, which is made before the step",
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The median time of a step, and the bytes that it adds at its peak to what is held between steps."""
+
+    seconds: float
+    peak_bytes: int
+
+
+@dataclass
+class Report:
+    """What was measured. The version that training uses on this device comes first in ``steps``.
+
+    Args:
+        workload: what was asked for.
+        policy, data: the policy, and where the graphs come from.
+        nodes, pairs: numbers of nodes and of pairs (subgraph, node) of the batch.
+        bytes_per_second: what a large copy reads and writes in a second.
+        environment: date, versions and machine.
+        steps: what each version of the step costs.
+        store_bytes: what the bags of the whole data set hold on the GPU.
+        kernels, kernels_of: the kernels of a step on a GPU, those that take the most time first; and of which version.
+        notes: what a user should know.
+    """
+
+    workload: Workload
+    policy: str
+    data: str
+    nodes: int
+    pairs: int
+    bytes_per_second: float
+    environment: dict[str, Any]
+    steps: dict[str, Cost] = field(default_factory=dict)
+    store_bytes: int | None = None
+    kernels: list[Kernel] = field(default_factory=list)
+    kernels_of: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def floor_bytes(self) -> int:
+        """The bytes that a step moves if it passes over the pair rows ``PASSES`` times in a layer, in 32-bit numbers."""
+        return PASSES * self.workload.num_layers * self.pairs * self.workload.hidden_channels * 4
+
+    @property
+    def floor_seconds(self) -> float:
+        """The time that this takes at the speed of a large copy."""
+        return self.floor_bytes / self.bytes_per_second
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, and what follows from it, in plain values."""
+        yardstick = self.steps.get("yardstick")
+        steps = {}
+        for name, cost in self.steps.items():
+            steps[name] = {
+                **asdict(cost),
+                "graphs_per_second": self.workload.batch_size / cost.seconds,
+                "times_floor": cost.seconds / self.floor_seconds,
+                "speedup_over_yardstick": None if yardstick is None else yardstick.seconds / cost.seconds,
+                "share_of_yardstick_memory": None if yardstick is None else cost.peak_bytes / yardstick.peak_bytes,
+            }
+        floor = {"seconds": self.floor_seconds, "bytes": self.floor_bytes, "bytes_per_second": self.bytes_per_second}
+        return {
+            **asdict(self.workload),
+            **{name: getattr(self, name) for name in ("policy", "data", "nodes", "pairs")},
+            "precision": PRECISION,
+            "environment": self.environment,
+            "steps": steps,
+            "floor": floor,
+            "store_bytes": self.store_bytes,
+            "kernels_of": self.kernels_of,
+            "kernels": [asdict(kernel) for kernel in self.kernels],
+            "notes": self.notes,
+        }
+
+
+def bench(workload: Workload) -> Report:
+    """Measure the steps of a model with the same batch, one version after the other."""
+    device = find_device(workload.device)
+    problem, data = bench_graphs(workload.batch_size)
+    ids = next(shuffled(problem.splits["train"], workload.batch_size, 0))
+    model = workload.build(problem)
+    b = problem.graphs.to(dtype=torch.float32).batch(ids)
+    bag = model.policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size, domain=model.domain)
+    report = Report(
+        workload=replace(workload, device=device.type),
+        policy=str(model.policy),
+        data=data,
+        nodes=bag.num_nodes,
+        pairs=bag.num_pairs,
+        bytes_per_second=copy_bandwidth(device, workload.repeats),
+        environment=_environment(device),
+    )
+    if device.type == "cuda":
+        _measure_resident(report, problem, ids)
+    fused = device.type == "cuda" and kernels_for(torch.zeros(1, device=device)) is not None
+    for name in ("fused", "plain") if fused else ("plain",):
+        _measure_eager(report, name, our_step(workload.build(problem), problem, ids, device, fused=name == "fused"))
+    if not model.policy.node_based:
+        report.notes.append(f"There is no yardstick for policy {model.policy}, which does not have one subgraph per node.")
+        return report
+    sun = workload.build(problem, "sun")
+    assert isinstance(sun, SUN)
+    _measure_eager(report, "yardstick", yardstick_step(sun, problem, ids, device))
+    if not isinstance(model, SUN):
+        report.notes.append(f"The yardstick is that of SUN with policy {sun.policy}; there is none for {type(model).__name__}.")
+    return report
+
+
+def _measure_resident(report: Report, problem: Problem, ids: Ids) -> None:
+    try:
+        step = ResidentStep(report.workload.build(problem), problem, ids)
+    except RuntimeError as error:  # training, too, then does one operation after the other
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        report.notes.append(f"There is no resident step: {reason}.")
+        return
+    report.steps["resident"] = Cost(step.seconds(report.workload.repeats), step.added_bytes)
+    report.store_bytes = step.store_bytes
+    report.kernels, report.kernels_of = step.profile(), "resident"
+
+
+def _measure_eager(report: Report, name: str, step: EagerStep) -> None:
+    report.steps[name] = Cost(seconds_of(step, step.device, report.workload.repeats), added_bytes(step, step.device))
+    if step.device.type == "cuda" and report.kernels_of is None:
+        clock = KernelClock()
+        clock.start()
+        step()
+        clock.stop()
+        report.kernels, report.kernels_of = clock.kernels(1), name
+
+
+def _environment(device: torch.device) -> dict[str, Any]:
+    gpu = device.type == "cuda"
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "reign": __version__,
+        "torch": torch.__version__,
+        "device_name": torch.cuda.get_device_name(device) if gpu else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }

@@ -1,0 +1,100 @@
+"""What a step costs on a device: its time, the memory that it adds, and the time of each kernel."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+Run = Callable[[], object]
+WARM_UP = 2  # calls before the first one that counts: they compile kernels, and allocate what stays
+COPY_BYTES = {"cpu": 2**27, "cuda": 2**30}  # of each of the two buffers of a copy, far more than any cache holds
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of a step: its name, how often it runs in a step, and the time that it takes in a step altogether."""
+
+    name: str
+    calls: float
+    seconds: float
+
+
+def seconds_of(run: Run, device: torch.device, repeats: int) -> float:
+    """Median time of a call, after a warm-up."""
+    for _ in range(WARM_UP):
+        run()
+    times = []
+    for _ in range(repeats):
+        _wait(device)
+        start = time.perf_counter()
+        run()
+        _wait(device)
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def added_bytes(run: Run, device: torch.device) -> int:
+    """What a call holds at its peak, over what was held before it."""
+    if device.type == "cuda":
+        _wait(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        run()
+        _wait(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    with _profiler(ProfilerActivity.CPU, memory=True) as found:
+        run()
+    held = peak = 0
+    events = [event for event in found.profiler.kineto_results.events() if event.name() == "[memory]"]
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak
+
+
+def copy_bandwidth(device: torch.device, repeats: int) -> float:
+    """Bytes that a large copy reads and writes in a second."""
+    source = torch.zeros(COPY_BYTES[device.type], dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return 2 * source.numel() / seconds_of(lambda: target.copy_(source), device, repeats)
+
+
+class KernelClock:
+    """The time of each kernel that runs on a GPU between ``start`` and ``stop``."""
+
+    def __init__(self) -> None:
+        self._profile = _profiler(ProfilerActivity.CUDA)
+
+    def start(self) -> None:
+        """Begin, when the GPU has done what it was given before."""
+        torch.cuda.synchronize()
+        self._profile.start()
+
+    def stop(self) -> None:
+        """End, when the GPU has done what it was given since."""
+        torch.cuda.synchronize()
+        self._profile.stop()
+
+    def kernels(self, steps: int) -> list[Kernel]:
+        """All kernels, those that take the most time first; ``steps`` is the number of steps that ran."""
+        found = [
+            Kernel(event.key, event.count / steps, event.self_device_time_total / 1e6 / steps)
+            for event in self._profile.key_averages()
+            if event.device_type.name == "CUDA" and not event.is_user_annotation
+        ]
+        return sorted(found, key=lambda kernel: -kernel.seconds)
+
+
+def _profiler(activity: ProfilerActivity, memory: bool = False) -> Any:
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler writes to the terminal when it starts and stops
+    return profile(activities=[activity], profile_memory=memory)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

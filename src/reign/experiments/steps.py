@@ -1,0 +1,124 @@
+"""Training steps to be measured: ours, operation by operation or as one CUDA graph, and those of the yardstick."""
+
+from collections.abc import Callable, Iterable
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam
+
+from reign.data import Ids, Problem
+from reign.experiments.measure import Kernel, KernelClock, added_bytes
+from reign.experiments.yardstick import Union, YardstickSUN
+from reign.kernels import fast_path
+from reign.nn import SUN, Model
+from reign.train.callbacks import Callback
+from reign.train.config import TrainingConfig
+from reign.train.devices import make_fabric
+from reign.train.formats import number_format
+from reign.train.learner import Learner
+from reign.train.resident import Resident, why_not_resident
+
+PRECISION = "32-true"  # as in training: on GPUs products are computed in TF32
+RATE = 1e-3
+PROFILED = 5  # number of resident steps over which the times of kernels are averaged
+
+
+class EagerStep:
+    """Forward, L1 loss, backward and Adam, operation by operation.
+
+    Args:
+        forward: gives the outputs and the targets of the batch.
+        weights: what is learned.
+        device: where it is computed.
+        fused: whether fused kernels are used where they can.
+    """
+
+    def __init__(
+        self, forward: Callable[[], tuple[Tensor, Tensor]], weights: Iterable[nn.Parameter], device: torch.device, fused: bool
+    ) -> None:
+        self.forward, self.device, self.fused = forward, device, fused
+        self.optimiser = Adam(weights, RATE)
+
+    def __call__(self) -> None:
+        """One step. Gradients are freed at its end, so that a step begins as the one before it did."""
+        with number_format(self.device, PRECISION), fast_path(self.fused):
+            out, y = self.forward()
+            (out - y).abs().mean().backward()
+            self.optimiser.step()
+            self.optimiser.zero_grad()
+
+
+def our_step(model: Model, problem: Problem, ids: Ids, device: torch.device, fused: bool) -> EagerStep:
+    """A step of one of our models; to put the batch together and to make its bag is a part of it."""
+    graphs = problem.graphs.to(device, torch.float32)
+    model.to(device).train()
+
+    def forward() -> tuple[Tensor, Tensor]:
+        b = graphs.batch(ids)
+        assert b.y is not None
+        return model(b.x, b.edge_index, b.edge_attr, b.batch, b.size), b.y
+
+    return EagerStep(forward, model.parameters(), device, fused)
+
+
+def yardstick_step(sun: SUN, problem: Problem, ids: Ids, device: torch.device) -> EagerStep:
+    """A step of the yardstick with terms of nodes and subgraphs on nodes; its batch and its union are made beforehand."""
+    b = problem.graphs.to(device, torch.float32).batch(ids)
+    bag = sun.to(device).train().policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size)
+    yardstick, union, y = YardstickSUN(sun, node_level=True), Union(bag), b.y
+    assert y is not None
+    return EagerStep(lambda: (yardstick(b.x, bag, union), y), yardstick.parameters(), device, False)
+
+
+class ResidentStep:
+    """A step as training does it on a GPU: the data set lives there, and the step is one CUDA graph, assembly of the batch included.
+
+    Args:
+        model: the model.
+        problem: the data set.
+        ids: the graphs of the batch.
+
+    Raises:
+        RuntimeError: if training would not do it in this way; the message is the reason.
+    """
+
+    def __init__(self, model: Model, problem: Problem, ids: Ids) -> None:
+        config = TrainingConfig(batch_size=ids.numel(), loss="l1", metric="mae")
+        learner = Learner(model.train(), problem, config, 0, make_fabric(PRECISION, "cuda"), Callback())
+        if (why := why_not_resident(learner)) is not None:
+            raise RuntimeError(why)
+        self.ids, self.optimiser, self.device = ids, learner.raw_optimiser, learner.fabric.device
+        self.resident = Resident(model, learner.graphs, learner.gradients.loss, ids.numel(), PRECISION, learner.budget.pairs)
+        before = torch.cuda.memory_allocated(self.device)
+        assert self.resident.store is not None  # the first use makes the bags of all graphs
+        self.store_bytes = torch.cuda.memory_allocated(self.device) - before
+        self.added_bytes = added_bytes(lambda: self._steps(1), self.device)  # captures the graph, and makes the frame
+
+    def seconds(self, repeats: int) -> float:
+        """Median time of a step, by the clock of the GPU."""
+        ends = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
+        self._steps(repeats + 1, lambda s: ends[s].record())
+        torch.cuda.synchronize()
+        return median(ends[s].elapsed_time(ends[s + 1]) for s in range(repeats)) / 1000
+
+    def profile(self) -> list[Kernel]:
+        """The kernels of a step, their times averaged over ``PROFILED`` steps."""
+        clock = KernelClock()
+
+        def after_step(s: int) -> None:
+            if s == 0:
+                clock.start()
+            elif s == PROFILED:
+                clock.stop()
+
+        self._steps(PROFILED + 1, after_step)
+        return clock.kernels(PROFILED)
+
+    def _steps(self, number: int, after_step: Callable[[int], object] = lambda s: None) -> None:
+        def after(step: int) -> None:
+            after_step(step)
+
+        found = self.resident.train_epoch([self.ids] * number, self.optimiser, None, 0.0, after)
+        if found[2] is not None:
+            raise RuntimeError(f"the loss or its gradient is not finite in step {found[2] + 1}")
