@@ -6,6 +6,7 @@ one of its own. Padding counts for no norm and has no label, so it changes nothi
 """
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -222,7 +223,9 @@ class Resident:
         """Capture the work, warmed up with the graphs of the frame; what warming up changed is put back."""
         if self.device.type != "cuda":
             return
-        with self._unchanged(optimiser), number_format(self.device, self.precision):
+        with self._unchanged(optimiser), number_format(self.device, self.precision), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Synchronization debug mode")  # that it may miss some is fine: the capture would fail
+            warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # gradients are not accumulated here
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
