@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 import reign
 from reign.cli import data, prediction, training
 from reign.cli import experiments as papers
 from reign.cli.render import bag_table, family_table, model_table, policy_table, separation_table
-from reign.cli.tools import at_least_one, bars, check_writable, fail, user_mistakes
-from reign.disk import write_csv
+from reign.cli.tools import at_least_one, bars, check_writable, fail, plain_console, user_mistakes
+from reign.disk import write_csv, write_text
 
 app = typer.Typer(
     help="Subgraph graph neural networks.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
@@ -41,7 +40,7 @@ def policies(
     example: Annotated[bool, typer.Option("--example", help="Also show the bag of a small graph under each.")] = False,
 ) -> None:
     """List the selection policies: how a graph becomes a bag of subgraphs."""
-    console = Console()
+    console = plain_console()
     console.print(policy_table())
     if example:
         console.print(bag_table())
@@ -50,7 +49,7 @@ def policies(
 @app.command()
 def models() -> None:
     """List the models, with their terms and default policies."""
-    Console().print(model_table())
+    plain_console().print(model_table())
 
 
 @app.command()
@@ -76,7 +75,7 @@ def separate(
     from reign.theory import family as find
     from reign.theory import separate as run
 
-    console = Console()
+    console = plain_console()
     if show:
         console.print(family_table())
         return
@@ -108,13 +107,13 @@ def questions(
     """Tables for the questions the paper leaves open: policies compared, ReIGN(2) against 3-WL, 2-node policies beyond 3-WL."""
     from reign.theory import answer
 
-    console = Console()
+    console = plain_console()
     with user_mistakes(), bars() as progress:
         check_writable(output)
         text = answer(quick=quick, progress=progress)
         if output is not None:
-            output.write_text(text)
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+            write_text(output, text)
+    console.print(text, soft_wrap=True)
 
 
 @app.command()
@@ -133,5 +132,5 @@ def card(
         page = make(reign.build_model(kind, 1, 16, 6 if layers is None else layers, 1, **options))
         if output is not None:
             text = page.html() if output.suffix == ".html" else page.markdown() if output.suffix == ".md" else str(page) + "\n"
-            output.write_text(text)
-    Console().print(str(page), markup=False, highlight=False, soft_wrap=True)
+            write_text(output, text)
+    plain_console().print(str(page), soft_wrap=True)

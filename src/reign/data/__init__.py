@@ -5,7 +5,7 @@ from reign.data._catalogue import find_dataset, list_datasets, load_problem
 from reign.data._files import cache_folder, need_file, read_arrays, unpack
 from reign.data._networkx import from_networkx
 from reign.data._pack import GraphPack, MiniBatch
-from reign.data._problem import Ids, Problem
+from reign.data._problem import TASKS, Ids, Problem
 from reign.data._splits import column_split, random_split, scaffold_split
 from reign.data._statistics import SplitStatistics, TargetStatistics, split_statistics, target_statistics
 from reign.data.sets import CSL, EXP, SR, TU, ZINC, Counting, GraphProperties, MolHIV, exp_graphs
@@ -15,6 +15,7 @@ __all__ = [
     "DATASETS",
     "EXP",
     "SR",
+    "TASKS",
     "TU",
     "ZINC",
     "Counting",

@@ -121,7 +121,10 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
             tensors = data.to_dict()
             if other := [name for name, value in tensors.items() if not isinstance(value, Tensor)]:
                 raise ValueError(f"{self.name} has graphs with '{other[0]}', which is no tensor; a data set keeps tensors only.")
-            parts = {**{f"data.{name}": t for name, t in tensors.items()}, **{f"slices.{name}": t for name, t in (slices or {}).items()}}
+            parts = {
+                **{f"data.{name}": t for name, t in tensors.items()},
+                **{f"slices.{name}": t for name, t in (slices or {}).items()},
+            }
             write_tensors(files[split], parts, about)
 
     def pack(self) -> GraphPack:

@@ -13,7 +13,14 @@ from torch_geometric.data import Data
 
 from reign.disk import first_line
 
-Arrays = dict[str, np.ndarray]
+
+class Arrays(dict[str, np.ndarray]):
+    """The arrays of a file by name."""
+
+    file: Path
+
+    def __missing__(self, name: str) -> np.ndarray:
+        raise ValueError(f"{self.file} has no array '{name}'; it has {', '.join(self) or 'none'}.")
 
 
 def cache_folder() -> Path:
@@ -52,9 +59,11 @@ def read_arrays(file: Path) -> Arrays:
     """All arrays of an .npz file."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            return {key: arrays[key] for key in arrays}
+            found = Arrays({key: arrays[key] for key in arrays})
     except Exception as error:  # whatever a damaged or encrypted archive raises
         raise ValueError(f"{file} cannot be read as an .npz file ({first_line(error)}).") from None
+    found.file = file
+    return found
 
 
 def unpack(

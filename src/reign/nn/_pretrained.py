@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import reign.policies as policies
-from reign.disk import read_json
+from reign.disk import read_record, read_tensors, write_tensors, write_text
 from reign.policies import Policy
 
 
@@ -36,9 +35,8 @@ class Pretrained:
             raise ValueError(
                 f"the arguments of this {self.model} cannot be written as JSON ({error}); save model.state_dict() instead."
             ) from None
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(text + "\n")
-        save_file({name: value.contiguous() for name, value in self.weights.items()}, folder / "model.safetensors")
+        write_tensors(folder / "model.safetensors", self.weights)
+        write_text(folder / "config.json", text + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> "Pretrained":
@@ -46,8 +44,11 @@ class Pretrained:
         config, weights = folder / "config.json", folder / "model.safetensors"
         if not config.is_file() or not weights.is_file():
             raise ValueError(f"{folder} holds no config.json and model.safetensors, expected a folder that save_pretrained made.")
-        saved = read_json(config)
-        return cls(saved["model"], saved["arguments"], load_file(weights))
+        saved = read_record(config, model=str, arguments=dict)
+        found, _ = read_tensors(weights)
+        if bad := [name for name, value in found.items() if value.is_floating_point() and not bool(value.isfinite().all())]:
+            raise ValueError(f"{weights} holds NaN or infinity in '{bad[0]}', expected finite weights.")
+        return cls(saved["model"], saved["arguments"], found)
 
 
 def _named(chosen: Policy) -> str:

@@ -52,6 +52,12 @@ class DataConfig(Settings):
             )
         if self.name == "csv" and self.options:
             raise ValueError(f"options are {self.options}, and a CSV of molecules has no options")
+        if self.name != "csv":
+            if "root" in self.options:
+                raise ValueError(
+                    "options.root: a recipe may not name the folder of the data set; set the variable REIGN_CACHE instead"
+                )
+            find_dataset(self.name).checked(self.options)
         return self
 
     @property
@@ -71,8 +77,8 @@ class ModelConfig(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str = "sun"
-    hidden_channels: Positive = 64
-    num_layers: Positive = 4
+    hidden_channels: Annotated[int, Field(gt=0, le=100_000)] = 64
+    num_layers: Annotated[int, Field(gt=0, le=1_000)] = 4
 
     @model_validator(mode="before")
     @classmethod
