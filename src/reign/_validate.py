@@ -53,6 +53,8 @@ def check_shapes(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
     if len(set(devices.values())) > 1:
         where = ", ".join(f"{name} on {device}" for name, device in devices.items())
         raise ValueError(f"The input is spread over several devices ({where}); move it to one with .to(device).")
+    if x.is_meta:
+        raise ValueError("The input is on the device 'meta' and has no values, expected tensors on the CPU or a GPU.")
 
 
 def check_values(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
@@ -143,13 +145,11 @@ def _like_batch(ids: Tensor, edge_index: Tensor) -> bool:
 
 
 def _check_dense(name: str, value: Tensor) -> None:
-    """Raise ``ValueError`` for a tensor without values, of tensors of several sizes, or with a layout of its own."""
+    """Raise ``ValueError`` for a tensor of tensors, or with a layout of its own."""
     if value.is_nested:
         raise ValueError(f"{name} is a nested tensor, expected a dense one; put the rows of all graphs end to end, as PyG does.")
     if value.layout != torch.strided:
         raise ValueError(f"{name} has layout {value.layout}, expected a dense tensor; use {name}.to_dense().")
-    if value.is_meta:
-        raise ValueError(f"{name} is on the device 'meta' and has no values, expected a tensor on the CPU or a GPU.")
     if value.is_quantized:
         raise ValueError(f"{name} is quantised, expected plain numbers; use {name}.dequantize().")
 

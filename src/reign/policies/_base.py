@@ -156,7 +156,7 @@ class Policy(ABC):
 
     def from_data(self, data: Any, domain: Domain = "all") -> SubgraphBag:
         """The bag of a PyG ``Data`` or ``Batch``, with its stored hop distances if it has any."""
-        given = {name: getattr(data, name, None) for name in ("edge_attr", "batch", "hop_distance")}
+        given: dict[str, Any] = {name: getattr(data, name, None) for name in ("edge_attr", "batch", "hop_distance")}
         if not isinstance(data, BaseData) or not hasattr(data, "edge_index"):
             raise ValueError(f"data is {kind_of(data)}, expected a torch_geometric.data.Data or Batch with an edge_index.")
         size = getattr(data, "num_graphs", None) if given["batch"] is not None else None

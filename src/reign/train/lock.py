@@ -1,11 +1,18 @@
 """One process at a time writes to the folder of a run."""
 
+import errno
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 NAME = ".lock"
 
@@ -58,18 +65,13 @@ def _take(path: Path, folder: Path) -> IO[str]:
 def _lock(file: IO[str]) -> bool:
     """Take the lock of a file, if no other process has it."""
     try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows
-        import msvcrt
-
-        file.seek(2**30)  # far behind the text, which others are to read
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
+        if sys.platform == "win32":
+            file.seek(2**30)  # far behind the text, which others are to read
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
             return False
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        raise
     return True

@@ -79,8 +79,8 @@ class _OpenQuote(Exception):
 def _records(text: str, delimiter: str) -> list[list[str]]:
     """The rows of a table, the header first; ``_OpenQuote`` for a quote that swallows rows.
 
-    A quoted field may span several lines. If one of these lines is a row by itself, or the quote does not close, or closes in the middle of
-    a field, it is taken for a quote that somebody forgot to close.
+    A quoted field may span several lines. If the first and another one of these lines are rows by themselves, or the quote does not close,
+    or closes in the middle of a field, it is taken for a quote that somebody forgot to close.
     """
     lines = list(io.StringIO(text, newline=""))
     limit = csv.field_size_limit(max(len(text), 1))  # one long field must not cost the others
@@ -107,9 +107,10 @@ def _check_quotes(span: list[str], fields: int, line: int, delimiter: str) -> No
             raise _OpenQuote(line, "does not close") from None
         if len(span) > 1:
             raise _OpenQuote(line, f"closes in the middle of a field, {len(span) - 1} lines later") from None
-    for text in span[1:]:
-        if len(next(csv.reader([text], delimiter=delimiter), [])) == fields:
-            raise _OpenQuote(line, f"closes only {len(span) - 1} lines later, behind a line that is a row by itself")
+    if len(span) > 1 and len(next(csv.reader(span[:1], delimiter=delimiter, quoting=csv.QUOTE_NONE), [])) >= fields:
+        for text in span[1:]:
+            if len(next(csv.reader([text], delimiter=delimiter), [])) == fields:
+                raise _OpenQuote(line, f"closes only {len(span) - 1} lines later, and the lines between are rows by themselves")
 
 
 def _text(path: Path) -> str:
