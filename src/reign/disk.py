@@ -4,7 +4,6 @@ A file is written under another name and then renamed. A file that cannot be wri
 error that names it.
 """
 
-import csv
 import io
 import json
 import math
@@ -61,13 +60,16 @@ def write_text(file: Path, content: str) -> None:
     write_bytes(file, content.encode())
 
 
-def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_csv(file: Path, header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
     """Write a CSV table in one step."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    write_text(file, out.getvalue())
+    lines = (",".join(map(_cell, row)) or '""' for row in (header, *rows))  # an empty line would not be a row
+    write_text(file, "".join(f"{line}\n" for line in lines))
+
+
+def _cell(value: Any) -> str:
+    """A cell of a CSV table. Python's writer leaves a lone carriage return as it is, which readers take for the end of the row."""
+    text = "" if value is None else str(value)
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') else text
 
 
 def write_json(file: Path, value: Any) -> None:

@@ -134,6 +134,8 @@ def table(rng: random.Random, file: Path) -> list[str] | None:
     end = rng.choice(["\n", "\n", "\r\n"])
     content = (end.join(lines) + rng.choice(["", end])).encode(errors="replace")
     known: list[str] | None = cells if header == "smiles" else None
+    if any(set(cell) & set("\r\n") for column in more for cell in column) or (not more and cells[-1:] == [""]):
+        known = None  # a quoted field of several lines may look like rows, and an empty last line like none
     harm = rng.random()
     if harm < 0.1 and len(lines) > 2:  # a quote that somebody forgot to close: refused, or every line comes back
         lines[rng.randrange(1, len(lines))] = '"' + word(rng, CHARACTERS) + "," * len(more)

@@ -25,7 +25,7 @@ from reign.train.members import Member
 CASES = int(os.environ.get("REIGN_ATTACK", "1000"))
 SEED = int(os.environ.get("REIGN_ATTACK_SEED", "0"))
 CHUNKS = 4 if CASES <= 1000 else 50
-SHARES = {"tables": 0.4, "recipes": 0.2, "folders": 0.15, "calls": 0.25}
+SHARES = {"tables": 0.3, "recipes": 0.15, "folders": 0.1, "calls": 0.45}
 
 
 def check(done: Any) -> None:

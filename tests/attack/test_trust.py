@@ -248,6 +248,12 @@ def test_3_a_quoted_field_may_span_lines(trained: Path) -> None:
     assert pd.read_csv("out.csv")["note"].tolist() == ["one\ntwo, three\nfour", "fine", 'a "b" c']
 
 
+def test_3_a_lone_carriage_return_does_not_split_a_row(trained: Path) -> None:
+    Path("in.csv").write_bytes(b'smiles,note\nC,"a\rb"\nCC,"c\n\rd"\n')
+    works("predict", "-i", "in.csv", "--model-paths", trained / "run", "-o", "out.csv")
+    assert pd.read_csv("out.csv")["note"].tolist() == ["a\rb", "c\n\rd"]
+
+
 def test_3_a_long_field_costs_no_other_row(trained: Path) -> None:
     Path("in.csv").write_text(f"smiles,note\nC,{'x' * 200_000}\nCC,y\n")
     assert "2 of 2 rows" in works("predict", "-i", "in.csv", "--model-paths", trained / "run", "-o", "out.csv").output

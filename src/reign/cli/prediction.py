@@ -7,7 +7,7 @@ import typer
 
 from reign.cli.options import Accelerator, Quiet
 from reign.cli.tools import check_writable, fail, plain_console, stem, user_mistakes
-from reign.disk import write_text
+from reign.disk import write_csv
 
 
 def predict(
@@ -41,7 +41,7 @@ def predict(
             table = predictor.predict_file(
                 data_path, smiles_columns, uncertainty=uncertainty_method == "ensemble", callback=callback
             )
-        write_text(target, table.to_csv(index=False))
+        write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
     bad = int((table["error"] != "").sum())
     plain_console().print(
         f"{len(table) - bad:,} of {len(table):,} rows predicted, in {target}."

@@ -79,7 +79,8 @@ def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
 
 def predicted(problem: Problem, folder: Path, results: list[dict[str, Any]]) -> Float[Tensor, "models graphs outputs"]:
     """What every model of a run predicts for the test graphs."""
-    return torch.stack([read_predictions(folder / r["folder"] / "predictions.csv", problem.num_outputs) for r in results])
+    size = problem.splits["test"].numel(), problem.num_outputs
+    return torch.stack([read_predictions(folder / r["folder"] / "predictions.csv", *size) for r in results])
 
 
 def _ensemble(problem: Problem, values: Float[Tensor, "models graphs outputs"], name: str) -> float:
@@ -126,14 +127,18 @@ def _cell(value: Any) -> Any:
     return "" if isinstance(value, float) and math.isnan(value) else repr(value) if isinstance(value, float) else value
 
 
-def read_predictions(file: Path, outputs: int) -> Float[Tensor, "graphs outputs"]:
+def read_predictions(file: Path, graphs: int, outputs: int) -> Float[Tensor, "graphs outputs"]:
     """The predictions that ``write_predictions`` wrote for one model."""
     try:
         with file.open(newline="") as lines:
             rows = list(csv.reader(lines))[1:]
         found = [[float(v or "nan") for v in row[len(row) - outputs :]] for row in rows]
-        return torch.tensor(found, dtype=torch.float64).view(-1, outputs)
-    except (OSError, ValueError, RuntimeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise ValueError(
             f"{file} is damaged ({first_line(error)}); delete result.json beside it to train this model anew."
         ) from None
+    if len(found) != graphs or any(len(row) != outputs for row in found):
+        raise ValueError(
+            f"{file} is damaged (it has not {graphs} rows of {outputs}); delete result.json beside it to train this model anew."
+        )
+    return torch.tensor(found, dtype=torch.float64).view(graphs, outputs)
