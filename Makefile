@@ -9,7 +9,7 @@ ifneq ($(wildcard $(DATA)/README.md),)
 export REIGN_DATA ?= $(DATA)
 endif
 
-.PHONY: setup demo test slow lint format bench clean
+.PHONY: setup demo test slow attack lint format bench clean
 
 setup: $(STAMP)
 
@@ -28,6 +28,10 @@ test: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow
+
+# 50,000 bad inputs, and a run that is killed 100 times; both print their seed. About an hour.
+attack: $(STAMP)
+	REIGN_ATTACK=50000 $(BIN)/python -m pytest -q -n 2 -s tests/attack -m "slow or not slow"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

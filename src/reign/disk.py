@@ -144,8 +144,13 @@ def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
 def remove_unfinished(folder: Path) -> None:
     """Remove the files that a killed process was still writing, and no others."""
     for file in folder.rglob(".*.reign-unfinished"):
-        if _UNFINISHED.fullmatch(file.name):
+        if is_unfinished(file):
             file.unlink(missing_ok=True)
+
+
+def is_unfinished(file: Path) -> bool:
+    """Is this a file that a process was still writing?"""
+    return _UNFINISHED.fullmatch(file.name) is not None and file.is_file()
 
 
 def first_line(error: BaseException) -> str:

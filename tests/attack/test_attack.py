@@ -20,7 +20,7 @@ from commands import reign as command
 import reign
 from reign.nn import DS, SUN
 from reign.train import Predictor
-from reign.train.members import Member
+from reign.train.members import Member, train_member
 
 CASES = int(os.environ.get("REIGN_ATTACK", "1000"))
 SEED = int(os.environ.get("REIGN_ATTACK_SEED", "0"))
@@ -61,17 +61,23 @@ def tables(rng: random.Random, trained: Path, place: Path, predictor: Predictor)
 
 
 def recipes(rng: random.Random, trained: Path, place: Path, predictor: Predictor) -> None:
-    """Train by a recipe, up to the first epoch."""
+    """Train by a recipe, most up to the first epoch, and some to the end."""
     (place / "r.yaml").write_bytes(cases.settings(rng, trained / "mols.csv", place / "canary"))
     if rng.random() < 0.3:
         field, value = rng.choice(cases.FIELDS), rng.choice([*map(str, cases.VALUES), cases.word(rng)])
         args: list[Any] = ["-i", trained / "mols.csv", "--target-columns", "size", "--set", f"{field}={value}"]
     else:
         args = [place / "r.yaml"]
-    done = command("train", *args, "-o", place / "run", "-q", "--accelerator", "cpu")
+    with pytest.MonkeyPatch.context() as patch:
+        if rng.random() < 0.95:
+            patch.setattr("reign.train.run.train_member", stop)
+        else:
+            patch.setattr(
+                "reign.train.run.train_member", lambda recipe, *rest: (stop if recipe.train.epochs > 3 else train)(recipe, *rest)
+            )
+        done = command("train", *args, "-o", place / "run", "-q", "--accelerator", "cpu")
     check(done)
-    assert done.exit_code == 2
-    if "far enough" not in done.stderr:
+    if done.exit_code == 2 and not (place / "run" / "recipe.yaml").exists():
         assert not (place / "run").exists()
 
 
@@ -129,6 +135,9 @@ def predictor(trained: Path) -> Predictor:
     return reign.load(trained / "run")
 
 
+train = train_member
+
+
 def stop(recipe: Any, member: Member, *args: Any) -> None:
     raise ValueError("far enough")
 
@@ -139,8 +148,6 @@ def test_attack(
     kind: str, chunk: int, trained: Path, predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = round(CASES * SHARES[kind] / CHUNKS)
-    if kind == "recipes":
-        monkeypatch.setattr("reign.train.run.train_member", stop)
     failed = []
     for n in range(number):
         seed = SEED * 10**9 + chunk * 10**6 + n

@@ -496,6 +496,9 @@ def test_9_names_with_brackets_are_not_markup(trained: Path) -> None:
         ("model.hidden_channels=100000", "GB to be trained"),
         ("model.num_layers=100000", "less than or equal to 1000"),
         ("model.policy=nm+distance99999999999", "max_distance is 99999999999"),
+        ("train.batch_size=1000000000000000000000000", "train.batch_size: input should be less than"),
+        ("seeds=[1000000000000000000000000]", "seeds.0: input should be less than"),
+        ("train.optimiser.lr=.inf", "finite number"),
         ("data.options={}", ""),
         ("data.options=[1]", "data.options: input should be a valid dictionary"),
     ],
@@ -587,7 +590,9 @@ def test_9_a_model_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds a DS, expected a SUN"):
         SUN.from_pretrained(tmp_path / "ds")
     assert type(Model.from_pretrained(tmp_path / "ds")) is DS
-    for arguments in ({}, {"in_channels": 3}, {"in_channels": "x", "hidden_channels": 4, "num_layers": 1}):
+    huge = {"in_channels": 3, "hidden_channels": 10**6, "num_layers": 10**5, "out_channels": 1, "policy": "nm"}
+    wide = {**huge, "hidden_channels": 40, "num_layers": 40}
+    for arguments in (huge, wide, {}, {"in_channels": 3}, {"in_channels": "x", "hidden_channels": 4, "num_layers": 1}):
         change(tmp_path / "ds" / "config.json", arguments=arguments)
         with pytest.raises(ValueError, match="is damaged: no DS can be made of it"):
             Model.from_pretrained(tmp_path / "ds")

@@ -265,6 +265,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         if not issubclass(kind, cls):
             raise ValueError(f"{folder} holds a {saved.model}, expected a {cls.__name__}; use {saved.model}.from_pretrained.")
         try:
+            saved.check_sizes(kind)
             model = kind(**saved.arguments)
             model.to(next((value.dtype for value in saved.weights.values() if value.is_floating_point()), torch.float32))
             model.load_state_dict(saved.weights)

@@ -1,11 +1,13 @@
 """A model on disk: ``model.safetensors`` holds its weights, ``config.json`` its name and the arguments it was given."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 import reign.policies as policies
 from reign.disk import read_record, read_tensors, write_tensors, write_text
@@ -49,6 +51,20 @@ class Pretrained:
         if bad := [name for name, value in found.items() if value.is_floating_point() and not bool(value.isfinite().all())]:
             raise ValueError(f"{weights} holds NaN or infinity in '{bad[0]}', expected finite weights.")
         return cls(saved["model"], saved["arguments"], found)
+
+    def check_sizes(self, kind: Callable[..., nn.Module]) -> None:
+        """Raise ``ValueError`` if the arguments make a model of other sizes than the weights, before any memory is taken for it."""
+        numbers = sum(value.numel() for value in self.weights.values())
+        for name, value in self.arguments.items():
+            for size in value if isinstance(value, list) else [value]:
+                if isinstance(size, int) and size > numbers:  # every channel, layer and type has a weight
+                    raise ValueError(f"{name} is {size}, and there are {numbers} weights")
+        with torch.device("meta"):
+            made = kind(**self.arguments).state_dict()
+        for name, value in made.items():
+            if name not in self.weights or self.weights[name].shape != value.shape:
+                found = tuple(self.weights[name].shape) if name in self.weights else "missing"
+                raise ValueError(f"the weight {name} is {found}, expected the shape {tuple(value.shape)}")
 
 
 def _named(chosen: Policy) -> str:

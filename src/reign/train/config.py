@@ -15,7 +15,8 @@ from reign.train.schedules import SCHEDULES, Constant
 from reign.train.settings import Settings, name_in
 
 TaskType = Literal["regression", "classification", "multiclass"]
-Positive = Annotated[int, Field(gt=0)]
+Positive = Annotated[int, Field(gt=0, lt=2**31)]
+Seed = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Share = Annotated[float, Field(ge=0, le=1)]
 LossName = Annotated[str, name_in(LOSSES)]
 MetricName = Annotated[str, name_in(METRICS)]
@@ -38,7 +39,7 @@ class DataConfig(Settings):
     split: Literal["random", "scaffold_balanced"] = "random"
     split_sizes: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)
     splits_column: str | None = Field(None, description="a column that says train, val or test")
-    split_seed: int = 0
+    split_seed: Seed = 0
 
     @model_validator(mode="after")
     def _check(self) -> "DataConfig":

@@ -26,7 +26,7 @@ from lightning.fabric import Fabric
 
 import reign._version
 from reign.data import TASKS, Problem
-from reign.disk import read_record, remove_unfinished
+from reign.disk import is_unfinished, read_record, remove_unfinished
 from reign.train import lock
 from reign.train.metrics import METRICS
 from reign.train.overrides import merge
@@ -35,7 +35,8 @@ from reign.train.recipe import Recipe
 
 def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str, Any] | None]:
     """The recipe with all seeds that a run has or will have, and its results if it is done; ``ValueError`` rather than mix two runs."""
-    if all(file.name == lock.NAME for file in folder.iterdir()):
+    if all(file.name == lock.NAME or is_unfinished(file) for file in folder.iterdir()):  # new, or killed before it began
+        remove_unfinished(folder)
         return recipe, None
     if not has_run(folder):
         raise ValueError(f"{folder} holds other files and no run; choose a new folder with -o.")
