@@ -7,10 +7,16 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _forget_what_was_registered() -> Iterator[None]:
-    from reign.data import DATASETS  # here and not above: the checks of signatures must be switched on before reign is imported
+    # here and not above: the checks of signatures must be switched on before reign is imported
+    from reign.data import DATASETS
+    from reign.nn import CONVS, MODELS, TERMS
     from reign.policies import POLICIES
+    from reign.train.losses import LOSSES
+    from reign.train.metrics import METRICS
+    from reign.train.optimisers import OPTIMISERS
+    from reign.train.schedules import SCHEDULES
 
-    registries = (POLICIES, DATASETS)
+    registries = (POLICIES, CONVS, TERMS, MODELS, DATASETS, LOSSES, METRICS, OPTIMISERS, SCHEDULES)
     before = [(dict(registry._entries), dict(registry._aliases)) for registry in registries]
     yield
     for registry, (entries, aliases) in zip(registries, before, strict=True):

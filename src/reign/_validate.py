@@ -4,7 +4,7 @@ Shapes and dtypes are always checked, since that costs nothing. Values are check
 stop for it; ``reign.validate`` checks everything on any device.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -97,14 +97,21 @@ def check(name: str, value: object, good: bool, expected: str) -> None:
         raise ValueError(f"{name} is {value!r}, expected {expected}.")
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint at the end of a message: the nearest word that is known, if there is one.
+def did_you_mean(word: str, known: Iterable[str] | Mapping[str, str], number: int = 1, cutoff: float = 0.6) -> str:
+    """A part of a message: the nearest words that are known, if any are near.
+
+    Args:
+        word: what came.
+        known: the words that are known, or the spellings that are known and the word that each of them stands for.
+        number: how many words to name at most.
+        cutoff: how alike words must be to be near: 0 is not at all, 1 is equal.
 
     >>> did_you_mean("epoch", ["epochs", "loss"]), did_you_mean("xyz", ["epochs"])
-    (", did you mean 'epochs'?", '.')
+    ("; did you mean 'epochs'?", '.')
     """
-    near = get_close_matches(word.lower(), list(known), n=1)
-    return f", did you mean '{near[0]}'?" if near else "."
+    words = known if isinstance(known, Mapping) else {each: each for each in known}
+    near = dict.fromkeys(words[each] for each in get_close_matches(word.lower(), words, number, cutoff=cutoff))
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
 
 
 def validate(data: Any) -> None:

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
+
+from reign._validate import did_you_mean
 
 T = TypeVar("T")
 
@@ -77,9 +78,7 @@ class Registry(Generic[T]):
 
     def unknown(self, name: Any) -> str:
         """The message for a name that is not known."""
-        near = get_close_matches(self.spelling(name), self._aliases, n=2) if isinstance(name, str) else []
-        names = list(dict.fromkeys(self._aliases[word] for word in near))
-        guess = f"; did you mean {' or '.join(map(repr, names))}?" if names else "."
+        guess = did_you_mean(self.spelling(name), self._aliases, number=2) if isinstance(name, str) else "."
         return f"unknown {self.kind} {name!r}{guess} Known: {', '.join(self._entries)}{self.hint}."
 
     def name_of(self, entry: Any) -> str | None:

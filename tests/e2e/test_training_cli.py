@@ -201,7 +201,7 @@ def test_mistakes(tmp_path: Path) -> None:
         (["train", "-i", file, "-o", "run"], "holds a run already; continue it with --resume run"),
         (["train", "-i", file, "-o", "full"], "holds other files and no run"),
         (["train", "-i", file, "-o", file], "is a file, expected a folder"),
-        (["train", "-i", file, "-o", "r", "--target-columns", "sise"], "no column 'sise', did you mean 'size'?"),
+        (["train", "-i", file, "-o", "r", "--target-columns", "sise"], "no column 'sise'; did you mean 'size'?"),
         (["train", "-i", file, "-o", "r", "-t", "regresion"], "data.task: input should be 'regression'"),
         (["train", "-i", file, "-o", "r", "--split-sizes", "0.5"], "data.split_sizes"),
         (["train", "-i", file, "-o", "r", "--epochs", "0"], "train.epochs: input should be greater than 0"),
@@ -210,7 +210,7 @@ def test_mistakes(tmp_path: Path) -> None:
         (["train", "-i", file, "-o", "r", "--policy", "ed"], "SUN needs one subgraph per node"),
         (
             ["train", "-i", file, "-o", "r", "--set", "model.droput=1"],
-            "model.droput is not an argument of SUN, did you mean 'dropout'?",
+            "model.droput is not an argument of SUN; did you mean 'dropout'?",
         ),
         (["train", "-i", file, "-o", "r", "--set", "train.loss=bce"], "the task is regression; expected mse or l1"),
         (["train", "-i", file, "-o", "r", "--set", "data.name=zinc"], "not both"),

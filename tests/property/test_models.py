@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import reign
-from reign.nn import Model, find_model
+from reign.nn import MODELS, Model, find_model
 from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs, random_permutation
 
 NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego+:2", "ego+distance:2"]
@@ -145,7 +145,7 @@ def _independently(model: Model, policy: str) -> tuple[dict[str, Tensor], dict[s
     return run(bag.permute(sigma, tau)), run(bag), (sigma, tau)
 
 
-@pytest.mark.parametrize("name", [n for n in reign.list_models() if n not in (*FIXED, *ANY, "idgnn", "reign2")])
+@pytest.mark.parametrize("name", [name for name, kind in MODELS.items() if kind.needs_node_based and kind.takes_policy])
 def test_policies_that_do_not_fit(name: str) -> None:
     model = reign.build_model(name, 3, 6, 2, 1, policy="ed")
     path = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
@@ -180,10 +180,12 @@ def test_graphs_without_nodes_or_edges(name: str) -> None:
 
 
 def test_models_say_which_policies_they_take() -> None:
-    for name in reign.list_models():
+    need_nodes = ["sun", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "sswl", "ign2", "ppgn"]
+    need_none = [*ANY, "mpnn", "idgnn", "reign2"]
+    for name in need_nodes + need_none:
         kind = find_model(name)
         assert kind.takes_policy == (name not in FIXED)
-        assert kind.needs_node_based == (name not in (*ANY, "mpnn", "idgnn", "reign2"))
+        assert kind.needs_node_based == (name in need_nodes)
         if name in FIXED:
             assert [str(make(name).policy)] == FIXED[name]
 

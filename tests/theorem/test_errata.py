@@ -9,7 +9,7 @@ from reign.nn import TERMS, GNNAKctx, ReIGN2, State
 from reign.testing import random_graphs
 from reign.theory import _layer_programs as layer_programs
 from reign.theory import implement, linear_options
-from reign.theory._implement import reign2_layer, sun_layer, weights_of
+from reign.theory._linear_layers import reign2_layer, sun_layer, weights_of
 from reign.theory._policy_programs import _ego_nets, lift, to_bag
 
 EYE = torch.eye(3, dtype=torch.float64)
@@ -58,7 +58,7 @@ def test_sun_in_reign_with_u_plus_identity() -> None:
 
 
 def copy_of(layer: torch.nn.Module) -> list[torch.nn.Module]:
-    from reign.theory._implement import to_reign2
+    from reign.theory._to_reign2 import to_reign2
 
     return to_reign2(layer)
 

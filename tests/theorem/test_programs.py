@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from reign.theory import Program, Step, orbits
-from reign.theory._program import clip, gate, glue, keep, logical_and, mlp_copy, place, route, sum_glue
+from reign.theory._matrices import glue, keep, place, route, sum_glue
+from reign.theory._primitives import clip, gate, logical_and, mlp_copy
 
 N, C = 4, 8
 

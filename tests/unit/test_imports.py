@@ -39,7 +39,8 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.__main__", "reign.cli"): "says what to install where typer or rich is missing",
     ("reign._load", "reign.train"): QUICK,
     ("reign.cli", "reign"): QUICK,
-    ("reign.cli", "torch"): QUICK,
+    ("reign.kernels._switch", "triton"): OPTIONAL,
+    ("reign.kernels._switch", "reign.kernels.fused"): OPTIONAL,  # which needs triton
     ("reign.data.sets", "torch_geometric.datasets"): QUICK,
     ("reign.data.sets", "ogb"): OPTIONAL,
     ("reign.data.sets", "pandas"): OPTIONAL,
@@ -51,11 +52,6 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.train", "sklearn"): QUICK,
     ("reign.train", "torch.utils.tensorboard"): OPTIONAL,
     ("reign.experiments", "optuna"): OPTIONAL,
-}
-CYCLES = {  # still to be undone
-    ("reign.nn._conv", "reign.nn._describe"),
-    ("reign.nn._model", "reign.nn._catalogue"),
-    ("reign.theory._implement", "reign.theory._ign3"),
 }
 
 
@@ -141,9 +137,24 @@ def of_private_modules(imports: list[Import]) -> list[str]:
 
 def without_a_reason(imports: list[Import]) -> list[str]:
     """Imports inside functions that are not in the list."""
-    listed = [*LAZY, *CYCLES]
     lazy = [i for i in imports if i.lazy and not i.for_types]
-    return [str(i) for i in lazy if not any(_within(i.who, who) and _within(i.what, what) for who, what in listed)]
+    return [str(i) for i in lazy if not any(_within(i.who, who) and _within(i.what, what) for who, what in LAZY)]
+
+
+def hidden_modules(source: Path) -> list[str]:
+    """Modules whose name in their folder's ``__init__`` means something else, as a function of the same name."""
+    modules = {_module_name(file.relative_to(source)) for file in source.rglob("*.py")}
+    hidden = []
+    for file in source.rglob("__init__.py"):
+        package = _module_name(file.relative_to(source))
+        names = []
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names.append(node.name)
+            elif isinstance(node, ast.ImportFrom):
+                names += [a.asname or a.name for a in node.names if f"{node.module}.{a.name}" not in modules]
+        hidden += [f"{package}.{name}" for name in names if f"{package}.{name}" in modules]
+    return sorted(hidden)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +198,7 @@ def test_every_rule_can_fail(tmp_path: Path) -> None:
         "policies/_base.py": "class Policy:\n    def f(self):\n        import copy",
         "nn/__init__.py": "SUN = 1",
         "theory/__init__.py": "import reign.nn\nproof = reign.nn.SUN",
-        "cli/__init__.py": "def command():\n    from reign.theory import proof\n    import torch",
+        "cli/__init__.py": "def command():\n    from reign.theory import proof",
     }
     for name, text in made_up.items():
         file = tmp_path / "reign" / name
@@ -212,6 +223,19 @@ def test_every_rule_can_fail(tmp_path: Path) -> None:
     (tmp_path / "reign" / "new.py").write_text("import reign.bags")
     with pytest.raises(AssertionError, match="reign.new has no place in LAYERS"):
         upward(find_imports(tmp_path))
+
+
+def test_nothing_hides_a_module_of_the_same_name() -> None:
+    assert hidden_modules(SOURCE) == []
+
+
+def test_a_hidden_module_is_found(tmp_path: Path) -> None:
+    (tmp_path / "reign" / "theory").mkdir(parents=True)
+    for name in ("__init__", "card", "wl", "proof", "rank"):
+        (tmp_path / "reign" / "theory" / f"{name}.py").write_text("")
+    text = "from reign.theory import proof\nfrom reign.theory.card import card\ndef wl(): ...\ndef order():\n    rank = 1\n"
+    (tmp_path / "reign" / "theory" / "__init__.py").write_text(text)
+    assert hidden_modules(tmp_path) == ["reign.theory.card", "reign.theory.wl"]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> Pairs:
         flags = INNER * inner + OUTER * outer + ROOT * is_root + KEPT * inner
         node = torch.argsort(bag.node, stable=True)
         ptr = ragged.offsets(torch.bincount(bag.node, minlength=bag.num_nodes))
-        return Pairs(*map(_int, (bag.sub, bag.node, flags, bag.row_ptr, ptr, node)), None if root is None else _int(root))
+        return Pairs(*map(_int, (bag.sub, bag.node, flags, bag.row_ptr, ptr, node)), None if root is None else _int(root))  # type: ignore[call-arg]
 
     return bag.keep(("narrow pairs", roots_apart, masked), make)
 
@@ -57,8 +57,8 @@ def narrow_near(bag: SubgraphBag) -> tuple[Picks, Edges]:
         order = messages.into_targets.index
         edge = messages.from_edges.index
         ends = ragged.offsets(torch.ones_like(rows))
-        edges = Edges(
-            *map(_int, (messages.into_targets.ptr, order, edge[order], ends, sub, edge, ptr_e, picked[by_edge], sub[by_edge])),
+        edges = Edges(  # type: ignore[call-arg]
+            *map(_int, (messages.into_targets.ptr, order, edge[order], ends, sub, edge, ptr_e, picked[by_edge], sub[by_edge])),  # type: ignore[arg-type]
             own,
             "sub",
         )
@@ -71,8 +71,8 @@ def _edges(messages: Messages) -> Edges:
     source, edge, target = messages.from_rows.index, messages.from_edges.index, messages.into_targets.index_t
     by_target, by_source, by_edge = messages.into_targets.index, messages.from_rows.index_t, messages.from_edges.index_t
     bounds = messages.into_targets.ptr, messages.from_rows.ptr_t, messages.from_edges.ptr_t
-    return Edges(
-        *map(_int, (bounds[0], source[by_target], edge[by_target], bounds[1], target[by_source], edge[by_source])),
+    return Edges(  # type: ignore[call-arg]
+        *map(_int, (bounds[0], source[by_target], edge[by_target], bounds[1], target[by_source], edge[by_source])),  # type: ignore[arg-type]
         *map(_int, (bounds[2], source[by_edge], target[by_edge])),
         messages.from_rows.source,
         messages.into_targets.target,

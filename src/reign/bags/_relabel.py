@@ -4,6 +4,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from reign._validate import kind_of
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from reign.bags._bag import SubgraphBag
 
 
-def permute(bag: "SubgraphBag", nodes: Tensor, subgraphs: Tensor | None = None) -> "SubgraphBag":
+def permute(bag: "SubgraphBag", nodes: Int[Tensor, "nodes"], subgraphs: Int[Tensor, "subgraphs"] | None = None) -> "SubgraphBag":
     """See ``SubgraphBag.permute``."""
     _check_permutation("nodes", nodes, bag.graph.batch)
     anchor = nodes[bag.anchor]

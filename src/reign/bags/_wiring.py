@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from reign.bags._keep import PerRow, kept
@@ -70,7 +71,7 @@ class Wiring:
         return Sum.broadcast(source, nodes, spaces), Sum.broadcast(target, nodes, spaces)
 
     @kept
-    def root_row(self) -> Tensor:
+    def root_row(self) -> Int[Tensor, "nodes"]:
         """The rows of the roots; an error if some roots have no row."""
         rows = self.bag.root_row
         if self.bag.domain == "members" and bool((rows < 0).any()):
@@ -96,17 +97,17 @@ class Wiring:
         return PerRow(off.index_fill_(0, self.root_row, False), "pair")
 
     @kept
-    def off_rows(self) -> Tensor:
+    def off_rows(self) -> Int[Tensor, "_"]:
         """The rows that are not roots."""
         return self.off_mask.values.nonzero().squeeze(1)
 
     @kept
-    def off_member_rows(self) -> Tensor:
+    def off_member_rows(self) -> Int[Tensor, "_"]:
         """The rows of members that are not roots."""
         return self.off_rows[self.bag.member[self.off_rows]]
 
     @kept
-    def member_rows(self) -> Tensor:
+    def member_rows(self) -> Int[Tensor, "_"]:
         """The rows of members."""
         return self.bag.member.nonzero().squeeze(1)
 

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 import reign
-from reign.cli import data, prediction, training
-from reign.cli import experiments as papers
+from reign.cli import data, experiments, prediction, training
 from reign.cli.render import bag_table, family_table, model_table, policy_table, separation_table
 from reign.cli.tools import at_least_one, bars, check_writable, fail, plain_console, user_mistakes
 from reign.disk import write_csv, write_text
@@ -24,13 +23,20 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def main(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Subgraph graph neural networks."""
 
 
-for _command in (training.train, prediction.predict, prediction.evaluate, papers.reproduce, papers.tune, papers.recipes):
+for _command in (
+    training.train,
+    prediction.predict,
+    prediction.evaluate,
+    experiments.reproduce,
+    experiments.tune,
+    experiments.recipes,
+):
     app.command()(_command)
 app.add_typer(data.app, name="data")
 

@@ -29,14 +29,16 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
 
         console = plain_console()
         chosen = _options(name, options)
-        problem = load_problem(name, **chosen)
-        console.print(split_table(find_dataset(name).about, split_statistics(problem)))
+        kind, problem = find_dataset(name), load_problem(name, **chosen)
+        console.print(split_table(kind.about, split_statistics(problem)))
         console.print(target_table(problem.task, target_statistics(problem)))
-        if name == "counting":
+        if kind.wl_census:
             from reign.theory import census
 
-            alike, pairs = census(**chosen)
-            console.print(f"1-WL census: after 6 rounds {alike:,} of {pairs:,} pairs of graphs are not distinguished.")
+            found = census([data for split in kind.splits for data in kind(split=split, **chosen)])
+            console.print(
+                f"1-WL census: after {found.rounds} rounds {found.alike:,} of {found.pairs:,} pairs of graphs are not distinguished."
+            )
 
 
 @app.command()
@@ -66,14 +68,9 @@ def prepare(
 
 
 def _options(name: str, given: list[str] | None) -> dict[str, Any]:
-    from reign._validate import did_you_mean
     from reign.data import find_dataset
     from reign.train.overrides import override
 
-    known = find_dataset(name).defaults()
     chosen = {key: value for text in given or [] for key, value in override(text).items()}
-    if unknown := [key for key in chosen if key not in known]:
-        raise ValueError(
-            f"{name} has no option '{unknown[0]}'{did_you_mean(unknown[0], known)} It has {', '.join(known) or 'none'}."
-        )
+    find_dataset(name).complete(chosen)  # says which option it does not have
     return chosen

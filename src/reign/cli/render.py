@@ -1,45 +1,35 @@
 """Tables for the terminal: policies, models, families of graphs, data sets."""
 
-import time
 from typing import TYPE_CHECKING
 
-import torch
 from rich.table import Table
-from torch_geometric.data import Data
-
-import reign
 
 if TYPE_CHECKING:
     from reign.theory import Verdict
 
 
-def molecule() -> Data:
-    """Naphthalene with a tail, as a graph: two fused 6-rings (nodes 0 to 9), and a chain of 10, 11 from node 4."""
-    bonds = [(i, (i + 1) % 10) for i in range(10)] + [(0, 5), (4, 10), (10, 11)]
-    edge_index = torch.tensor(bonds).t()
-    return Data(x=torch.ones(12, 1), edge_index=torch.cat([edge_index, edge_index.flip(0)], dim=1))
-
-
 def policy_table() -> Table:
     """The policies by name."""
+    from reign.policies import policy_meanings
+
     table = Table(title="Selection policies", caption="Depths can be any number; add @0.5 or @8 to sample subgraphs.")
     table.add_column("name", style="bold")
     table.add_column("each subgraph is")
-    for name, meaning in reign.policies.policy_meanings().items():
+    for name, meaning in policy_meanings().items():
         table.add_row(name, meaning)
     return table
 
 
 def model_table() -> Table:
     """The models by name."""
+    from reign.nn import model_summaries
+
     table = Table(title="Models")
     table.add_column("name", style="bold")
     table.add_column("policy")
     table.add_column("what it is")
-    for name in reign.list_models():
-        model = reign.build_model(name, 8, 8, 2, 1)
-        doc = " ".join((type(model).__doc__ or "").split("\n\n")[0].split())
-        table.add_row(name, str(model.policy), doc)
+    for model in model_summaries():
+        table.add_row(model.name, model.policy, model.about)
     return table
 
 
@@ -67,19 +57,17 @@ def separation_table(family: str, verdicts: "list[Verdict]") -> Table:
     return table
 
 
-def bag_table(data: Data | None = None) -> Table:
-    """The bag of one graph under every policy."""
-    data = molecule() if data is None else data
+def bag_table() -> Table:
+    """The bag of a small graph under every policy."""
+    from reign.policies import bag_sizes, example_graph
+
+    data = example_graph()
     table = Table(title=f"Bags of a graph of {data.num_nodes} nodes and {data.num_edges // 2} edges")
     for column in ("policy", "subgraphs", "pairs", "members", "edges", "channels", "ms"):
         table.add_column(column, justify="left" if column == "policy" else "right")
-    for name in reign.list_policies():
-        start = time.perf_counter()
-        bag = reign.policy(name).from_data(data)
-        edges = bag.pair_edges.edge.numel() // 2
-        ms = 1000 * (time.perf_counter() - start)
-        sizes = (bag.num_subgraphs, bag.num_pairs, int(bag.member.sum()), edges, bag.x.size(1))
-        table.add_row(name, *(f"{size:,}" for size in sizes), f"{ms:.1f}")
+    for bag in bag_sizes(data):
+        sizes = (bag.subgraphs, bag.pairs, bag.members, bag.edges, bag.channels)
+        table.add_row(bag.policy, *(f"{size:,}" for size in sizes), f"{1000 * bag.seconds:.1f}")
     return table
 
 

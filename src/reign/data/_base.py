@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
-from reign._validate import check
+from reign._validate import check, did_you_mean
 from reign.data._files import cache_folder
 from reign.data._pack import GraphPack
 from reign.disk import read_tensors, write_tensors
@@ -38,6 +38,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     node_encoder: ClassVar[Any] = None
     edge_encoder: ClassVar[Any] = None
     reads_smiles: ClassVar[bool] = False  # its graphs are those that ``reign.data.molecules.from_smiles`` makes
+    wl_census: ClassVar[bool] = False  # is it of interest how many of its graphs 1-WL tells apart?
     classes: Sequence[str] = ()
     sizes: ClassVar[Mapping[str, int]] = {}  # graphs of each split, where these are known
     version: ClassVar[int] = 1  # version of what ``make`` gives: another number makes it anew
@@ -53,7 +54,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         check("split", split, split in self.splits, " or ".join(map(repr, self.splits)))
-        self.options = self.checked(options)
+        self.options = self.complete(options)
         folder = Path(root) if root is not None else cache_folder() / self.name
         label = "-".join([f"v{self.version}", *(f"{key}={value}" for key, value in self.options.items())])
         super().__init__(str(folder / label), transform, pre_transform, pre_filter)
@@ -65,6 +66,23 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         return {}
 
     @classmethod
+    def complete(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All options: those that were given, and the default values of the others; ``ValueError`` if one is unknown or has no meaning."""
+        known = cls.defaults()
+        for name, value in given.items():
+            if name not in known:
+                raise ValueError(
+                    f"{cls.name} has no option '{name}'{did_you_mean(name, known)} It has {', '.join(known) or 'none'}."
+                )
+            kinds = (int, float) if isinstance(known[name], float) else (type(known[name]),)
+            good = isinstance(value, kinds) and isinstance(value, bool) == isinstance(known[name], bool)
+            check(name, value, good, f"a value such as {known[name]!r}")
+            check(name, value, not set(str(value)) & set("/\\\0"), "a value without slashes, since it names a folder")
+        chosen = {**known, **given}
+        cls.check_options(**chosen)
+        return chosen
+
+    @classmethod
     def variants(cls) -> list[dict[str, Any]]:
         """The options of every data set there is under this name; here only the default."""
         return [{}]
@@ -72,21 +90,6 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     @classmethod
     def check_options(cls, **options: Any) -> None:
         """Raise ``ValueError`` for options that have no meaning."""
-
-    @classmethod
-    def checked(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """All options, those that are not given by their defaults; ``ValueError`` for one that is unknown or has no meaning."""
-        known = cls.defaults()
-        for name, value in options.items():
-            if name not in known:
-                raise ValueError(f"{cls.name} has no option {name!r}; it has {', '.join(known) or 'none'}.")
-            kinds = (int, float) if isinstance(known[name], float) else (type(known[name]),)
-            good = isinstance(value, kinds) and isinstance(value, bool) == isinstance(known[name], bool)
-            check(name, value, good, f"a value such as {known[name]!r}")
-            check(name, value, not set(str(value)) & set("/\\\0"), "a value without slashes, since it names a folder")
-        chosen = {**known, **options}
-        cls.check_options(**chosen)
-        return chosen
 
     @abstractmethod
     def make(self) -> dict[str, list[Data]]:

@@ -99,7 +99,7 @@ class GraphPack:
                 found.update(value.cpu().contiguous().numpy().tobytes())
         return found.hexdigest()[:16]
 
-    def with_targets(self, y: Tensor) -> "GraphPack":
+    def with_targets(self, y: Shaped[Tensor, "graphs targets"]) -> "GraphPack":
         """The same graphs with other targets."""
         return replace(self, y=y)
 

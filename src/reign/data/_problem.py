@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch_geometric.data import Data
 
 from reign._validate import check
 from reign.data._pack import GraphPack
+from reign.data._splits import Ids
 
-Ids = Int[Tensor, "_"]
 LARGEST = 3e38  # of a target: float32 holds little more
 TASKS = ("regression", "classification", "multiclass")
 

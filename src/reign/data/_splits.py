@@ -4,13 +4,15 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
+Ids = Int[Tensor, "_"]
 SPLITS = ("train", "val", "test")
 WORDS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 
-def random_split(keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> dict[str, Tensor]:
+def random_split(keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> dict[str, Ids]:
     """Shares of the items in random order; items with equal keys stay together.
 
     >>> {split: ids.tolist() for split, ids in random_split("abcdeabcde", (0.6, 0.2, 0.2), 0).items()}
@@ -19,7 +21,7 @@ def random_split(keys: Sequence[Hashable], sizes: Sequence[float], seed: int) ->
     return _fill(_shuffle(_groups(keys), seed), sizes, len(keys))
 
 
-def scaffold_split(scaffolds: Sequence[Hashable], keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> dict[str, Tensor]:
+def scaffold_split(scaffolds: Sequence[Hashable], keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> dict[str, Ids]:
     """Molecules of one scaffold stay together; scaffolds larger than half a validation or test set go to training.
 
     A molecule without rings has no scaffold: it is on its own.
@@ -31,7 +33,7 @@ def scaffold_split(scaffolds: Sequence[Hashable], keys: Sequence[Hashable], size
     return _fill(_shuffle(large, seed) + _shuffle(small, seed), sizes, len(keys))
 
 
-def column_split(words: Sequence[str]) -> tuple[dict[str, Tensor], dict[int, str]]:
+def column_split(words: Sequence[str]) -> tuple[dict[str, Ids], dict[int, str]]:
     """The splits that a column of words names, and an error message for each item whose word is not known."""
     found = [WORDS.get(word.strip().lower()) for word in words]
     splits = {split: torch.tensor([i for i, f in enumerate(found) if f == split], dtype=torch.long) for split in SPLITS}
@@ -50,7 +52,7 @@ def _shuffle(groups: list[list[int]], seed: int) -> list[list[int]]:
     return [groups[int(g)] for g in torch.randperm(len(groups), generator=torch.Generator().manual_seed(seed))]
 
 
-def _fill(groups: list[list[int]], sizes: Sequence[float], number: int) -> dict[str, Tensor]:
+def _fill(groups: list[list[int]], sizes: Sequence[float], number: int) -> dict[str, Ids]:
     """Each group in turn goes to the first split with room for all of it, or else to the first split with any room."""
     room = [size * number for size in sizes]
     parts: list[list[int]] = [[] for _ in sizes]

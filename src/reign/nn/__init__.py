@@ -4,8 +4,9 @@ A model is ``SUN(in_channels, hidden_channels, num_layers, out_channels, policy=
 ``model(x, edge_index, edge_attr, batch)``. A layer is ``SUNConv(64, 64)(h, bag)``.
 """
 
+from reign.nn import models
 from reign.nn._base_encoders import CONVS, GIN, BaseEncoder
-from reign.nn._catalogue import build_model, find_model, list_models
+from reign.nn._catalogue import ModelSummary, build_model, find_model, list_models, model_summaries
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import cost
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
@@ -32,70 +33,26 @@ from reign.nn._slots import EncoderSlot, TermSlot
 from reign.nn._state import State
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn._terms import ALIASES, TERMS, Term, list_terms, term
-from reign.nn.models import (
-    DS,
-    DSS,
-    GNNAK,
-    IDGNN,
-    IGN2,
-    MPNN,
-    NGNN,
-    PPGN,
-    REIGN2_OFF,
-    REIGN2_ON,
-    SSWL,
-    SUN,
-    AKConv,
-    DSConv,
-    DSSConv,
-    GNNAKctx,
-    GNNAKPlus,
-    IDConv,
-    PPGNConv,
-    ReconstructionGNN,
-    ReIGN2,
-    ReIGN2Conv,
-    SSWLConv,
-    SUNConv,
-    TensorGNN,
-)
+from reign.nn.models import *  # noqa: F403
 
 __all__ = [
     "ALIASES",
     "CONVS",
-    "DS",
-    "DSS",
     "GIN",
-    "GNNAK",
-    "IDGNN",
-    "IGN2",
     "MODELS",
-    "MPNN",
-    "NGNN",
     "OGB_ATOM",
     "OGB_BOND",
-    "PPGN",
-    "REIGN2_OFF",
-    "REIGN2_ON",
-    "SSWL",
-    "SUN",
     "TERMS",
-    "AKConv",
     "Activation",
     "BaseEncoder",
     "BaseEncoderOptions",
     "BatchNorm",
     "CompositionOptions",
     "ConvOptions",
-    "DSConv",
-    "DSSConv",
     "DeepSets",
     "DomainOptions",
     "EncoderOptions",
     "EncoderSlot",
-    "GNNAKPlus",
-    "GNNAKctx",
-    "IDConv",
     "IGNPooling",
     "LayerOptions",
     "MeanPooling",
@@ -103,19 +60,13 @@ __all__ = [
     "MessageOptions",
     "Model",
     "ModelOptions",
+    "ModelSummary",
     "OuterMPNN",
-    "PPGNConv",
     "Pooling",
-    "ReIGN2",
-    "ReIGN2Conv",
-    "ReconstructionGNN",
     "RootPooling",
-    "SSWLConv",
-    "SUNConv",
     "State",
     "SubgraphConv",
     "SubgraphGNN",
-    "TensorGNN",
     "TensorModelOptions",
     "Term",
     "TermSlot",
@@ -130,7 +81,9 @@ __all__ = [
     "make_conv",
     "make_encoder",
     "make_norm",
+    "model_summaries",
     "normalise",
     "num_parameters",
     "term",
 ]
+__all__ += models.__all__

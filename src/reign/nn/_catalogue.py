@@ -1,5 +1,6 @@
 """All models by name."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from reign.nn._model import MODELS, Model
@@ -34,3 +35,31 @@ def build_model(name: str, *args: Any, **kwargs: Any) -> Model:
     DSS(16 -> 64 x 4 -> 1, policy='nm', terms=['own+local', 'needle+needle_msg'])
     """
     return find_model(name)(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    """A model in one line.
+
+    Args:
+        name: its name.
+        policy: name of its policy, if the user does not choose another one.
+        about: what it is: the first sentence of its documentation.
+    """
+
+    name: str
+    policy: str
+    about: str
+
+
+def model_summaries() -> list[ModelSummary]:
+    """A line about every model of ``list_models``.
+
+    >>> model_summaries()[3]
+    ModelSummary(name='ds', policy='ego+:3', about='DS-GNN: message passing in every subgraph, then a set network over the subgraphs.')
+    """
+    found = []
+    for name, kind in MODELS.items():
+        about = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+        found.append(ModelSummary(name, str(build_model(name, 8, 8, 2, 1).policy), about))
+    return found

@@ -1,6 +1,6 @@
-"""What a layer computes and costs, in words: the update equations, the parameters of each term, passes over the bag."""
+"""What a layer or a model computes and costs, in words: the update equations, the parameters of each term, passes over the bag."""
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
@@ -26,6 +26,23 @@ class TermLayer(Protocol):
     def slots(self, on: bool = False) -> list[Slot]:
         """List the terms with their transforms."""
         ...
+
+
+def describe_model(model: Any) -> str:
+    """Describe a ``Model``: its layers, pooling and head."""
+    lines = [f"{model!r}", f"{num_parameters(model):,} parameters"]
+    if model.node_encoder is not None:
+        lines.append(f"node encoder: {num_parameters(model.node_encoder):,} parameters")
+    previous = ""
+    for t, layer in enumerate(model.layers):
+        text = layer.describe()
+        lines.append(f"layer {t}: " + ("as the one before" if text == previous else text))
+        previous = text
+    pooling = f"{type(model.pooling).__name__}({model.pooling.extra_repr()})"
+    lines.append(f"pooling: {pooling}, {num_parameters(model.pooling):,} parameters, to {model.task_level} level")
+    if model.head is not None:
+        lines.append(f"head: {num_parameters(model.head):,} parameters")
+    return "\n".join(lines)
 
 
 def describe_conv(layer: TermLayer) -> str:

@@ -200,7 +200,7 @@ class _Update:
     # -- weights ---------------------------------------------------------------------------------------------------
 
     def _stack(self, slots: Sequence[Slot]) -> Any:
-        maps = [slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform for slot in slots]
+        maps: list[Any] = [slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform for slot in slots]
         outer = self._norms([slot.norm if isinstance(slot, EncoderSlot) else None for slot in slots])
         if isinstance(maps[0], Linear):
             return self.kernels.Stack([m.weight for m in maps], [m.bias for m in maps], outer=outer)

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Float, Shaped
@@ -15,11 +15,13 @@ from reign._validate import check, did_you_mean
 from reign.bags import Domain, SubgraphBag
 from reign.disk import first_line
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
+from reign.nn._conv import SubgraphConv
+from reign.nn._describe import describe_model
 from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._facts import Facts
 from reign.nn._head import Head
 from reign.nn._inputs import check_bag, check_features
-from reign.nn._mlp import Activation, num_parameters
+from reign.nn._mlp import Activation
 from reign.nn._options import JumpingKnowledge, TaskLevel
 from reign.nn._pooling import MeanPooling, Pooling
 from reign.nn._pretrained import Pretrained
@@ -157,7 +159,11 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         state, seen = State(h, bag, self.domain), []
         needs = [*(getattr(layer, "needs", frozenset()) for layer in self.layers[1:]), self.pooling.needs]
         for layer, wanted in zip(self.layers, needs, strict=True):
-            state = layer.update(state, None, wanted) if hasattr(layer, "update") else State(layer(state.h, bag), bag, self.domain)
+            state = (
+                layer.update(state, None, wanted)
+                if isinstance(layer, SubgraphConv)
+                else State(layer(state.h, bag), bag, self.domain)
+            )
             if last is not None or (self.dropout.p and self.training):
                 h = self.dropout(state.h)
                 if last is not None:
@@ -220,19 +226,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
 
     def describe(self) -> str:
         """Show the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag."""
-        lines = [f"{self!r}", f"{num_parameters(self):,} parameters"]
-        if self.node_encoder is not None:
-            lines.append(f"node encoder: {num_parameters(self.node_encoder):,} parameters")
-        previous = ""
-        for t, layer in enumerate(self.layers):
-            text = cast(Any, layer).describe()
-            lines.append(f"layer {t}: " + ("as the one before" if text == previous else text))
-            previous = text
-        pooling = f"{type(self.pooling).__name__}({self.pooling.extra_repr()})"
-        lines.append(f"pooling: {pooling}, {num_parameters(self.pooling):,} parameters, to {self.task_level} level")
-        if self.head is not None:
-            lines.append(f"head: {num_parameters(self.head):,} parameters")
-        return "\n".join(lines)
+        return describe_model(self)
 
     # -- on disk ---------------------------------------------------------------------------------------------------
 

@@ -15,9 +15,11 @@ from reign.policies._sampled import Sampled
 
 # isort: on
 from reign.policies._names import list_policies, policy, policy_meanings
+from reign.policies._sizes import BagSizes, bag_sizes, example_graph
 
 __all__ = [
     "POLICIES",
+    "BagSizes",
     "EdgeDeletion",
     "EgoNets",
     "Mark",
@@ -29,6 +31,8 @@ __all__ = [
     "Sampled",
     "Tuples",
     "Whole",
+    "bag_sizes",
+    "example_graph",
     "list_policies",
     "policy",
     "policy_meanings",

@@ -1,8 +1,8 @@
 """Policies by name: ``[2-]name[+[distance[cap]]][:depth][@sample]``, as in "nd", "ego+:3", "2-nm", "ego+distance:3@0.5"."""
 
-from difflib import get_close_matches
 from typing import Any
 
+from reign._validate import did_you_mean
 from reign.policies._base import Policy
 from reign.policies._grammar import POLICIES, make, parse
 from reign.policies._sampled import Sampled
@@ -64,7 +64,6 @@ def _sample(name: str, text: str) -> dict[str, Any]:
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name.strip().lower(), list_policies(), n=2, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    hint = did_you_mean(name.strip(), list_policies(), number=2, cutoff=0.5)
     known = ", ".join(map(repr, list_policies()))
     return f"unknown policy '{name}'{hint} Known: {known}; add '@0.5' or '@8' for a random share or number of subgraphs."

@@ -43,8 +43,8 @@ class Pairs:
 
 def all_pairs(
     graph: SharedGraph,
-    anchor: Tensor,
-    sub_batch: Tensor,
+    anchor: Int[Tensor, "subgraphs anchors"],
+    sub_batch: Int[Tensor, "subgraphs"],
     table: HopTable | None,
     policy: str,
     radius: int | None,
@@ -60,7 +60,9 @@ def all_pairs(
     return Pairs(graph, anchor, sub, node, table)
 
 
-def near_pairs(graph: SharedGraph, anchor: Tensor, radius: int, policy: str, state_bytes: int = STATE_BYTES) -> Pairs:
+def near_pairs(
+    graph: SharedGraph, anchor: Int[Tensor, "subgraphs anchors"], radius: int, policy: str, state_bytes: int = STATE_BYTES
+) -> Pairs:
     """Only the pairs within some hops of an anchor, found without looking at the others."""
     n = graph.num_nodes
     near = near_table(graph, anchor.unique(), radius)

@@ -1,107 +1,15 @@
-"""Invariant graph networks: the linear equivariant layers between tensors of orders 0 to 3, as pooling and broadcasting over orbits.
-
-An orbit of [n]^k under permutations is an equality pattern of k indices, written with letters: "aab" are the entries (i, i, j)
-with i != j. Every linear equivariant map is a combination of maps that take one orbit, sum over some of its indices (Pool), and
-copy the result to another orbit (Broad); ``"acc->abb"`` sums x[a, c, c] over c != a and writes the sum to [a, b, b]. There are as
-many as partitions of k + l things, the Bell numbers: 2, 5, 15, 52, 203 for k + l = 2, ..., 6.
-"""
+"""Invariant graph networks: stacks of linear equivariant layers between tensors of orders 0 to 3."""
 
 from collections.abc import Iterator
-from functools import cache
-from itertools import combinations, permutations
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from reign.nn import Activation, make_act
-
-LETTERS = "abcdef"
-
-
-@cache
-def orbits(order: int) -> tuple[str, ...]:
-    """The equality patterns of ``order`` indices, as letters in the order of first appearance.
-
-    >>> orbits(2)
-    ('aa', 'ab')
-    >>> orbits(3)
-    ('aaa', 'aab', 'aba', 'abb', 'abc')
-    """
-    found = [""]
-    for _ in range(order):
-        found = [p + letter for p in found for letter in LETTERS[: len(set(p)) + 1]]
-    return tuple(sorted(found))
-
-
-@cache
-def basis(order_in: int, order_out: int) -> tuple[str, ...]:
-    """All pooling-broadcasting maps between tensors of two orders, as strings "source->target".
-
-    >>> basis(1, 1)
-    ('b->a', 'a->a')
-    >>> len(basis(3, 3))
-    203
-    """
-    maps = []
-    for target in orbits(order_out):
-        for source in orbits(order_in):
-            for relabelled in _relabelled(source, sorted(set(target))):
-                maps.append(f"{relabelled}->{target}")
-    return tuple(maps)
-
-
-def _relabelled(source: str, targets: list[str]) -> Iterator[str]:
-    """Every way to identify some letters of a source orbit with letters of the target; the others get letters of their own."""
-    letters = sorted(set(source))
-    fresh = [c for c in LETTERS if c not in targets]
-    for number in range(min(len(letters), len(targets)) + 1):
-        for kept in combinations(letters, number):
-            for images in permutations(targets, number):
-                names = dict(zip(kept, images, strict=True))
-                names |= dict(zip([c for c in letters if c not in kept], fresh, strict=False))
-                yield "".join(names[c] for c in source)
-
-
-def pool_broadcast(x: Tensor, op: str) -> Tensor:
-    """One map of the basis on a tensor of shape (n, ..., n, channels).
-
-    >>> x = torch.arange(9.0).view(3, 3, 1)
-    >>> pool_broadcast(x, "ab->a").flatten()          # sums over the row, without the diagonal
-    tensor([ 3.,  8., 13.])
-    """
-    source, target = op.split("->")
-    n, channels = x.size(0) if x.dim() > 1 else 0, x.size(-1)
-    letters = sorted(set(source))
-    values = torch.einsum(f"{source}z->{''.join(letters)}z", x) if source else x
-    values = values * _distinct(len(letters), n, x)
-    kept = [c for c in letters if c in target]
-    if len(kept) < len(letters):
-        values = torch.einsum(f"{''.join(letters)}z->{''.join(kept)}z", values)
-    free = sorted(set(target))
-    if not free:
-        return values
-    n = n or _size_of(x)
-    shape = [n if c in kept else 1 for c in free]
-    values = values.view([*shape, channels]).expand([n] * len(free) + [channels]) * _distinct(len(free), n, x)
-    out = x.new_zeros([n] * len(target) + [channels])
-    index = torch.meshgrid(*[torch.arange(n)] * len(free), indexing="ij")
-    out[tuple(index[free.index(c)] for c in target)] = values
-    return out
-
-
-def _size_of(x: Tensor) -> int:
-    raise ValueError("a map from order 0 needs the number of nodes; start from a tensor of order 1 at least.")
-
-
-def _distinct(number: int, n: int, like: Tensor) -> Tensor:
-    """1 where all indices are different."""
-    mask = torch.ones([n] * number + [1], dtype=like.dtype)
-    for a, b in combinations(range(number), 2):
-        shape = [n if d in (a, b) else 1 for d in range(number)]
-        mask = mask * (1 - torch.eye(n, dtype=like.dtype)).view([*shape, 1])
-    return mask
+from reign.theory._orbits import basis, orbits, pool_broadcast
 
 
 class IGNLinear(nn.Module):
@@ -125,7 +33,7 @@ class IGNLinear(nn.Module):
         self.weight = nn.Parameter(scale * torch.randn(len(self.ops), out_channels, in_channels))
         self.bias = nn.Parameter(torch.zeros(len(self.targets), out_channels))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "*nodes in_channels"]) -> Float[Tensor, "*targets out_channels"]:
         """A tensor of shape (n, ..., n, channels) to another."""
         out: Tensor | None = None
         for op, weight in zip(self.ops, self.weight, strict=True):
@@ -177,8 +85,13 @@ class IGN(nn.Module):
         )
 
     def forward(
-        self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None, batch: Tensor | None = None, **_: Any
-    ) -> Tensor:
+        self,
+        x: Float[Tensor, "nodes channels"],
+        edge_index: Int[Tensor, "2 edges"],
+        edge_attr: Tensor | None = None,
+        batch: Int[Tensor, "nodes"] | None = None,
+        **_: Any,
+    ) -> Float[Tensor, "graphs out_channels"]:
         """Predict one row per graph of a PyG batch."""
         rows = []
         for data in one_by_one(x, edge_index, batch):
@@ -189,7 +102,9 @@ class IGN(nn.Module):
         return torch.stack(rows)
 
 
-def one_by_one(x: Tensor, edge_index: Tensor, batch: Tensor | None) -> Iterator[Data]:
+def one_by_one(
+    x: Float[Tensor, "nodes channels"], edge_index: Int[Tensor, "2 edges"], batch: Int[Tensor, "nodes"] | None
+) -> Iterator[Data]:
     """The graphs of a PyG batch, one after another."""
     batch = edge_index.new_zeros(x.size(0)) if batch is None else batch
     for g in range(int(batch.max()) + 1):
@@ -197,7 +112,7 @@ def one_by_one(x: Tensor, edge_index: Tensor, batch: Tensor | None) -> Iterator[
         yield Data(x=x[mine], edge_index=edge_index[:, batch[edge_index[0]] == g] - int(mine[0]))
 
 
-def graph_tensor(data: Data) -> Tensor:
+def graph_tensor(data: Data) -> Float[Tensor, "n n channels"]:
     """A graph as a tensor of order 2: features on the diagonal in the first channels, the adjacency off it in the last."""
     n = data.num_nodes
     out = data.x.new_zeros(n, n, data.x.size(1) + 1)

@@ -5,15 +5,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from reign.nn import Model, OuterMPNN, State, SubgraphConv
 from reign.theory._ign import one_by_one
-from reign.theory._implement import activation, reign2_layer, to_reign2, weights_of
 from reign.theory._layer_programs import bound_of, layer_program, room
+from reign.theory._linear_layers import activation, reign2_layer, weights_of
 from reign.theory._policy_programs import lift, policy_program
 from reign.theory._program import Program
+from reign.theory._to_reign2 import to_reign2
 
 
 class IGN3Model(nn.Module):
@@ -52,15 +54,20 @@ class IGN3Model(nn.Module):
         self.width = stack[-1].out_channels
         self.has_outer = outer is not None
 
-    def cube(self, data: Data) -> Tensor:
+    def cube(self, data: Data) -> Float[Tensor, "n n n channels"]:
         """The cube of one graph after all steps."""
         encoded = self.model.encode(data.x.double())
         start = lift(Data(x=encoded, edge_index=data.edge_index), self.channels, self.model.policy.num_marks)
         return self.program(start)
 
     def forward(
-        self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None, batch: Tensor | None = None, **_: Any
-    ) -> Tensor:
+        self,
+        x: Float[Tensor, "nodes channels"],
+        edge_index: Int[Tensor, "2 edges"],
+        edge_attr: Tensor | None = None,
+        batch: Int[Tensor, "nodes"] | None = None,
+        **_: Any,
+    ) -> Float[Tensor, "graphs out_channels"]:
         """Predict for a PyG batch of the graphs it was made for."""
         rows = []
         for data in one_by_one(x, edge_index, batch):

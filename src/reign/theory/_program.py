@@ -15,45 +15,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from reign.theory._ign import IGNLinear, basis, orbits, pool_broadcast
+from reign.theory._ign import IGNLinear
+from reign.theory._matrices import glue, sum_glue
+from reign.theory._orbits import basis, orbits, pool_broadcast
 
 ORBITS = orbits(3)
 NODES = ("aaa", "abb")
 LINKS = ("aab", "aba", "abc")
 
 Update = list[tuple[str, Tensor]]  # "source->target" and its matrix (channels out, channels in)
-
-
-def route(channels: int, *moves: tuple[int, int, int]) -> Tensor:
-    """Copy / routing: each move (from, to, width) writes channels ``from...`` into ``to...``; all other outputs are 0."""
-    matrix = torch.zeros(channels, channels, dtype=torch.float64)
-    for source, target, width in moves:
-        matrix[target : target + width, source : source + width] += torch.eye(width, dtype=torch.float64)
-    return matrix
-
-
-def place(channels: int, weight: Tensor, source: int, target: int) -> Tensor:
-    """A linear map of channels ``source...`` into channels ``target...``."""
-    matrix = torch.zeros(channels, channels, dtype=torch.float64)
-    matrix[target : target + weight.size(0), source : source + weight.size(1)] = weight
-    return matrix
-
-
-def glue(*weights: Tensor) -> Tensor:
-    """Concatenation: several maps of one input, side by side in the output."""
-    return torch.cat(weights, dim=0)
-
-
-def sum_glue(*weights: Tensor) -> Tensor:
-    """Concurrent transformations and their sum: one map for each part of the input."""
-    return torch.cat(weights, dim=1)
-
-
-def keep(channels: int, *dropped: int) -> Tensor:
-    """The identity on all channels but those that are about to be written."""
-    matrix = torch.eye(channels, dtype=torch.float64)
-    matrix[list(dropped)] = 0
-    return matrix
 
 
 @dataclass
@@ -168,63 +138,3 @@ def _canonical(op: str) -> str:
     found = "".join(names[c] for c in source) + "->" + target
     assert found in basis(3, 3), found
     return found
-
-
-# -- primitives as steps -------------------------------------------------------------------------------------------------
-
-
-def logical_and(channels: int, orbit: str, a: int, b: int, c: int) -> Step:
-    """Channel c becomes a AND b = relu(2 a + 2 b - 3), exactly for inputs 0 and 1."""
-    matrix = keep(channels, c)
-    matrix[c, a] += 2
-    matrix[c, b] += 2
-    return Step(channels, {orbit: [(f"{orbit}->{orbit}", matrix)]}, {orbit: {c: -3.0}}, {orbit: [c]})
-
-
-def clip(channels: int, orbit: str, c: int) -> Program:
-    """Channel c becomes min(c, 1) = 1 - relu(1 - c)."""
-    flip = keep(channels, c)
-    flip[c, c] = -1
-    same = f"{orbit}->{orbit}"
-    return Program(
-        [
-            Step(channels, {orbit: [(same, flip)]}, {orbit: {c: 1.0}}, {orbit: [c]}),
-            Step(channels, {orbit: [(same, flip)]}, {orbit: {c: 1.0}}),
-        ]
-    )
-
-
-def mlp_copy(channels: int, orbit: str, layers: list[tuple[Tensor, Tensor]], source: int, target: int, scratch: int) -> Program:
-    """An MLP on channels ``source...`` written to ``target...``, all other channels copied; hidden units live from ``scratch`` on."""
-    steps, at = [], source
-    for number, (weight, bias) in enumerate(layers):
-        last = number == len(layers) - 1
-        to = target if last else scratch
-        written = list(range(to, to + weight.size(0)))
-        matrix = keep(channels, *written) + place(channels, weight, at, to)
-        vector = torch.zeros(channels, dtype=torch.float64)
-        vector[written] = bias
-        steps.append(Step(channels, {orbit: [(f"{orbit}->{orbit}", matrix)]}, {orbit: vector}, {} if last else {orbit: written}))
-        at, scratch = to, scratch + weight.size(0)
-    return Program(steps)
-
-
-def gate(channels: int, orbit: str, closed: int, message: int, width: int, scratch: int, bound: float) -> Program:
-    """The messages become 0 where channel ``closed`` is 1, and stay as they are, to the last bit, where it is 0.
-
-    relu(m - M c) - relu(-m - M c) with M at least as large as any message; no memorising network is needed.
-    """
-    plus, minus = scratch, scratch + width
-    matrix = (
-        keep(channels, *range(scratch, scratch + 2 * width))
-        + route(channels, (message, plus, width))
-        - route(channels, (message, minus, width))
-    )
-    matrix[plus : plus + 2 * width, closed] -= bound
-    open_ = Step(channels, {orbit: [(f"{orbit}->{orbit}", matrix)]}, {}, {orbit: list(range(scratch, scratch + 2 * width))})
-    back = (
-        keep(channels, *range(message, message + width))
-        + route(channels, (plus, message, width))
-        - route(channels, (minus, message, width))
-    )
-    return Program([open_, Step(channels, {orbit: [(f"{orbit}->{orbit}", back)]})])

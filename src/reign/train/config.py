@@ -58,7 +58,7 @@ class DataConfig(Settings):
                 raise ValueError(
                     "options.root: a recipe may not name the folder of the data set; set the variable REIGN_CACHE instead"
                 )
-            find_dataset(self.name).checked(self.options)
+            find_dataset(self.name).complete(self.options)
         return self
 
     @property

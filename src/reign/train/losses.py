@@ -23,7 +23,7 @@ class Loss:
         tasks: the tasks that can be learned with it.
     """
 
-    each: Callable[[Tensor, Tensor], Tensor]
+    each: Callable[[Outputs, Labels], Labels]
     tasks: tuple[str, ...]
 
     def sum(self, out: Outputs, y: Labels) -> Float[Tensor, ""]:
@@ -37,30 +37,30 @@ class Loss:
 LOSSES = Registry[Loss]("loss")
 
 
-def register_loss(name: str, *tasks: str) -> Callable[[Callable[[Tensor, Tensor], Tensor]], Loss]:
+def register_loss(name: str, *tasks: str) -> Callable[[Callable[[Outputs, Labels], Labels]], Loss]:
     """A decorator that registers a function as a loss of some tasks."""
     return lambda each: LOSSES.register(name)(Loss(each, tasks))
 
 
 @register_loss("mse", "regression")
-def mse(out: Tensor, y: Tensor) -> Tensor:
+def mse(out: Outputs, y: Labels) -> Labels:
     """Squared errors."""
     return F.mse_loss(out, y.to(out.dtype), reduction="none")
 
 
 @register_loss("l1", "regression")
-def l1(out: Tensor, y: Tensor) -> Tensor:
+def l1(out: Outputs, y: Labels) -> Labels:
     """Absolute errors."""
     return F.l1_loss(out, y.to(out.dtype), reduction="none")
 
 
 @register_loss("bce", "classification")
-def bce(out: Tensor, y: Tensor) -> Tensor:
+def bce(out: Outputs, y: Labels) -> Labels:
     """Binary cross-entropy of logits; labels are 0 or 1."""
     return F.binary_cross_entropy_with_logits(out, y.to(out.dtype), reduction="none")
 
 
 @register_loss("cross_entropy", "multiclass")
-def cross_entropy(out: Tensor, y: Tensor) -> Tensor:
+def cross_entropy(out: Outputs, y: Float[Tensor, "graphs 1"]) -> Float[Tensor, "graphs 1"]:
     """Cross-entropy of logits; the one label of a graph is the number of its class."""
     return F.cross_entropy(out, y.squeeze(1).long(), reduction="none")[:, None]

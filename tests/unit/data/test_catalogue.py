@@ -24,7 +24,7 @@ def test_names() -> None:
         assert kind.name == name
         assert kind.about
     assert find_dataset("MolHIV") is find_dataset("molhiv") is MolHIV
-    with pytest.raises(ValueError, match="^unknown data set 'countin', did you mean 'counting'\\? Known: zinc, molhiv, tu, "):
+    with pytest.raises(ValueError, match="^unknown data set 'countin'; did you mean 'counting'\\? Known: zinc, molhiv, tu, "):
         find_dataset("countin")
 
 
@@ -66,5 +66,5 @@ def test_a_data_set_of_ones_own() -> None:
     shown = CliRunner().invoke(app, ["data", "list"])
     assert shown.exit_code == 0
     assert "my-paths" in shown.output
-    with pytest.raises(ValueError, match="unknown data set 'my-path', did you mean 'my-paths'\\?"):
+    with pytest.raises(ValueError, match="unknown data set 'my-path'; did you mean 'my-paths'\\?"):
         load_problem("my-path")

@@ -158,7 +158,7 @@ def test_several_columns_of_smiles_are_one_graph(tmp_path: Path) -> None:
         ("smiles,y\n", {}, "has no"),
         ("", {}, "cannot be read as a table"),
         ("smiles,y\nxyz,1\n", {}, "has no row to learn from; row 1: 'xyz' is not a SMILES"),
-        ("smile,y\nCC,1\n", {}, "has no column 'smiles', did you mean 'smile'?"),
+        ("smile,y\nCC,1\n", {}, "has no column 'smiles'; did you mean 'smile'?"),
         ("smiles,y\nCC,1\n", {"target_columns": ["z"]}, "has no column 'z'. It has smiles, y"),
         ("smiles,y\nCC,word\n", {}, "has no column of numbers beside smiles"),
         ("smiles,y,s\nCC,1,test\n", {"splits_column": "s", "target_columns": ["y"]}, "leaves no row for training"),

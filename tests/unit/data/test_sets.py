@@ -15,9 +15,10 @@ from torch_geometric.utils import to_networkx
 
 from reign.data import CSL, EXP, SR, TU, ZINC, Counting, GraphPack, GraphProperties, MolHIV, from_networkx, load_problem
 from reign.data.sets._counting import PATTERNS, counts
-from reign.data.sets._properties import FAMILIES, labels, random_graph
+from reign.data.sets._properties import labels
+from reign.data.sets._random_graphs import FAMILIES, random_graph
 from reign.data.sets._tu import SETS
-from reign.theory import census
+from reign.theory import Census, census
 
 
 @pytest.fixture(autouse=True)
@@ -78,14 +79,12 @@ def test_the_counting_set() -> None:
 
 
 def test_census() -> None:
-    alike, pairs = census(num_graphs=40)
-    assert (alike, pairs) == (0, 780)
-    few, _ = census(rounds=1, num_graphs=40)
     everything = [data for split in Counting.splits for data in Counting(split=split, num_graphs=40)]
+    assert census(everything) == Census(rounds=6, alike=0, pairs=780)
     degrees = Counter((data.num_nodes, *sorted(Counter(data.edge_index[0].tolist()).values())) for data in everything)
+    few = census(everything, rounds=1).alike
     assert few == sum(n * (n - 1) // 2 for n in degrees.values()) > 0  # one round sees the degrees
-    none, _ = census(rounds=0, num_graphs=40)
-    assert none == 4 * 45  # without a round only the number of nodes is seen
+    assert census(everything, rounds=0).alike == 4 * 45  # without a round only the number of nodes is seen
 
 
 def test_properties_are_those_of_networkx() -> None:
@@ -125,14 +124,14 @@ def test_options_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     for make, message in (
         (lambda: Counting(kind="eer"), "kind is 'eer', expected 'regular', 'er' or 'chen2020'"),
         (lambda: Counting(split="dev"), "split is 'dev', expected 'train' or 'val' or 'test'"),
-        (lambda: Counting(size=3), "counting has no option 'size'; it has kind, num_graphs, seed"),
+        (lambda: Counting(size=3), "counting has no option 'size'. It has kind, num_graphs, seed"),
         (lambda: Counting(num_graphs=3), "num_graphs is 3, expected a whole number of at least 10"),
         (lambda: Counting(kind="chen2020", num_graphs=20), "num_graphs and seed have no use with kind='chen2020'"),
         (lambda: GraphProperties(source="pna", seed=1), "share and seed have no use with source='pna'"),
         (lambda: TU(set="MUTAC"), "set is 'MUTAC', expected MUTAG or PTC"),
         (lambda: EXP(), "EXP is read from exp.npz in the folder that REIGN_DATA names, which is not set"),
         (lambda: GraphProperties(share=0.0), "share is 0.0, expected a number above 0"),
-        (lambda: load_problem("zink"), "unknown data set 'zink', did you mean 'zinc'?"),
+        (lambda: load_problem("zink"), "unknown data set 'zink'; did you mean 'zinc'?"),
     ):
         with pytest.raises(ValueError) as error:
             make()

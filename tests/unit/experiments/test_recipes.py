@@ -102,8 +102,8 @@ def test_the_sizes_of_the_paper() -> None:
     ("settings", "message"),
     [
         ({}, "data: field required"),
-        ({"data": {"name": "zinc"}, "trian": {}}, "there is no setting 'trian', did you mean 'train'?"),
-        ({"data": {"name": "zinc"}, "train": {"epoch": 3}}, "there is no setting 'train.epoch', did you mean 'epochs'?"),
+        ({"data": {"name": "zinc"}, "trian": {}}, "there is no setting 'trian'; did you mean 'train'?"),
+        ({"data": {"name": "zinc"}, "train": {"epoch": 3}}, "there is no setting 'train.epoch'; did you mean 'epochs'?"),
         ({"data": {"name": "zinc"}, "train": {"epochs": 0}}, "train.epochs: input should be greater than 0 (got 0)"),
         ({"data": {"name": "zinc"}, "train": {"epochs": "many"}}, "train.epochs: input should be a valid integer"),
         ({"data": {"name": "zinc"}, "train": {"optimiser": {"lr": -1}}}, "train.optimiser.lr: input should be greater than 0"),
@@ -144,7 +144,7 @@ def test_the_policy_null_is_not_nothing() -> None:
 
 def test_arguments_of_models_get_suggestions() -> None:
     recipe, _ = find_recipe("zinc/sun-ego", override("model.droput=0.1"))
-    with pytest.raises(ValueError, match="model.droput is not an argument of SUN, did you mean 'dropout'?"):
+    with pytest.raises(ValueError, match="model.droput is not an argument of SUN; did you mean 'dropout'?"):
         build.make_model(recipe.model, tiny.like("zinc"), 0)
 
 
@@ -160,9 +160,9 @@ def test_overrides_and_names() -> None:
     assert recipe.model.options["dropout"] == 0.1
     assert recipe.data.targets == ["4-cycle"]
     for bad, message in (
-        ("zink", "unknown table or recipe 'zink', did you mean 'zinc'?"),
-        ("zinc/sunego", "unknown row 'sunego', did you mean 'sun-ego'?"),
-        ("counting/gin/4cycle", "unknown column '4cycle', did you mean '4-cycle'?"),
+        ("zink", "unknown table or recipe 'zink'; did you mean 'zinc'?"),
+        ("zinc/sunego", "unknown row 'sunego'; did you mean 'sun-ego'?"),
+        ("counting/gin/4cycle", "unknown column '4cycle'; did you mean '4-cycle'?"),
         ("zinc/gin/test/more", "has 4 parts"),
         ("none.yaml", "there is no file none.yaml"),
     ):

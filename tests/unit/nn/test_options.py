@@ -96,7 +96,7 @@ def test_defaults_of_layers_and_models_agree() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_options_that_are_not_known(kind: type[Model]) -> None:
-    with pytest.raises(ValueError, match=f"^{kind.__name__} has no option 'droput', did you mean 'dropout'\\?$"):
+    with pytest.raises(ValueError, match=f"^{kind.__name__} has no option 'droput'; did you mean 'dropout'\\?$"):
         kind(3, 6, 2, 2, droput=0.1)
     with pytest.raises(ValueError, match=f"^{kind.__name__} has no option 'zzz'\\.$"):
         kind(3, 6, 2, 2, zzz=None)
@@ -130,7 +130,7 @@ def test_options_of_ones_own() -> None:
 
     assert {"width", "twice", "transpose", "jk"} <= set(Wide.option_names())
     assert Wide(6, twice=True, transpose=True, jk="cat").hidden_channels == 12
-    with pytest.raises(ValueError, match="Wide has no option 'tranpose', did you mean 'transpose'"):
+    with pytest.raises(ValueError, match="Wide has no option 'tranpose'; did you mean 'transpose'"):
         Wide(6, tranpose=True)
     with pytest.raises(ValueError, match="Wide has layers of its own, got terms="):
         Wide(6, terms=["own"])

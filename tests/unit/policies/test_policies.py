@@ -1,14 +1,16 @@
 """Policies by name, sampled bags, a policy of one's own."""
 
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+import networkx as nx
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch
+from torch_geometric.utils import to_networkx
 from typer.testing import CliRunner
 
 import reign
@@ -25,6 +27,8 @@ from reign.policies import (
     Policy,
     Sampled,
     Tuples,
+    bag_sizes,
+    example_graph,
     policy_meanings,
 )
 from reign.testing import assert_bags_equal, assert_batch_invariant, assert_equivariant, random_graphs
@@ -334,3 +338,16 @@ def test_facts_of_policies() -> None:
         assert str(reign.policy(name)) in (name, f"{name}5")  # 'nm+distance' has a cap
     assert not NeighbourDeletion.in_paper_class
     assert not Sampled(Null(), number=2).in_paper_class
+
+
+def test_sizes_of_bags() -> None:
+    data = example_graph()  # 12 nodes, 13 edges
+    found = {bag.policy: bag for bag in bag_sizes(data)}
+    assert list(found) == reign.list_policies()
+    assert astuple(found["null"])[:-1] == ("null", 12, 144, 144, 12 * 13, 1)
+    assert astuple(found["ed"])[:-1] == ("ed", 13, 13 * 12, 13 * 12, 13 * 12, 1)
+    assert found["nd"].edges == 12 * 13 - 2 * 13  # every edge is lost in the subgraphs of its two ends
+    assert (found["2-nm"].subgraphs, found["whole"].subgraphs) == (144, 1)
+    hops = dict(nx.all_pairs_shortest_path_length(to_networkx(data, to_undirected=True), cutoff=3))
+    assert found["ego:3"].members == sum(map(len, hops.values())) < 144
+    assert all(bag.seconds > 0 for bag in found.values())

@@ -1,14 +1,9 @@
 """Losses, metrics, optimisers and schedules by name: a new one is one entry in one registry."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
 import torch
 
 from learning import learn
-from reign.registry import Registry
 from reign.train import Training
 from reign.train.losses import LOSSES, register_loss
 from reign.train.metrics import METRICS, MeanOverLabels
@@ -17,41 +12,26 @@ from reign.train.schedules import SCHEDULES, Constant
 from reign.train.tasks import choose
 
 
-@contextmanager
-def added(registry: Registry[Any], name: str) -> Iterator[Callable[[Any], Any]]:
-    try:
-        yield registry.register(name)
-    finally:
-        registry._entries.pop(name, None)
-        registry._aliases.pop(registry.spelling(name), None)
-
-
 def test_a_new_optimiser_needs_one_entry() -> None:
-    with added(OPTIMISERS, "rms") as register:
-        register(lambda weights, *, lr, **others: torch.optim.RMSprop(weights, lr=lr))
-        new = learn(config={"optimiser": {"name": "rms"}})["last"]["train"]
-    assert new != learn()["last"]["train"]
     with pytest.raises(ValueError, match="unknown optimiser 'rms'"):
         Training.model_validate({"optimiser": {"name": "rms"}})
+    OPTIMISERS.register("rms")(lambda weights, *, lr, **others: torch.optim.RMSprop(weights, lr=lr))
+    new = learn(config={"optimiser": {"name": "rms"}})["last"]["train"]
+    assert new != learn()["last"]["train"]
 
 
 def test_a_new_metric_needs_one_entry() -> None:
-    with added(METRICS, "twice_mae") as register:
-        register(MeanOverLabels(tasks=("regression",), each=lambda out, y: 2 * (out - y).abs()))
-        new = learn(config={"metric": "twice_mae"})
-        assert choose(METRICS, None, "regression") == "rmse"
+    METRICS.register("twice_mae")(MeanOverLabels(tasks=("regression",), each=lambda out, y: 2 * (out - y).abs()))
+    new = learn(config={"metric": "twice_mae"})
+    assert choose(METRICS, None, "regression") == "rmse"
     assert new["last"]["train"] == pytest.approx(2 * learn()["last"]["train"])
 
 
 def test_a_new_loss_needs_one_entry() -> None:
-    try:
-        register_loss("huber", "regression")(lambda out, y: torch.nn.functional.huber_loss(out, y, reduction="none"))
-        assert learn(config={"loss": "huber"})["last"]["train"] != learn()["last"]["train"]
-        with pytest.raises(ValueError, match="the task is multiclass; expected cross_entropy"):
-            choose(LOSSES, "huber", "multiclass")
-    finally:
-        LOSSES._entries.pop("huber", None)
-        LOSSES._aliases.pop("huber", None)
+    register_loss("huber", "regression")(lambda out, y: torch.nn.functional.huber_loss(out, y, reduction="none"))
+    assert learn(config={"loss": "huber"})["last"]["train"] != learn()["last"]["train"]
+    with pytest.raises(ValueError, match="the task is multiclass; expected cross_entropy"):
+        choose(LOSSES, "huber", "multiclass")
 
 
 def test_a_new_schedule_needs_one_entry() -> None:
@@ -60,9 +40,12 @@ def test_a_new_schedule_needs_one_entry() -> None:
             for group in self.optimiser.param_groups:
                 group["lr"] /= 2
 
-    with added(SCHEDULES, "halve") as register:
-        register(Halve)
-        assert learn(config={"schedule": {"name": "halve"}, "epochs": 50, "stop_lr": 3e-4})["epochs"] == 2
+    SCHEDULES.register("halve")(Halve)
+    assert learn(config={"schedule": {"name": "halve"}, "epochs": 50, "stop_lr": 3e-4})["epochs"] == 2
+
+
+def test_what_other_tests_registered_is_forgotten() -> None:
+    assert not {"rms", "huber", "halve", "twice_mae"} & {*OPTIMISERS, *LOSSES, *SCHEDULES, *METRICS}
 
 
 def test_names_in_any_usual_spelling_are_one() -> None:

@@ -36,6 +36,7 @@ class Counting(GraphDataset):
     name = "counting"
     about = "counting substructures in random graphs (regression, six targets)"
     targets = tuple(PATTERNS)
+    wl_census = True
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def backward(
     gx: Tensor, add: bool = False,
 ) -> list[Tensor]:  # fmt: skip
     """Gradients of all weights, and of ``x`` into ``gx``; ``g`` is that of the normalised results, ``sums`` what their norms need."""
-    w2, b2, inner_sums = [], [], None
+    w2, b2, inner_sums = list[Tensor](), list[Tensor](), None
     if stack.w2:
         assert saved.hidden is not None
         g_hidden = torch.empty_like(saved.hidden)

@@ -127,8 +127,8 @@ class _PairStage(torch.autograd.Function):
         gy, part = _back(pairs, stage.picks, given, out, g_roots, stage.act, stage.masked, None if first is None else parts[first])
         g_subs = segment_sum(gy, pairs.to_sub) if ctx.given[0] else None
         g_nodes = segment_sum(gy, pairs.to_node) if ctx.given[1] else None
-        gh, grads, group = torch.empty_like(h), [], numbers((0,), h.device)
-        written, g_others = False, [None] * ctx.number
+        gh, grads, group = torch.empty_like(h), list[Any](), numbers((0,), h.device)
+        written, g_others = False, list[Any]([None] * ctx.number)
         for t, slot in enumerate(stage.slots):
             sums = None
             if t == first:

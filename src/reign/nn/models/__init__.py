@@ -3,7 +3,7 @@
 # ruff: isort: off
 from reign.nn.models._sun import SUN, SUNConv
 from reign.nn.models._reign2 import REIGN2_OFF, REIGN2_ON, ReIGN2, ReIGN2Conv
-from reign.nn.models._esan import DS, DSS, DSConv, DSSConv, ReconstructionGNN
+from reign.nn.models._ds_dss import DS, DSS, DSConv, DSSConv, ReconstructionGNN
 from reign.nn.models._nested import IDGNN, NGNN, IDConv
 from reign.nn.models._ak_conv import AKConv
 from reign.nn.models._gnnak import GNNAK, GNNAKctx, GNNAKPlus

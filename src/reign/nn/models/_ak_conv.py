@@ -12,7 +12,7 @@ from reign.nn._mlp import MLP, Activation, make_act, make_norm, normalise, num_p
 from reign.nn._options import ConvOptions
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
-from reign.nn.models._esan import DSConv
+from reign.nn.models._ds_dss import DSConv
 
 Combine = Literal["sum", "cat"]
 

@@ -11,7 +11,7 @@ from reign.nn._outer_mpnn import OuterMPNN
 from reign.nn._pooling import RootPooling
 from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
-from reign.nn.models._esan import DSConv
+from reign.nn.models._ds_dss import DSConv
 from reign.policies import Policy
 
 
