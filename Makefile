@@ -9,7 +9,7 @@ ifneq ($(wildcard $(DATA)/README.md),)
 export REIGN_DATA ?= $(DATA)
 endif
 
-.PHONY: setup demo test slow lint format bench clean
+.PHONY: setup demo test slow attack lint format bench clean
 
 setup: $(STAMP)
 
@@ -28,6 +28,13 @@ test: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow
+
+# 50,000 bad inputs, then a run that is killed 100 times. The seed is printed; give REIGN_ATTACK_SEED to have the same again.
+attack: export REIGN_ATTACK_SEED ?= $(shell date +%s)
+attack: $(STAMP)
+	@echo REIGN_ATTACK_SEED=$(REIGN_ATTACK_SEED)
+	REIGN_ATTACK=50000 $(BIN)/python -m pytest -q -n 2 tests/attack/test_attack.py
+	$(BIN)/python -m pytest -q -s tests/attack/test_kill.py tests/attack/test_trust.py -m "slow or not slow"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

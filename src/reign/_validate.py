@@ -19,8 +19,9 @@ def check_shapes(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
             f"x is {kind_of(x)}, expected a tensor of node features of shape (nodes, channels); "
             "for a graph without features use torch.ones(num_nodes, 1)."
         )
-    if x.layout != torch.strided:
-        raise ValueError(f"x has layout {x.layout}, expected a dense tensor; use x.to_dense().")
+    for name, value in (("x", x), ("edge_index", edge_index), ("edge_attr", edge_attr), ("batch", batch)):
+        if isinstance(value, Tensor):
+            _check_dense(name, value)
     if x.dim() != 2:
         raise ValueError(f"x has shape {tuple(x.shape)}, expected (nodes, channels); use x.view(num_nodes, -1).")
     if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
@@ -52,6 +53,8 @@ def check_shapes(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
     if len(set(devices.values())) > 1:
         where = ", ".join(f"{name} on {device}" for name, device in devices.items())
         raise ValueError(f"The input is spread over several devices ({where}); move it to one with .to(device).")
+    if x.is_meta:
+        raise ValueError("The input is on the device 'meta' and has no values, expected tensors on the CPU or a GPU.")
 
 
 def check_values(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
@@ -148,6 +151,16 @@ def _like_batch(ids: Tensor, edge_index: Tensor) -> bool:
     return bool(((step == 0) | (step == 1)).all()) and bool((ids[edge_index[0]] == ids[edge_index[1]]).all())
 
 
+def _check_dense(name: str, value: Tensor) -> None:
+    """Raise ``ValueError`` for a tensor of tensors, or with a layout of its own."""
+    if value.is_nested:
+        raise ValueError(f"{name} is a nested tensor, expected a dense one; put the rows of all graphs end to end, as PyG does.")
+    if value.layout != torch.strided:
+        raise ValueError(f"{name} has layout {value.layout}, expected a dense tensor; use {name}.to_dense().")
+    if value.is_quantized:
+        raise ValueError(f"{name} is quantised, expected plain numbers; use {name}.dequantize().")
+
+
 def _check_integer(name: str, value: Tensor) -> None:
     if value.dtype != torch.long:
         raise ValueError(f"{name} has dtype {value.dtype}, expected torch.int64; use {name}.long().")
@@ -155,6 +168,8 @@ def _check_integer(name: str, value: Tensor) -> None:
 
 def kind_of(value: Any) -> str:
     """Describe a value by its shape and dtype if it is a tensor, and otherwise by its type."""
+    if isinstance(value, Tensor) and value.is_nested:
+        return "a nested tensor"
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)} and dtype {value.dtype}"
     return "None" if value is None else f"of type {type(value).__name__}"

@@ -1,25 +1,58 @@
-"""Files that are either complete or absent: each is written under another name, then renamed."""
+"""Files that are either complete or absent, and that are checked when they are read: no file from disk runs code.
 
-import csv
+A file is written under another name and then renamed. A file that cannot be written, or that holds something else than expected, is an
+error that names it.
+"""
+
 import io
 import json
+import math
 import os
-from collections.abc import Iterable, Sequence
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+# what a file is called until it is complete: unlike any name that a user would choose
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.reign-unfinished")
 
 
 def write_bytes(file: Path, content: bytes) -> None:
-    """Replace a file in one step: if the process is killed, either the old or the new file is there."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    with beside.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    beside.replace(file)
+    """Replace a file in one step: after a kill, or on a full disk, either the old or the new file is there."""
+    beside = file.with_name(f".{file.name}.{secrets.token_hex(8)}.reign-unfinished")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with beside.open("wb") as out:
+                out.write(content)
+                out.flush()
+                os.fsync(out.fileno())
+            beside.replace(file)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise OSError(f"{file} cannot be written ({error.strerror or error}).") from None
+
+
+def check_writable(file: Path) -> None:
+    """Raise ``ValueError`` now, and not after all the work, if a file cannot be written."""
+    try:
+        if file.is_dir():
+            raise ValueError(f"{file} is a folder, expected the name of a file to write.")
+        if not file.absolute().parent.is_dir():
+            raise ValueError(f"there is no folder {file.absolute().parent} to write {file.name} to.")
+        beside = file.with_name(f".{file.name}.{secrets.token_hex(8)}.reign-unfinished")
+        beside.touch()
+        beside.unlink()
+    except OSError as error:
+        raise ValueError(f"{file} cannot be written ({error.strerror or error}).") from None
 
 
 def write_text(file: Path, content: str) -> None:
@@ -27,13 +60,16 @@ def write_text(file: Path, content: str) -> None:
     write_bytes(file, content.encode())
 
 
-def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_csv(file: Path, header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
     """Write a CSV table in one step."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    write_text(file, out.getvalue())
+    lines = (",".join(map(_cell, row)) or '""' for row in (header, *rows))  # an empty line would not be a row
+    write_text(file, "".join(f"{line}\n" for line in lines))
+
+
+def _cell(value: Any) -> str:
+    """A cell of a CSV table. Python's writer leaves a lone carriage return as it is, which readers take for the end of the row."""
+    text = "" if value is None else str(value)
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') else text
 
 
 def write_json(file: Path, value: Any) -> None:
@@ -48,12 +84,29 @@ def write_state(file: Path, state: dict[str, Any]) -> None:
     write_bytes(file, buffer.getvalue())
 
 
+def write_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None) -> None:
+    """Write tensors by name as safetensors in one step, and texts about them."""
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    write_bytes(file, save(plain, dict(about) if about else None))
+
+
+def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read what ``write_tensors`` wrote, into memory: nothing of it changes if the file does."""
+    try:
+        content = file.read_bytes()
+        tensors = load(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    except (SafetensorError, OSError, ValueError, RuntimeError, OverflowError, KeyError) as error:
+        raise ValueError(f"{file} is damaged ({first_line(error)}).") from None
+    return tensors, dict(header.get("__metadata__", {}))
+
+
 def read_state(file: Path) -> dict[str, Any]:
     """Read what ``write_state`` wrote; no code in the file is run."""
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a damaged file makes torch raise
-        raise ValueError(f"{file} is damaged ({_first_line(error)}); delete it to start this model anew.") from None
+        raise ValueError(f"{file} is damaged ({first_line(error)}); delete it to start this model anew.") from None
     if not isinstance(state, dict):
         raise ValueError(f"{file} holds {type(state).__name__}, expected the state of a run; delete it to start this model anew.")
     return state
@@ -62,17 +115,44 @@ def read_state(file: Path) -> dict[str, Any]:
 def read_json(file: Path) -> Any:
     """Read what ``write_json`` wrote."""
     try:
-        value = json.loads(file.read_text())
-    except ValueError as error:
-        raise ValueError(f"{file} is damaged ({_first_line(error)}).") from None
-    return value
+        return json.loads(file.read_text())
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{file} is damaged ({first_line(error)}).") from None
+    except RecursionError:
+        raise ValueError(f"{file} is damaged (it is nested too deeply).") from None
+
+
+def read_record(file: Path, **fields: type | tuple[type, ...]) -> dict[str, Any]:
+    """Read a JSON object that must have these fields, each of its type; ``float`` takes any finite number."""
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} is damaged (it holds {type(found).__name__}, expected {', '.join(fields)}).")
+    for name, kind in fields.items():
+        if name not in found:
+            raise ValueError(f"{file} is damaged (it has no {name}).")
+        if not _is(found[name], kind):
+            raise ValueError(f"{file} is damaged ({name} is {found[name]!r:.80}).")
+    return found
+
+
+def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, kind)
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove the files that a killed process was still writing."""
-    for file in folder.rglob(".*.[0-9]*"):
-        file.unlink(missing_ok=True)
+    """Remove the files that a killed process was still writing, and no others."""
+    for file in folder.rglob(".*.reign-unfinished"):
+        if is_unfinished(file):
+            file.unlink(missing_ok=True)
 
 
-def _first_line(error: Exception) -> str:
+def is_unfinished(file: Path) -> bool:
+    """Is this a file that a process was still writing?"""
+    return _UNFINISHED.fullmatch(file.name) is not None and file.is_file()
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 INDEX_BYTES = 20  # a pair's subgraph and node (8 + 8), membership (1), hop distance (2), about one of marks
-STATE_BYTES = 256  # one hidden state of 64 float32 channels: the least that any layer adds
+STATE_BYTES = 256  # one hidden state of 64 float32 channels: what a layer adds, if it is not known which
 SMALL = 2**22  # with fewer pairs the memory is not checked
 
 
@@ -27,16 +27,16 @@ def free_memory(device: torch.device) -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def check_fits(num_pairs: int, device: torch.device, what: str, way_out: str) -> None:
-    """Raise a ``DoesNotFit`` that names pairs, bytes and the way out if ``num_pairs`` rows cannot fit."""
+def check_fits(num_pairs: int, device: torch.device, what: str, way_out: str, state_bytes: int = STATE_BYTES) -> None:
+    """Raise a ``DoesNotFit`` that names pairs, bytes and the way out if ``num_pairs`` rows and one hidden state of them cannot fit."""
     if num_pairs < SMALL:
         return
     free = free_memory(device)
-    bag, state = num_pairs * INDEX_BYTES, num_pairs * STATE_BYTES
+    bag, state = num_pairs * INDEX_BYTES, num_pairs * state_bytes
     if bag + state > free:
         raise DoesNotFit(
             f"{what} makes {num_pairs:,} pairs (subgraph, node): {bag / 1e9:,.1f} GB for the bag and {state / 1e9:,.1f} GB "
-            f"for one hidden state of 64 float32 channels, where {free / 1e9:,.1f} GB are free on {device}. {way_out}"
+            f"for one hidden state of {state_bytes} bytes a pair, where {free / 1e9:,.1f} GB are free on {device}. {way_out}"
         )
 
 

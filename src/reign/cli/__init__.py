@@ -3,11 +3,11 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 import reign
 from reign.cli import benchmark, data, experiments, prediction, theory, training
 from reign.cli.render import bag_table, model_table, policy_table
+from reign.cli.tools import plain_console
 
 app = typer.Typer(
     help="Subgraph graph neural networks.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
@@ -48,7 +48,7 @@ def policies(
     example: Annotated[bool, typer.Option("--example", help="Also show the bag of a small graph under each.")] = False,
 ) -> None:
     """List the selection policies: how a graph becomes a bag of subgraphs."""
-    console = Console()
+    console = plain_console()
     console.print(policy_table())
     if example:
         console.print(bag_table())
@@ -57,4 +57,4 @@ def policies(
 @app.command()
 def models() -> None:
     """List the models, with their terms and default policies."""
-    Console().print(model_table())
+    plain_console().print(model_table())

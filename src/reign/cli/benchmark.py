@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from reign.cli.tools import at_least_one, check_writable, user_mistakes
+from reign.cli.tools import at_least_one, check_writable, plain_console, user_mistakes
 from reign.disk import write_json
 
 
@@ -35,7 +34,7 @@ def bench(
         report = run(Workload(model, policy, batch_size, width, layers, device, repeats))
         if json is not None:
             write_json(json, report.to_dict())
-    console = Console()
+    console = plain_console()
     console.print(cost_table(report))
     if report.kernels:
         console.print(kernel_table(report))

@@ -3,11 +3,10 @@
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from reign.cli.render import dataset_table
 from reign.cli.render_runs import split_table, target_table
-from reign.cli.tools import user_mistakes
+from reign.cli.tools import plain_console, user_mistakes
 
 app = typer.Typer(help="Data sets: list, info, prepare.", no_args_is_help=True)
 Options = Annotated[
@@ -19,7 +18,7 @@ Options = Annotated[
 def list_sets() -> None:
     """List the data sets, and their options."""
     with user_mistakes():
-        Console().print(dataset_table())
+        plain_console().print(dataset_table())
 
 
 @app.command()
@@ -28,7 +27,7 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
     with user_mistakes():
         from reign.data import find_dataset, load_problem, split_statistics, target_statistics
 
-        console = Console()
+        console = plain_console()
         chosen = _options(name, options)
         kind, problem = find_dataset(name), load_problem(name, **chosen)
         console.print(split_table(kind.about, split_statistics(problem)))
@@ -38,8 +37,7 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
 
             found = census([data for split in kind.splits for data in kind(split=split, **chosen)])
             console.print(
-                f"1-WL census: after {found.rounds} rounds {found.alike:,} of {found.pairs:,} pairs of graphs are not distinguished.",
-                highlight=False,
+                f"1-WL census: after {found.rounds} rounds {found.alike:,} of {found.pairs:,} pairs of graphs are not distinguished."
             )
 
 
@@ -51,7 +49,7 @@ def prepare(
     with user_mistakes():
         from reign.data import cache_folder, find_dataset, list_datasets, load_problem
 
-        console = Console()
+        console = plain_console()
         for name in names or list_datasets():
             find_dataset(name)
         for name in names or list_datasets():
@@ -63,10 +61,10 @@ def prepare(
                 except (ValueError, OSError) as error:
                     if names:
                         raise
-                    console.print(f"{label}: not ready. {error}", highlight=False, soft_wrap=True, markup=False)
+                    console.print(f"{label}: not ready. {error}", soft_wrap=True)
                     continue
-                console.print(f"{label}: {len(problem.graphs):,} graphs ready", highlight=False, markup=False)
-        console.print(f"kept in {cache_folder()}", highlight=False, soft_wrap=True, markup=False)
+                console.print(f"{label}: {len(problem.graphs):,} graphs ready")
+        console.print(f"kept in {cache_folder()}", soft_wrap=True)
 
 
 def _options(name: str, given: list[str] | None) -> dict[str, Any]:

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from reign.cli.options import Accelerator, Devices, Nodes, Quiet, Settings
 from reign.cli.render_runs import study_table
-from reign.cli.tools import at_least_one, fail, user_mistakes
+from reign.cli.tools import at_least_one, fail, plain_console, user_mistakes
 
 
 def recipes(
@@ -20,9 +19,9 @@ def recipes(
         from reign.experiments import find_table, list_tables
 
         if name is None:
-            Console().print(list_of_tables({each: find_table(each) for each in list_tables()}))
+            plain_console().print(list_of_tables({each: find_table(each) for each in list_tables()}))
         else:
-            Console().print(paper_table(find_table(name)))
+            plain_console().print(paper_table(find_table(name)))
 
 
 def reproduce(
@@ -69,7 +68,7 @@ def reproduce(
                 fail("stopped; the same command continues from here.")
         if fabric.is_global_zero:
             write_comparison(folder / "table.csv", plan, found)
-            Console().print(comparison_table(plan, found, quick))
+            plain_console().print(comparison_table(plan, found, quick))
 
 
 def tune(
@@ -112,4 +111,4 @@ def tune(
                 found = run(search, folder, study_name=study, storage=storage, trials=trials, fabric=fabric, callback=callback)
             except KeyboardInterrupt:
                 fail("stopped; with --storage the same command continues from here.")
-        Console().print(study_table(found))
+        plain_console().print(study_table(found))

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from reign.cli.options import Accelerator, Quiet
-from reign.cli.tools import check_writable, fail, stem, user_mistakes
+from reign.cli.tools import check_writable, fail, plain_console, stem, user_mistakes
+from reign.disk import write_csv
 
 
 def predict(
@@ -41,14 +41,12 @@ def predict(
             table = predictor.predict_file(
                 data_path, smiles_columns, uncertainty=uncertainty_method == "ensemble", callback=callback
             )
-        table.to_csv(target, index=False)
+        write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
     bad = int((table["error"] != "").sum())
-    Console().print(
+    plain_console().print(
         f"{len(table) - bad:,} of {len(table):,} rows predicted, in {target}."
-        + (f" {bad:,} could not be read; see its column error." if bad else ""),
-        highlight=False,
+        + (f" {bad:,} could not be predicted; see its column error." if bad else ""),
         soft_wrap=True,
-        markup=False,
     )
 
 
@@ -75,4 +73,4 @@ def evaluate(
     if "ensemble" in result and len(values) > 1:
         names, values = [*names, f"ensemble of {len(names)}"], [*values, result["ensemble"]]
     for name, value in zip(names, values, strict=True):
-        Console().print(f"{name}: {result['split']} {result['metric']} {value:.5g}", highlight=False, markup=False)
+        plain_console().print(f"{name}: {result['split']} {result['metric']} {value:.5g}")

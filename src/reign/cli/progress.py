@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from reign.cli.tools import plain_console
 from reign.train.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ SHOWN = 10  # rows that were left out
 
 
 class ProgressBars(Callback):
-    """Two bars, for epochs and for batches; where there is no terminal, a line for every tenth of the epochs."""
+    """Two bars, for epochs and for batches; where there is no terminal, a line for every tenth of the epochs or predictions."""
 
     def __init__(self, console: Console, progress: Progress) -> None:
         self.console, self.progress = console, progress
@@ -33,6 +34,8 @@ class ProgressBars(Callback):
     def batch(self, label: str, done: int, total: int) -> None:
         """Move the lower bar."""
         self.progress.update(self.batches, description=f"  {label}", completed=done, total=total, visible=True)
+        if not self.console.is_terminal and label == "predict" and (done == total or done % math.ceil(total / 10) == 0):
+            self.console.print(f"predict, batch {done} of {total}")
 
     def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
         """Move the upper bar."""
@@ -40,22 +43,20 @@ class ProgressBars(Callback):
         done = int(row["epoch"]) + 1
         self.progress.update(self.epochs, description=f"{self.label}: {numbers}", completed=done, total=epochs, visible=True)
         if not self.console.is_terminal and (done == epochs or done % math.ceil(epochs / 10) == 0):
-            self.console.print(f"{self.label}, epoch {done} of {epochs}: {numbers}", highlight=False, markup=False)
+            self.console.print(f"{self.label}, epoch {done} of {epochs}: {numbers}")
 
     def table(self, report: "Report") -> None:
         """Print what was found in a table."""
         for line in report.lines():
-            self.console.print(line, highlight=False, markup=False)
+            self.console.print(line)
         for row, reason in list(report.left_out.items())[:SHOWN]:
-            self.console.print(f"row {row} left out: {reason}", highlight=False, markup=False)
+            self.console.print(f"row {row} left out: {reason}")
         if len(report.left_out) > SHOWN:
-            self.console.print(
-                f"... and {len(report.left_out) - SHOWN:,} more; all are in rows_left_out.csv of the run", highlight=False
-            )
+            self.console.print(f"... and {len(report.left_out) - SHOWN:,} more; all are in rows_left_out.csv of the run")
 
     def note(self, text: str) -> None:
         """Print the note."""
-        self.console.print(text, highlight=False, markup=False)
+        self.console.print(text)
 
 
 @contextmanager
@@ -64,7 +65,7 @@ def showing_progress(loud: bool = True) -> Iterator[Callback]:
     if not loud:
         yield Callback()
         return
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 import reign
 from reign.cli.render import family_table, separation_table
-from reign.cli.tools import bars, check_writable, fail, user_mistakes
-from reign.disk import write_csv
+from reign.cli.tools import bars, check_writable, fail, plain_console, user_mistakes
+from reign.disk import write_csv, write_text
 
 Terms = Annotated[
     str | None, typer.Option(help="A model from a list of terms, as own,local,transpose; reign.list_terms() has all.")
@@ -53,7 +52,7 @@ def separate(
     from reign.theory import family as find
     from reign.theory import separate as run
 
-    console = Console()
+    console = plain_console()
     if show:
         console.print(family_table())
         return
@@ -99,7 +98,7 @@ def separate(
             write_csv(csv, ["pair", "method", "separated", "layer", "margin"], rows)
     if each:
         for verdict in verdicts:
-            console.print(f"{verdict.pair}, {verdict.method}: {verdict}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"{verdict.pair}, {verdict.method}: {verdict}", soft_wrap=True)
     console.print(separation_table(family, verdicts))
 
 
@@ -124,8 +123,8 @@ def card(
         page = make(from_terms(terms, root_terms, policy, layers) if terms is not None else str(model), family)
         if output is not None:
             text = page.html() if output.suffix == ".html" else page.markdown() if output.suffix == ".md" else str(page) + "\n"
-            output.write_text(text)
-    Console().print(str(page), markup=False, highlight=False, soft_wrap=True)
+            write_text(output, text)
+    plain_console().print(str(page), soft_wrap=True)
 
 
 def questions(
@@ -135,13 +134,13 @@ def questions(
     """Tables for the questions the paper leaves open: the order of models and policies, ReIGN(2) against 3-WL, 2-node policies."""
     from reign.theory import answer
 
-    console = Console()
+    console = plain_console()
     with user_mistakes(), bars() as progress:
         check_writable(output)
         text = answer(quick=quick, progress=progress)
         if output is not None:
-            output.write_text(text)
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+            write_text(output, text)
+    console.print(text, soft_wrap=True)
 
 
 def from_terms(terms: str, root_terms: str | None, policy: str, layers: int, in_channels: int = 1) -> "reign.nn.SubgraphGNN":

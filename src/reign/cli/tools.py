@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from reign import disk
+
 
 def fail(message: str) -> NoReturn:
     """Say what is wrong, and exit with 2."""
@@ -16,13 +18,22 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(2)
 
 
+def plain_console(stderr: bool = False) -> Console:
+    """A console that prints text as it is: names of files and columns are not markup, whatever brackets they have."""
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
 @contextmanager
 def user_mistakes() -> Iterator[None]:
     """A ``ValueError`` or a file that cannot be read or written is a user's mistake, as is a package that is missing: one line, exit 2."""
     try:
         yield
+    except KeyboardInterrupt:
+        fail("stopped.")
     except (ValueError, OSError) as error:
         fail(str(error))
+    except MemoryError:
+        fail("the memory of this machine is too small.")
     except ModuleNotFoundError as missing:
         fail(f"{missing.name} is not installed; pip install 'reign[train,chem,tune]' has all that commands need.")
 
@@ -30,8 +41,8 @@ def user_mistakes() -> Iterator[None]:
 @contextmanager
 def bars() -> Iterator[Callable[[Iterable[Any], str], Iterable[Any]]]:
     """A function that wraps loops in progress bars."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=plain_console(stderr=True), transient=True) as progress:
 
         def track(items: Iterable[Any], label: str) -> Iterator[Any]:
             items = list(items)
@@ -46,8 +57,8 @@ def bars() -> Iterator[Callable[[Iterable[Any], str], Iterable[Any]]]:
 
 def check_writable(file: Path | None) -> None:
     """Say now, not after the work, that a file cannot be written."""
-    if file is not None and not file.absolute().parent.is_dir():
-        fail(f"there is no folder {file.absolute().parent} to write {file.name} to.")
+    if file is not None:
+        disk.check_writable(file)
 
 
 def at_least_one(name: str, value: int | None) -> None:

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from reign.cli.options import Accelerator, Devices, Nodes, Quiet, Settings
 from reign.cli.render_runs import summary_table
-from reign.cli.tools import at_least_one, fail, free, stem, user_mistakes
+from reign.cli.tools import at_least_one, fail, free, plain_console, stem, user_mistakes
 
 
 def train(
@@ -67,7 +66,7 @@ def train(
         from reign.train import train as run
         from reign.train.devices import make_fabric
         from reign.train.overrides import override
-        from reign.train.run_folder import saved_recipe
+        from reign.train.run_folder import has_run, saved_recipe
 
         changes: list[dict[str, Any]] = [
             {
@@ -109,15 +108,15 @@ def train(
             try:
                 summary = run(plan, folder, resume=resume is not None, fabric=fabric, callback=callback)
             except KeyboardInterrupt:
-                fail(f"stopped; continue with: reign train --resume {folder}")
+                fail(
+                    f"stopped; continue with: reign train --resume {folder}" if has_run(folder) else "stopped; nothing was written."
+                )
     if fabric.is_global_zero:
-        console = Console()
+        console = plain_console()
         console.print(summary_table(summary))
-        console.print(f"The run is in {folder}.", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"The run is in {folder}.", soft_wrap=True)
         if plan.data.reads_smiles:
-            console.print(
-                f"Predict with: reign predict -i FILE.csv --model-paths {folder} -o out.csv", highlight=False, soft_wrap=True
-            )
+            console.print(f"Predict with: reign predict -i FILE.csv --model-paths {folder} -o out.csv", soft_wrap=True)
 
 
 def given(**values: Any) -> dict[str, Any]:

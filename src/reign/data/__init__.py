@@ -6,13 +6,14 @@ from reign.data._catalogue import find_dataset, list_datasets, load_problem
 from reign.data._files import cache_folder, need_file, read_arrays, unpack
 from reign.data._networkx import from_networkx
 from reign.data._pack import GraphPack, MiniBatch
-from reign.data._problem import Problem
+from reign.data._problem import TASKS, Problem
 from reign.data._splits import Ids, column_split, random_split, scaffold_split
 from reign.data._statistics import SplitStatistics, TargetStatistics, split_statistics, target_statistics
 from reign.data.sets import *  # noqa: F403
 
 __all__ = [
     "DATASETS",
+    "TASKS",
     "GraphDataset",
     "GraphPack",
     "Ids",

@@ -1,20 +1,39 @@
 """Where data sets come from and where they are kept, and arrays on disk as graphs."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-Arrays = dict[str, np.ndarray]
+from reign.disk import first_line
+
+
+class Arrays(dict[str, np.ndarray]):
+    """The arrays of a file by name."""
+
+    file: Path
+
+    def __missing__(self, name: str) -> np.ndarray:
+        raise ValueError(f"{self.file} has no array '{name}'; it has {', '.join(self) or 'none'}.")
 
 
 def cache_folder() -> Path:
     """The folder in which data sets are kept: ``REIGN_CACHE``, or a folder of the user's cache."""
     given = os.environ.get("REIGN_CACHE")
     return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "reign"
+
+
+@contextmanager
+def download_folder() -> Iterator[str]:
+    """A new folder for what PyG or OGB download: they unpickle what they find, so it must hold nothing that was there before."""
+    with TemporaryDirectory(prefix="reign-") as folder:
+        yield folder
 
 
 def local_file(name: str) -> Path | None:
@@ -39,10 +58,12 @@ def need_file(name: str, what: str) -> Path:
 def read_arrays(file: Path) -> Arrays:
     """All arrays of an .npz file."""
     try:
-        with np.load(file) as arrays:
-            return {key: arrays[key] for key in arrays}
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} cannot be read as an .npz file ({error}).") from None
+        with np.load(file, allow_pickle=False) as arrays:
+            found = Arrays({key: arrays[key] for key in arrays})
+    except Exception as error:  # whatever a damaged or encrypted archive raises
+        raise ValueError(f"{file} cannot be read as an .npz file ({first_line(error)}).") from None
+    found.file = file
+    return found
 
 
 def unpack(

@@ -13,6 +13,7 @@ from reign._validate import check
 from reign.data._pack import GraphPack
 from reign.data._splits import Ids
 
+LARGEST = 3e38  # of a target: float32 holds little more
 TASKS = ("regression", "classification", "multiclass")
 
 
@@ -29,6 +30,7 @@ class Problem:
         node_encoder, edge_encoder: how a model encodes the features, as in ``reign.nn.make_encoder``.
         classes: names of the classes, for multiclass.
         names: a name for each graph, for files of predictions.
+        texts: columns of such files that say what the graphs are, as SMILES: a text for each graph, by the name of the column.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Problem:
     edge_encoder: Any = None
     classes: list[str] = field(default_factory=list)
     names: list[str] | None = None
+    texts: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.graphs.y is None or self.graphs.y.size(1) != len(self.targets):
@@ -47,6 +50,11 @@ class Problem:
             raise ValueError(f"{self.name} has targets {self.targets} and y of shape {shape}, expected a column for each.")
         check("task", self.task, self.task in TASKS, " or ".join(map(repr, TASKS)))
         labels = self.y[~self.y.isnan()]
+        if labels.numel() and float(labels.abs().max()) > LARGEST:
+            raise ValueError(
+                f"{self.name} has targets of size {float(labels.abs().max()):g}, expected at most {LARGEST:g}, which is what the number "
+                "formats of models can hold; use other units."
+            )
         if self.task == "multiclass":
             if len(self.targets) != 1 or not self.classes:
                 raise ValueError(

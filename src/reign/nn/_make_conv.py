@@ -84,6 +84,6 @@ def make_conv(conv: Conv, in_channels: int, out_channels: int, merged: str, **op
     if isinstance(conv, nn.Module):
         raise ValueError(f"conv is the module {conv!r}, expected its class or a function: every layer makes its own.")
     make = getattr(pyg, conv, None) if isinstance(conv, str) else conv
-    if make is None or not callable(make):
+    if not callable(make) or (isinstance(conv, str) and not (isinstance(make, type) and issubclass(make, nn.Module))):
         raise ValueError(f"conv is '{conv}', expected {', '.join(map(repr, CONVS))}, a class of torch_geometric.nn or its name.")
     return Expanded(in_channels, out_channels, merged, make=make, **options)

@@ -92,9 +92,14 @@ def make_act(act: Activation) -> nn.Module:
     """Make an activation by name, as in PyG; None is the identity."""
     if act is None:
         return nn.Identity()
+    if not isinstance(act, str) and not callable(act):
+        raise ValueError(f"act is {act!r}, expected the name of an activation as in PyG, a function, or None.")
     if isinstance(act, type):
         act = act()
-    module: nn.Module = activation_resolver(act)
+    try:
+        module: nn.Module = activation_resolver(act)
+    except TypeError as error:
+        raise ValueError(f"act is {act!r}, which needs arguments ({error}); give the activation itself.") from None
     return module
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import reign.policies as policies
 from reign._validate import check, did_you_mean
 from reign.bags import Domain, SubgraphBag
+from reign.disk import first_line
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import describe_model
@@ -135,13 +136,19 @@ class Model(Facts, nn.Module, metaclass=ModelType):
             check_bag(bag, self.policy, edge_index, edge_attr)
             return self.predict(x, bag)
 
-        def draw() -> Tensor:
-            made = self.policy(x, edge_index, edge_attr, batch, batch_size=batch_size, domain=self.domain)
-            return self.predict(x, made)
-
-        if self.policy.num_draws == 1:
-            return draw()
-        return torch.stack([draw() for _ in range(self.policy.num_draws)]).mean(0)
+        outs, item = [], next((p.element_size() for p in self.parameters()), 4)
+        for policy in self.policy.draws():
+            made = policy(
+                x,
+                edge_index,
+                edge_attr,
+                batch,
+                batch_size=batch_size,
+                domain=self.domain,
+                state_bytes=self.hidden_channels * item,
+            )
+            outs.append(self.predict(x, made))
+        return outs[0] if len(outs) == 1 else torch.stack(outs).mean(0)
 
     def predict(self, x: Shaped[Tensor, "nodes *channels"], bag: SubgraphBag) -> Float[Tensor, "rows out_channels"]:
         """Apply S, rho and mu to a bag."""
@@ -251,9 +258,13 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         kind = cls if saved.model == _saved_name(cls) else MODELS[saved.model]
         if not issubclass(kind, cls):
             raise ValueError(f"{folder} holds a {saved.model}, expected a {cls.__name__}; use {saved.model}.from_pretrained.")
-        model = kind(**saved.arguments)
-        model.to(next((value.dtype for value in saved.weights.values() if value.is_floating_point()), torch.float32))
-        model.load_state_dict(saved.weights)
+        try:
+            saved.check_sizes(kind)
+            model = kind(**saved.arguments)
+            model.to(next((value.dtype for value in saved.weights.values() if value.is_floating_point()), torch.float32))
+            model.load_state_dict(saved.weights)
+        except Exception as error:  # whatever arguments and weights that do not belong together raise
+            raise ValueError(f"{folder} is damaged: no {saved.model} can be made of it ({first_line(error)}).") from error
         return model.eval()
 
 

@@ -1,15 +1,16 @@
 """A model on disk: ``model.safetensors`` holds its weights, ``config.json`` its name and the arguments it was given."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 import reign.policies as policies
-from reign.disk import read_json
+from reign.disk import read_record, read_tensors, write_tensors, write_text
 from reign.policies import Policy
 
 
@@ -36,9 +37,8 @@ class Pretrained:
             raise ValueError(
                 f"the arguments of this {self.model} cannot be written as JSON ({error}); save model.state_dict() instead."
             ) from None
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(text + "\n")
-        save_file({name: value.contiguous() for name, value in self.weights.items()}, folder / "model.safetensors")
+        write_tensors(folder / "model.safetensors", self.weights)
+        write_text(folder / "config.json", text + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> "Pretrained":
@@ -46,8 +46,25 @@ class Pretrained:
         config, weights = folder / "config.json", folder / "model.safetensors"
         if not config.is_file() or not weights.is_file():
             raise ValueError(f"{folder} holds no config.json and model.safetensors, expected a folder that save_pretrained made.")
-        saved = read_json(config)
-        return cls(saved["model"], saved["arguments"], load_file(weights))
+        saved = read_record(config, model=str, arguments=dict)
+        found, _ = read_tensors(weights)
+        if bad := [name for name, value in found.items() if value.is_floating_point() and not bool(value.isfinite().all())]:
+            raise ValueError(f"{weights} holds NaN or infinity in '{bad[0]}', expected finite weights.")
+        return cls(saved["model"], saved["arguments"], found)
+
+    def check_sizes(self, kind: Callable[..., nn.Module]) -> None:
+        """Raise ``ValueError`` if the arguments make a model of other sizes than the weights, before any memory is taken for it."""
+        numbers = sum(value.numel() for value in self.weights.values())
+        for name, value in self.arguments.items():
+            for size in value if isinstance(value, list) else [value]:
+                if isinstance(size, int) and size > numbers:  # every channel, layer and type has a weight
+                    raise ValueError(f"{name} is {size}, and there are {numbers} weights")
+        with torch.device("meta"):
+            made = kind(**self.arguments).state_dict()
+        for name, value in made.items():
+            if name not in self.weights or self.weights[name].shape != value.shape:
+                found = tuple(self.weights[name].shape) if name in self.weights else "missing"
+                raise ValueError(f"the weight {name} is {found}, expected the shape {tuple(value.shape)}")
 
 
 def _named(chosen: Policy) -> str:

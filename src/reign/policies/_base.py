@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data.data import BaseData
 
 from reign._validate import check, kind_of
-from reign.bags import Domain, SharedGraph, SubgraphBag
+from reign.bags import STATE_BYTES, Domain, SharedGraph, SubgraphBag
 from reign.kernels import ragged
 from reign.policies._grammar import name_of
 from reign.policies._marks import Mark, check_mark, marks, num_marks
@@ -70,10 +70,9 @@ class Policy(ABC):
         """Are the two anchors of a subgraph without order, as the ends of an edge are?"""
         return False
 
-    @property
-    def num_draws(self) -> int:
-        """The number of calls whose mean is a prediction; more than one only for sampled bags."""
-        return 1
+    def draws(self) -> "list[Policy]":
+        """The policies whose bags give the predictions to average: this one, or for sampled bags one for each draw."""
+        return [self]
 
     @property
     def radius(self) -> int | None:
@@ -106,6 +105,7 @@ class Policy(ABC):
         batch_size: int | None = None,
         domain: Domain = "all",
         hop_distance: Int[Tensor, "rows"] | None = None,
+        state_bytes: int = STATE_BYTES,
     ) -> SubgraphBag:
         """The bag of a PyG batch, on the device of the batch.
 
@@ -117,15 +117,16 @@ class Policy(ABC):
             batch_size: number of graphs, needed only if the last graphs may be without nodes.
             domain: "all" stores every pair of a graph, as in the paper; "members" only pairs inside a subgraph.
             hop_distance: what ``reign.transforms.AddHopDistance`` stored, so that nothing has to be searched.
+            state_bytes: memory that a model takes for each pair, to judge whether the bag is too large.
         """
         check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
         graph = SharedGraph.build(x, edge_index, edge_attr, batch, batch_size)
         table = None if hop_distance is None else stored_hops(graph, hop_distance)
         anchor, sub_batch = self.anchors(graph)
         if domain == "members" and self.radius is not None and table is None:
-            pairs = near_pairs(graph, anchor, self.radius, str(self))
+            pairs = near_pairs(graph, anchor, self.radius, str(self), state_bytes)
         else:
-            pairs = all_pairs(graph, anchor, sub_batch, table, str(self), self.radius)
+            pairs = all_pairs(graph, anchor, sub_batch, table, str(self), self.radius, state_bytes)
         member = self.keep(pairs)
         if not isinstance(member, Tensor) or member.shape != pairs.node.shape or member.dtype != torch.bool:
             raise ValueError(
@@ -155,7 +156,7 @@ class Policy(ABC):
 
     def from_data(self, data: Any, domain: Domain = "all") -> SubgraphBag:
         """The bag of a PyG ``Data`` or ``Batch``, with its stored hop distances if it has any."""
-        given = {name: getattr(data, name, None) for name in ("edge_attr", "batch", "hop_distance")}
+        given: dict[str, Any] = {name: getattr(data, name, None) for name in ("edge_attr", "batch", "hop_distance")}
         if not isinstance(data, BaseData) or not hasattr(data, "edge_index"):
             raise ValueError(f"data is {kind_of(data)}, expected a torch_geometric.data.Data or Batch with an edge_index.")
         size = getattr(data, "num_graphs", None) if given["batch"] is not None else None

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reign._validate import kind_of
-from reign.bags import FAR, HopTable, SharedGraph, check_fits, hop_table, near_table, stored_table
+from reign.bags import FAR, STATE_BYTES, HopTable, SharedGraph, check_fits, hop_table, near_table, stored_table
 from reign.kernels import ragged
 
 
@@ -48,18 +48,21 @@ def all_pairs(
     table: HopTable | None,
     policy: str,
     radius: int | None,
+    state_bytes: int = STATE_BYTES,
 ) -> Pairs:
     """Every node of a graph in each of its subgraphs; the name and the radius of the policy are for the error message."""
     size = graph.sizes[sub_batch]
     way_out = "Use smaller batches, fewer roots (such as 'nm@16'), or ego nets ('ego:2') with domain='members'."
     if radius is not None:
         way_out = "Use domain='members', which stores only the pairs inside a subgraph, or smaller batches."
-    check_fits(int(size.sum()), graph.batch.device, f"policy '{policy}' on {graph.num_nodes:,} nodes", way_out)
+    check_fits(int(size.sum()), graph.batch.device, f"policy '{policy}' on {graph.num_nodes:,} nodes", way_out, state_bytes)
     sub, node = ragged.ranges(graph.ptr[sub_batch], size)
     return Pairs(graph, anchor, sub, node, table)
 
 
-def near_pairs(graph: SharedGraph, anchor: Int[Tensor, "subgraphs anchors"], radius: int, policy: str) -> Pairs:
+def near_pairs(
+    graph: SharedGraph, anchor: Int[Tensor, "subgraphs anchors"], radius: int, policy: str, state_bytes: int = STATE_BYTES
+) -> Pairs:
     """Only the pairs within some hops of an anchor, found without looking at the others."""
     n = graph.num_nodes
     near = near_table(graph, anchor.unique(), radius)
@@ -67,7 +70,7 @@ def near_pairs(graph: SharedGraph, anchor: Int[Tensor, "subgraphs anchors"], rad
     ptr = ragged.offsets(torch.bincount(near.key // max(n, 1), minlength=n))
     count = ptr[anchor + 1] - ptr[anchor]
     way_out = "Use a smaller depth, fewer roots (such as 'ego:2@16') or smaller batches."
-    check_fits(int(count.sum()), anchor.device, f"policy '{policy}' on {n:,} nodes", way_out)
+    check_fits(int(count.sum()), anchor.device, f"policy '{policy}' on {n:,} nodes", way_out, state_bytes)
     slot, entry = ragged.ranges(ptr[anchor].flatten(), count.flatten())
     key = slot // anchor.size(1) * n + near.key[entry] % max(n, 1)
     if anchor.size(1) > 1:  # the union of several balls

@@ -1,5 +1,6 @@
 """Sampled bags: a random part of the subgraphs of any policy, to save time and memory."""
 
+import copy
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -18,7 +19,8 @@ class Sampled(Wrapper):
     """A random share or number of the subgraphs of each graph, at least one.
 
     In training the subgraphs are drawn anew at each call. At evaluation all of them are taken, or, with ``eval_draws``,
-    the prediction is the mean over that many draws, which are the same for a graph whatever batch it comes in.
+    the prediction is the mean over that many draws (see ``draws``), which are the same for a graph whatever batch it comes in. A
+    call of the policy itself makes the first of them.
 
     Args:
         policy: the policy whose subgraphs are sampled.
@@ -35,6 +37,7 @@ class Sampled(Wrapper):
     seed: int = 0
     eval_draws: int | None = None
     training: bool = field(default=True, init=False, repr=False, compare=False)
+    draw: int = field(default=0, init=False, repr=False, compare=False)  # which of the ``eval_draws`` this policy makes
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -51,7 +54,6 @@ class Sampled(Wrapper):
         if self.eval_draws is not None and self.eval_draws < 1:
             raise ValueError(f"eval_draws is {self.eval_draws}, expected at least 1, or None for all subgraphs.")
         self.generator = torch.Generator().manual_seed(self.seed)
-        self._draw = 0
 
     @property
     def _sampling(self) -> bool:
@@ -62,15 +64,20 @@ class Sampled(Wrapper):
         """True only if all subgraphs of a node-based policy are taken."""
         return not self._sampling and self.policy.node_based
 
-    @property
-    def num_draws(self) -> int:
-        """The number of calls whose mean is a prediction."""
-        return 1 if self.training or self.eval_draws is None else self.eval_draws
+    def draws(self) -> list[Policy]:
+        """In training this policy; at evaluation one policy for each draw, so that a call changes nothing and threads can share a model."""
+        if self.training or self.eval_draws is None:
+            return [self]
+        return [self._at(draw) for draw in range(self.eval_draws)]
+
+    def _at(self, draw: int) -> "Sampled":
+        made = copy.copy(self)
+        made.draw = draw
+        return made
 
     def train(self, mode: bool = True) -> "Policy":
         """Draw anew at each call (training), or take all subgraphs or fixed draws (evaluation)."""
         self.training = mode
-        self._draw = 0
         self.policy.train(mode)
         return self
 
@@ -95,9 +102,7 @@ class Sampled(Wrapper):
         return anchor[chosen], sub_batch[chosen]
 
     def _fixed_scores(self, size: int) -> Tensor:
-        assert self.eval_draws is not None
-        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self._draw) % 2**63)
-        self._draw = (self._draw + 1) % self.eval_draws
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.draw) % 2**63)
         blocks = [torch.rand(64, generator=generator) for _ in range(0, size, 64)]  # a longer list starts like a shorter one
         return torch.cat(blocks)[:size] if blocks else torch.empty(0)
 

@@ -11,6 +11,10 @@ from reign.data import GraphPack, Ids
 from reign.policies import Policy
 
 STATES = 8  # number of hidden states that a layer keeps for the backward pass; twice what was measured for SUN
+MAPS = 350  # bytes of the bag and its index maps for each pair, and
+ALIVE = (
+    4  # hidden states beside one for each term while a layer predicts; both measured for SUN, DS, DSS and ReIGN(2), within a fifth
+)
 
 
 def shuffled(ids: Ids, size: int, seed: int) -> Iterator[Ids]:
@@ -53,6 +57,13 @@ def parts(ids: Ids, pairs: Int[Tensor, "graphs"], bound: int) -> list[Ids]:
         out[-1].append(g)
         total += cost
     return [torch.tensor(part, dtype=torch.long) for part in out]
+
+
+def bytes_of_a_pair(model: nn.Module) -> int:
+    """The memory that a prediction takes for each pair: the index maps, and the hidden states that are alive in a layer."""
+    item = next((p.element_size() for p in model.parameters()), 4)
+    terms = max((len(getattr(layer, "terms", ())) for layer in getattr(model, "layers", ())), default=0)
+    return MAPS + (ALIVE + terms) * getattr(model, "hidden_channels", 64) * item
 
 
 def affordable_pairs(model: nn.Module, device: torch.device) -> int:

@@ -1,17 +1,33 @@
 """From settings to objects: the problem, and the model for it."""
 
-from typing import TYPE_CHECKING
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from reign._validate import did_you_mean
+from reign.bags import free_memory
 from reign.data import Problem, load_problem
-from reign.nn import Model, find_model
+from reign.disk import first_line
+from reign.nn import Model, find_model, num_parameters
 from reign.train.config import DataConfig, ModelConfig
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS
 from reign.train.recipe import Recipe
 from reign.train.tasks import choose
+from reign.train.tensorboard import need_tensorboard
+
+DECIDED = {
+    "in_channels": "the data decide it",
+    "out_channels": "the data decide it",
+    "task_level": "targets are of graphs",
+    "layer": "it is a function",
+    "pooling": "it is a function",
+}
+PLAIN = ConfigDict(arbitrary_types_allowed=True, strict=True)
+COPIES = 4  # numbers kept for each weight: itself, its gradient, and two of Adam's
 
 if TYPE_CHECKING:
     from reign.data.molecules import Report
@@ -55,18 +71,64 @@ def make_model(config: ModelConfig, problem: Problem, seed: int) -> Model:
     typed = "node_encoder" in options
     in_channels = config.hidden_channels if typed else problem.graphs.x.size(1)
     kind = find_model(config.name)
-    known = kind.option_names()
-    if unknown := [name for name in options if name not in known]:
-        raise ValueError(f"model.{unknown[0]} is not an argument of {kind.__name__}{did_you_mean(unknown[0], known)}")
+    check_options(kind, options)
+    sizes = in_channels, config.hidden_channels
+
+    def build(num_layers: int) -> Model:
+        try:
+            return kind(*sizes, num_layers, problem.num_outputs, **options)
+        except ValueError:
+            raise
+        except Exception as error:  # whatever values that suit the types, but not each other, make torch and PyG raise
+            raise ValueError(f"model: {kind.__name__} cannot be made with {options} ({first_line(error)}).") from error
+
+    _check_memory(kind.__name__, build, config)
     torch.manual_seed(seed)
-    return kind(in_channels, config.hidden_channels, config.num_layers, problem.num_outputs, **options)
+    return build(config.num_layers)
+
+
+def check_options(kind: type[Model], options: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` for an option of a recipe that a model does not take, that the data decide, or that has another type."""
+    known = inspect.signature(kind).parameters
+    for name, value in options.items():
+        if name in DECIDED:
+            raise ValueError(f"model.{name} is not for a recipe to say: {DECIDED[name]}; leave it out.")
+        if name not in known:
+            raise ValueError(f"model.{name} is not an argument of {kind.__name__}{did_you_mean(name, known)}")
+        try:
+            TypeAdapter(known[name].annotation, config=PLAIN).validate_python(value)
+        except ValidationError as error:
+            expected = " or ".join(dict.fromkeys(each["msg"].removeprefix("Input should be ") for each in error.errors()))
+            raise ValueError(f"model.{name} is {value!r}, expected {expected}.") from None
+
+
+def _check_memory(name: str, build: Callable[[int], Model], config: ModelConfig) -> None:
+    """Raise ``ValueError`` if a model is too large for the memory, before it is made: one and two layers are counted without values."""
+    with torch.device("meta"):
+        one, two = num_parameters(build(1)), num_parameters(build(2))
+    needed = (one + (config.num_layers - 1) * (two - one)) * COPIES * 4
+    free = free_memory(torch.device("cpu"))
+    if needed > free:
+        raise ValueError(
+            f"{name} with hidden_channels={config.hidden_channels} and num_layers={config.num_layers} needs {needed / 1e9:,.0f} GB to be trained, "
+            f"where {free / 1e9:,.0f} GB are free; make it smaller."
+        )
 
 
 def try_model(recipe: Recipe, problem: Problem) -> None:
     """Raise ``ValueError`` now, before anything is written, if the model cannot take these graphs, or the task this loss."""
     choose(LOSSES, recipe.train.loss, problem.task)
     choose(METRICS, recipe.train.metric, problem.task)
+    if recipe.train.tensorboard:
+        need_tensorboard()
     model = make_model(recipe.model, problem, 0).eval()
     b = problem.graphs.to(dtype=torch.float32).batch(problem.splits["train"][:1])
-    with torch.no_grad():
-        model(b.x, b.edge_index, b.edge_attr, b.batch, b.size)
+    try:
+        with torch.no_grad():
+            model(b.x, b.edge_index, b.edge_attr, b.batch, b.size)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"model: {type(model).__name__} with {recipe.model.options} fails on the first graph of {problem.name} ({first_line(error)})."
+        ) from error

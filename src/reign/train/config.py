@@ -15,7 +15,8 @@ from reign.train.schedules import SCHEDULES, Constant
 from reign.train.settings import Settings, name_in
 
 TaskType = Literal["regression", "classification", "multiclass"]
-Positive = Annotated[int, Field(gt=0)]
+Positive = Annotated[int, Field(gt=0, lt=2**31)]
+Seed = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Share = Annotated[float, Field(ge=0, le=1)]
 LossName = Annotated[str, name_in(LOSSES)]
 MetricName = Annotated[str, name_in(METRICS)]
@@ -38,7 +39,7 @@ class DataConfig(Settings):
     split: Literal["random", "scaffold_balanced"] = "random"
     split_sizes: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)
     splits_column: str | None = Field(None, description="a column that says train, val or test")
-    split_seed: int = 0
+    split_seed: Seed = 0
 
     @model_validator(mode="after")
     def _check(self) -> "DataConfig":
@@ -52,6 +53,12 @@ class DataConfig(Settings):
             )
         if self.name == "csv" and self.options:
             raise ValueError(f"options are {self.options}, and a CSV of molecules has no options")
+        if self.name != "csv":
+            if "root" in self.options:
+                raise ValueError(
+                    "options.root: a recipe may not name the folder of the data set; set the variable REIGN_CACHE instead"
+                )
+            find_dataset(self.name).complete(self.options)
         return self
 
     @property
@@ -71,8 +78,8 @@ class ModelConfig(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str = "sun"
-    hidden_channels: Positive = 64
-    num_layers: Positive = 4
+    hidden_channels: Annotated[int, Field(gt=0, le=100_000)] = 64
+    num_layers: Annotated[int, Field(gt=0, le=1_000)] = 4
 
     @model_validator(mode="before")
     @classmethod

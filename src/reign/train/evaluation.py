@@ -9,20 +9,22 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reign.data import Ids, Problem
-from reign.disk import read_json
+from reign.disk import read_record
 from reign.train.metrics import METRICS
 from reign.train.tasks import as_outputs, as_values
 
 
 def split_of(member: Path, split: str, problem: Problem) -> Ids:
     """The ids of the graphs that a split had when a model was trained; its folder keeps them by name."""
-    saved = read_json(member / "splits.json")
+    saved = read_record(member / "splits.json")
     if split not in saved:
-        raise ValueError(f"the run has no split '{split}'; it has {', '.join(saved)}.")
-    if problem.names is None:
-        return torch.tensor(saved[split], dtype=torch.long)
-    place = {name: i for i, name in enumerate(problem.names)}
-    return torch.tensor([place[name] for name in saved[split]], dtype=torch.long)
+        raise ValueError(f"the run has no split '{split}'; it has {', '.join(saved) or 'none'}.")
+    names: Sequence[Any] = range(len(problem.graphs)) if problem.names is None else problem.names
+    place = {name: i for i, name in enumerate(names)}
+    found = saved[split] if isinstance(saved[split], list) else [None]
+    if wrong := [name for name in found if not isinstance(name, int | str) or isinstance(name, bool) or name not in place]:
+        raise ValueError(f"{member / 'splits.json'} is damaged ({split} has the graph {wrong[0]!r}, which {problem.name} has not).")
+    return torch.tensor([place[name] for name in found], dtype=torch.long)
 
 
 def measure_models(metric: str, problem: Problem, outs: Sequence[Float[Tensor, "_ outputs"]], ids: Sequence[Ids]) -> dict[str, Any]:

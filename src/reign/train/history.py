@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from reign.disk import read_state, write_csv, write_state
+from reign.disk import first_line, read_state, write_csv, write_state
 from reign.train.config import TrainingConfig
 from reign.train.metrics import METRICS
 
@@ -62,9 +62,17 @@ class History:
     def resume(self, learner: "Learner", folder: Path | None) -> None:
         """Continue from the checkpoint in a folder, if there is one."""
         if folder is not None and (folder / "checkpoint.pt").is_file():
-            state = read_state(folder / "checkpoint.pt")
-            learner.load_state_dict(state["learner"])
-            self.rows, self.best_epoch, self.best_weights = state["rows"], state["best_epoch"], state["best_weights"]
+            file = folder / "checkpoint.pt"
+            state = read_state(file)
+            try:
+                learner.model.load_state_dict(state["best_weights"])  # in case they are of another model
+                learner.load_state_dict(state["learner"])
+                self.rows, self.best_epoch, self.best_weights = state["rows"], state["best_epoch"], state["best_weights"]
+                self._check()
+            except Exception as error:  # whatever a state that is not of this run raises
+                raise ValueError(
+                    f"{file} is not of this run ({type(error).__name__}: {first_line(error)}); delete it to start this model anew."
+                ) from None
             self._write_table()
 
     def done(self, learner: "Learner", config: TrainingConfig) -> bool:
@@ -79,6 +87,18 @@ class History:
         """The validation metric of the last epoch, or its training loss without one."""
         return self.rows[-1].get(self.key, self.rows[-1]["train_loss"])
 
+    def _check(self) -> None:
+        """Raise ``ValueError`` unless the rows can be those of epochs."""
+        columns = {"epoch", "lr", "train_loss", "seconds"}
+        good = isinstance(self.rows, list) and bool(self.rows)
+        for epoch, row in enumerate(self.rows if good else ()):
+            good = (
+                good and isinstance(row, dict) and columns <= set(row) and list(row) == list(self.rows[0]) and row["epoch"] == epoch
+            )
+            good = good and all(isinstance(value, int | float) for value in row.values())
+        if not good or type(self.best_epoch) is not int or not 0 <= self.best_epoch < len(self.rows):
+            raise ValueError("its rows are not those of epochs")
+
     def _write_table(self) -> None:
         if self.folder is not None:
             write_csv(self.folder / "metrics.csv", list(self.rows[0]), [list(row.values()) for row in self.rows])
@@ -86,5 +106,9 @@ class History:
 
 def read_metrics(folder: Path, column: str) -> list[float]:
     """A column of the table of metrics."""
-    with (folder / "metrics.csv").open(newline="") as lines:
-        return [float(row[column]) for row in csv.DictReader(lines)]
+    file = folder / "metrics.csv"
+    try:
+        with file.open(newline="") as lines:
+            return [float(row[column]) for row in csv.DictReader(lines)]
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+        raise ValueError(f"{file} is damaged, or has no column '{column}' ({first_line(error)}).") from None

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.data import GraphPack, Ids
-from reign.train.budget import Budget
+from reign.train.budget import Budget, GraphTooLarge
 from reign.train.callbacks import Callback
 from reign.train.distributed import total
 from reign.train.formats import number_format
@@ -31,6 +31,7 @@ class Inference:
         callback: is told of every batch.
         resident: gives the outputs for some graphs where the data set lives on the device, None where it does not; is told of batches.
         rank, world: the number of this process and the number of processes, which share the graphs; one process if not given.
+        failed: takes the graphs that are too large for the memory, and why; their outputs are NaN. Without it they are an error.
     """
 
     model: nn.Module
@@ -44,6 +45,7 @@ class Inference:
     rank: int = 0
     world: int = 1
     resident: Callable[[Ids, Callable[[int, int], None]], Tensor | None] = lambda ids, after_batch: None
+    failed: dict[int, str] | None = None
 
     @torch.no_grad()
     def __call__(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
@@ -57,10 +59,25 @@ class Inference:
         out = torch.zeros(ids.numel(), self.num_outputs, dtype=torch.float64, device=device)
         batches = mine.split(self.batch_size) if mine.numel() else ()
         for b, places in enumerate(batches):
-            found = self.budget.within(partial(self._batch, ids[places]), ids[places])
-            out[places.to(device)] = found.double()
+            out[places.to(device)] = self._outputs(ids[places]).double()
             self.callback.batch(label, b + 1, len(batches))
         return self.scale.up((total(out) if self.world > 1 else out).cpu())
+
+    def _outputs(self, ids: Ids) -> Float[Tensor, "graphs outputs"]:
+        """Outputs of a batch, NaN for graphs that do not fit into the memory, if these are not an error."""
+        out = torch.full((ids.numel(), self.num_outputs), torch.nan, dtype=torch.float64, device=self.graphs.x.device)
+        left = torch.arange(ids.numel())
+        while left.numel():
+            try:
+                self.budget.check_alone(ids[left])
+                out[left.to(out.device)] = self.budget.within(partial(self._batch, ids[left]), ids[left]).double()
+                break
+            except GraphTooLarge as error:
+                if self.failed is None:
+                    raise
+                self.failed[error.graph] = error.reason
+                left = left[ids[left] != error.graph]
+        return out
 
     def _batch(self, ids: Ids) -> Float[Tensor, "graphs outputs"]:
         found = []

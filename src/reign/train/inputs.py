@@ -18,7 +18,7 @@ def read_inputs(inputs: list[Any], trained_on: DataConfig) -> tuple[list[Data | 
         raise ValueError(f"got {len(texts)} SMILES and {len(inputs) - len(texts)} other inputs, expected all of one kind.")
     if not trained_on.reads_smiles:
         raise ValueError(f"this run learned from {trained_on.name}, not from SMILES; give it PyG graphs of the same kind.")
-    from reign.data.molecules import read_many
+    from reign.data.molecules import graphs_of, read_many
 
-    molecules, wrong_texts = read_many(texts)
-    return [None if molecule is None else molecule.graph() for molecule in molecules], wrong_texts, texts
+    graphs, wrong_texts = graphs_of(*read_many(texts))
+    return graphs, wrong_texts, texts

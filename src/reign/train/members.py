@@ -56,6 +56,11 @@ def train_member(recipe: Recipe, member: Member, fabric: Fabric, callback: Callb
     result, predictions = fit(
         model, member.problem, recipe.train, seed=member.seed, folder=member.folder, fabric=fabric, callback=callback
     )
+    if wrong := [split for split, out in predictions.items() if not bool(out.isfinite().all())]:
+        raise ValueError(
+            f"the model in {member.folder} predicts NaN or infinity for {wrong[0]} graphs; use a lower train.optimiser.lr, train.clip=1, "
+            "or train.scale_targets=true, in a new folder."
+        )
     if fabric.is_global_zero:
         shown = "test" if "test" in predictions else "val"
         if shown in predictions:

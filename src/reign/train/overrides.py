@@ -7,16 +7,70 @@ from typing import Any
 
 import yaml
 
+from reign.disk import first_line
+
+LONGEST, DEEPEST, LARGEST = 2**20, 20, 100_000  # characters, levels and values of YAML: far more than settings have
+
 
 def read_yaml(file: Path) -> dict[str, Any]:
     """A YAML file of settings."""
     try:
-        values = yaml.safe_load(Path(file).read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is not YAML ({' '.join(str(error).split())}).") from None
+        values = parse_yaml(Path(file).read_text())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not YAML ({error}).") from None
+    except ValueError as error:
+        raise ValueError(f"{file} {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{file} holds {type(values).__name__}, expected settings such as 'data:' and 'model:'.")
     return values
+
+
+def parse_yaml(text: str) -> Any:
+    """Plain values from YAML; ``ValueError`` for what is not YAML, and for what is larger than any settings are.
+
+    Aliases stand for copies, so a few lines of them can stand for billions of values: all are counted before any is made.
+
+    >>> parse_yaml("{a: &x [1, 2], b: *x}")
+    {'a': [1, 2], 'b': [1, 2]}
+    """
+    if len(text) > LONGEST:
+        raise ValueError(f"holds {len(text):,} characters, expected settings of at most {LONGEST:,}.")
+    try:
+        _check_size(text)
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"is not YAML ({' '.join(str(error).split())}).") from None
+    except (TypeError, OverflowError, AttributeError, RecursionError) as error:  # what odd dates, numbers and keys raise
+        raise ValueError(f"is not YAML ({first_line(error)}).") from None
+
+
+def _check_size(text: str) -> None:
+    """Raise ``ValueError`` if YAML is nested too deeply, or stands for too many values."""
+    sizes: dict[str, int] = {}  # number of values that an anchor stands for
+    open_: list[tuple[str | None, int]] = [(None, 0)]  # what we are in: its anchor, and the values in it so far
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_.append((event.anchor, 1))
+            if len(open_) > DEEPEST:
+                raise ValueError(f"is nested more than {DEEPEST} deep, expected settings.")
+            continue
+        anchor, size = None, 1
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = open_.pop()
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:  # of nothing, or of what it is itself in
+                raise ValueError(f"has an alias *{event.anchor} of nothing that is complete.")
+            size = sizes[event.anchor]
+        elif isinstance(event, yaml.ScalarEvent):
+            anchor = event.anchor
+        else:
+            continue
+        if anchor is not None:
+            sizes[anchor] = size
+        outer, total = open_[-1]
+        open_[-1] = (outer, total + size)
+        if total + size > LARGEST:
+            raise ValueError(f"stands for more than {LARGEST:,} values, expected settings.")
 
 
 def merge(*settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,10 +131,10 @@ def read_value(text: str) -> Any:
     [3, 0.001, 'ego+:2', [64, 64], None]
     """
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ValueError(f"{text!r} cannot be read as a YAML value.") from None
+        value = parse_yaml(text)
+    except ValueError:
+        raise ValueError(f"{text[:80]!r} cannot be read as a YAML value.") from None
     if isinstance(value, str):
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             return float(value)
     return value

@@ -10,14 +10,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from reign.data import GraphPack, Ids
-from reign.disk import read_json
 from reign.train.build import make_problem
 from reign.train.callbacks import Callback
 from reign.train.evaluation import measure_models, split_of
 from reign.train.inputs import read_inputs
 from reign.train.prediction_table import column_names, prediction_columns
 from reign.train.recipe import Recipe
-from reign.train.run_folder import read_about
+from reign.train.run_folder import read_about, read_summary
 from reign.train.trained_model import TrainedModel
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class Predictor:
         self.models: list[TrainedModel] = []
         for folder in map(Path, folders):
             config = Recipe.load(folder / "recipe.yaml").train
-            summary = read_json(folder / "summary.json")
+            summary = read_summary(folder)
             self.metric: str = summary["metric"]
             for member in summary["members"]:
                 place, num_outputs = folder / member["folder"], len(self.classes) or len(self.targets)
@@ -81,7 +80,7 @@ class Predictor:
             callback: is told of progress.
         """
         self._need_smiles("use reign.load(...).predict(graphs) from Python.")
-        from reign.data.molecules import need_columns, read_molecules, read_table
+        from reign.data.molecules import graphs_of, need_columns, read_molecules, read_table
 
         table, odd = read_table(path)
         columns = smiles_columns or self.recipe.data.smiles_columns
@@ -89,21 +88,27 @@ class Predictor:
         new = [*column_names(self.targets, self.classes, uncertainty and len(self.models) > 1), "error"]
         if taken := [name for name in new if name in table.columns]:
             raise ValueError(f"{path} has a column '{taken[0]}' already; rename it.")
-        molecules, errors = read_molecules(table, columns, odd)
-        found = self.table([None if m is None else m.graph() for m in molecules], errors, callback)
+        graphs, errors = graphs_of(*read_molecules(table, columns, odd))
+        found = self.table(graphs, errors, callback)
         for column in new:
             table[column] = found[column].to_numpy()
         return table
 
     def table(self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None) -> "pd.DataFrame":
-        """Predictions for graphs, in their order; those that are None have an error instead."""
+        """Predictions for graphs, in their order; those that are None, or that there is no prediction for, have an error instead."""
         import pandas as pd
 
+        errors = dict(errors)
         good = [i for i, data in enumerate(graphs) if data is not None]
         columns: dict[str, list[Any]] = {name: [] for name in column_names(self.targets, self.classes, len(self.models) > 1)}
         if good:
-            outs = self.outputs([data for data in graphs if data is not None], callback=callback)
-            columns = prediction_columns(outs, self.task, self.targets, self.classes)
+            failed: dict[int, str] = {}
+            outs = self.outputs([data for data in graphs if data is not None], callback=callback, failed=failed)
+            for g in (~outs.isfinite()).any(2).any(0).nonzero().flatten().tolist():
+                errors[good[g]] = failed.get(g, "the prediction is not a finite number")
+            kept = [g for g in range(len(good)) if good[g] not in errors]
+            good = [good[g] for g in kept]
+            columns = prediction_columns(outs[:, kept], self.task, self.targets, self.classes)
         table = pd.DataFrame(index=range(len(graphs)))
         for name, values in columns.items():
             column = pd.Series([None] * len(graphs), dtype=object if values and isinstance(values[0], str) else float)
@@ -113,12 +118,23 @@ class Predictor:
         return table
 
     def outputs(
-        self, graphs: Sequence[Data] | GraphPack, ids: Ids | None = None, callback: Callback | None = None
+        self,
+        graphs: Sequence[Data] | GraphPack,
+        ids: Ids | None = None,
+        callback: Callback | None = None,
+        failed: dict[int, str] | None = None,
     ) -> Float[Tensor, "models graphs outputs"]:
-        """What every model gives for every graph, or for some, in the units of the targets (logits for classes)."""
+        """What every model gives for every graph, or for some, in the units of the targets (logits for classes).
+
+        Args:
+            graphs: all graphs.
+            ids: the graphs to predict for; all if not given.
+            callback: is told of progress.
+            failed: takes the graphs that are too large for the memory, and why; their outputs are NaN. Without it they are an error.
+        """
         pack = graphs if isinstance(graphs, GraphPack) else GraphPack.of([_without_targets(data) for data in graphs])
         chosen = torch.arange(len(pack)) if ids is None else ids
-        return torch.stack([model.outputs(pack, chosen, callback or Callback()) for model in self.models])
+        return torch.stack([model.outputs(pack, chosen, callback or Callback(), failed) for model in self.models])
 
     def evaluate(self, split: str = "test", callback: Callback | None = None) -> dict[str, Any]:
         """The metric of every model, and of their mean, on a split of the data of the run, all computed anew."""

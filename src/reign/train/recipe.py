@@ -8,7 +8,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from reign.disk import write_text
-from reign.train.config import DataConfig, ModelConfig, TrainingConfig
+from reign.train.config import DataConfig, ModelConfig, Seed, TrainingConfig
 from reign.train.overrides import read_yaml
 from reign.train.settings import Settings, explain
 
@@ -19,7 +19,7 @@ class Recipe(Settings):
     data: DataConfig
     model: ModelConfig = ModelConfig()
     train: TrainingConfig = TrainingConfig()
-    seeds: list[int] = Field([0], min_length=1)
+    seeds: list[Seed] = Field([0], min_length=1)
     folds: Annotated[int, Field(ge=2)] | None = Field(None, description="cross-validation; the epoch with the best mean over folds")
 
     @model_validator(mode="after")

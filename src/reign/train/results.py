@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reign.data import Ids, Problem
-from reign.disk import write_csv
+from reign.disk import first_line, read_record, write_csv
 from reign.train.history import read_metrics
 from reign.train.metrics import METRICS
 from reign.train.recipe import Recipe
@@ -25,6 +25,20 @@ if TYPE_CHECKING:
 def spread(values: Sequence[float]) -> dict[str, Any]:
     """Mean and standard deviation; the deviation of one value is None."""
     return {"mean": mean(values), "std": stdev(values) if len(values) > 1 else None, "values": list(values)}
+
+
+def read_result(folder: Path, splits: Iterable[str]) -> dict[str, Any]:
+    """The results of one model, which ``reign.train.fit`` gave for these splits."""
+    file = folder / "result.json"
+    result = read_record(file, metric=str, report=str, best_train_loss=float, parameters=int, seconds=float, best=dict, last=dict)
+    if result["metric"] not in METRICS or result["report"] not in ("best", "last"):
+        raise ValueError(f"{file} is damaged (it has the metric {result['metric']!r} and the report {result['report']!r}).")
+    for which in ("best", "last"):
+        if set(result[which]) != set(splits) or not all(isinstance(value, int | float) for value in result[which].values()):
+            raise ValueError(
+                f"{file} is damaged (it has {result[which]!r:.80}, expected a number for each of {', '.join(splits)})."
+            )
+    return result
 
 
 def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -65,7 +79,8 @@ def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
 
 def predicted(problem: Problem, folder: Path, results: list[dict[str, Any]]) -> Float[Tensor, "models graphs outputs"]:
     """What every model of a run predicts for the test graphs."""
-    return torch.stack([read_predictions(folder / r["folder"] / "predictions.csv", problem.num_outputs) for r in results])
+    size = problem.splits["test"].numel(), problem.num_outputs
+    return torch.stack([read_predictions(folder / r["folder"] / "predictions.csv", *size) for r in results])
 
 
 def _ensemble(problem: Problem, values: Float[Tensor, "models graphs outputs"], name: str) -> float:
@@ -87,9 +102,11 @@ def write_predictions(
 ) -> None:
     """Write targets and predictions (probabilities of classes) of some graphs with all digits, and perhaps the spread over models."""
     labels = problem.classes if problem.task == "multiclass" else problem.targets
-    header = ["row" if problem.names is not None else "graph", *problem.targets, *(f"{label}_pred" for label in labels)]
+    header = ["row" if problem.names is not None else "graph", *problem.texts]
+    header += [*problem.targets, *(f"{label}_pred" for label in labels)]
     columns: list[Sequence[Any]] = [
         [problem.names[i] for i in ids.tolist()] if problem.names is not None else ids.tolist(),
+        *([texts[i] for i in ids.tolist()] for texts in problem.texts.values()),
         *problem.y[ids].t().tolist(),
         *values.t().tolist(),
     ]
@@ -110,10 +127,18 @@ def _cell(value: Any) -> Any:
     return "" if isinstance(value, float) and math.isnan(value) else repr(value) if isinstance(value, float) else value
 
 
-def read_predictions(file: Path, outputs: int) -> Float[Tensor, "graphs outputs"]:
+def read_predictions(file: Path, graphs: int, outputs: int) -> Float[Tensor, "graphs outputs"]:
     """The predictions that ``write_predictions`` wrote for one model."""
-    with file.open(newline="") as lines:
-        rows = list(csv.reader(lines))[1:]
-    return torch.tensor([[float(v or "nan") for v in row[len(row) - outputs :]] for row in rows], dtype=torch.float64).view(
-        -1, outputs
-    )
+    try:
+        with file.open(newline="") as lines:
+            rows = list(csv.reader(lines))[1:]
+        found = [[float(v or "nan") for v in row[len(row) - outputs :]] for row in rows]
+    except (OSError, ValueError, csv.Error) as error:
+        raise ValueError(
+            f"{file} is damaged ({first_line(error)}); delete result.json beside it to train this model anew."
+        ) from None
+    if len(found) != graphs or any(len(row) != outputs for row in found):
+        raise ValueError(
+            f"{file} is damaged (it has not {graphs} rows of {outputs}); delete result.json beside it to train this model anew."
+        )
+    return torch.tensor(found, dtype=torch.float64).view(graphs, outputs)

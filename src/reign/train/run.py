@@ -1,6 +1,7 @@
 """Train all models of a recipe into the folder of a run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,9 +11,10 @@ from reign.disk import read_json, write_json
 from reign.train.build import make_problem, try_model
 from reign.train.callbacks import Callback
 from reign.train.devices import make_fabric
+from reign.train.lock import only_one
 from reign.train.members import members_of, train_member
 from reign.train.recipe import Recipe
-from reign.train.results import predicted, spread_of, summarise, write_left_out, write_predictions
+from reign.train.results import predicted, read_result, spread_of, summarise, write_left_out, write_predictions
 from reign.train.run_folder import describe, environment, start
 
 T = TypeVar("T")
@@ -37,6 +39,11 @@ def train(
     """
     folder, callback = Path(folder), callback or Callback()
     fabric = fabric or make_fabric(recipe.train.precision)
+    with _only_one(fabric, folder):
+        return _train(recipe, folder, resume, fabric, callback)
+
+
+def _train(recipe: Recipe, folder: Path, resume: bool, fabric: Fabric, callback: Callback) -> dict[str, Any]:
     recipe, done = _on_first(fabric, lambda: start(recipe, folder, resume))
     if done is not None:
         return done
@@ -66,7 +73,12 @@ def train(
             train_member(recipe, member, fabric, callback)
     fabric.barrier()
     results = [
-        {"seed": m.seed, "fold": m.fold, "folder": str(m.folder.relative_to(folder)), **read_json(m.folder / "result.json")}
+        {
+            "seed": m.seed,
+            "fold": m.fold,
+            "folder": str(m.folder.relative_to(folder)),
+            **read_result(m.folder, m.problem.splits),
+        }
         for m in members
     ]
     summary = summarise(recipe, problem, folder, results)
@@ -76,6 +88,14 @@ def train(
             write_predictions(folder / "predictions.csv", problem, problem.splits["test"], values.mean(0), spread_of(values))
         write_json(folder / "summary.json", summary)
     return summary
+
+
+@contextmanager
+def _only_one(fabric: Fabric, folder: Path) -> Iterator[None]:
+    """Hold the folder of a run, in the first process for all."""
+    with ExitStack() as held:
+        _on_first(fabric, lambda: held.enter_context(only_one(folder)))
+        yield
 
 
 def _on_first(fabric: Fabric, work: Callable[[], T]) -> T:

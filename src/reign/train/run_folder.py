@@ -9,6 +9,8 @@ RUN/recipe.yaml          all settings
         splits.json, metrics.csv, result.json, predictions.csv
         best/, last/     weights and arguments of the model, for ``from_pretrained``
         checkpoint.pt    to continue from
+
+While a process writes to it, there is also a file .lock.
 """
 
 import os
@@ -23,19 +25,20 @@ import torch
 from lightning.fabric import Fabric
 
 import reign._version
-from reign.data import Problem
-from reign.disk import read_json, remove_unfinished
+from reign.data import TASKS, Problem
+from reign.disk import is_unfinished, read_record, remove_unfinished
+from reign.train import lock
+from reign.train.metrics import METRICS
 from reign.train.overrides import merge
 from reign.train.recipe import Recipe
 
 
 def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str, Any] | None]:
     """The recipe with all seeds that a run has or will have, and its results if it is done; ``ValueError`` rather than mix two runs."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file, expected a folder for the run.")
-    if not folder.exists() or not any(folder.iterdir()):
+    if all(file.name == lock.NAME or is_unfinished(file) for file in folder.iterdir()):  # new, or killed before it began
+        remove_unfinished(folder)
         return recipe, None
-    if not (folder / "recipe.yaml").is_file():
+    if not has_run(folder):
         raise ValueError(f"{folder} holds other files and no run; choose a new folder with -o.")
     if not resume:
         raise ValueError(f"{folder} holds a run already; continue it with --resume {folder}, or choose a new folder with -o.")
@@ -51,12 +54,17 @@ def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str,
     seeds = saved.seeds + [seed for seed in recipe.seeds if seed not in saved.seeds]
     recipe = recipe.model_copy(update={"seeds": seeds})
     finished = (folder / "summary.json").is_file() and seeds == saved.seeds
-    return recipe, read_json(folder / "summary.json") if finished else None
+    return recipe, read_summary(folder) if finished else None
+
+
+def has_run(folder: Path) -> bool:
+    """Whether a folder holds a run, finished or not."""
+    return (folder / "recipe.yaml").is_file()
 
 
 def saved_recipe(folder: Path, *changes: dict[str, Any]) -> Recipe:
     """The recipe of a run that is to be continued, with changes as more seeds."""
-    if not (folder / "recipe.yaml").is_file():
+    if not has_run(folder):
         raise ValueError(f"{folder} holds no run to continue: there is no recipe.yaml.")
     return Recipe.check(merge(Recipe.load(folder / "recipe.yaml").model_dump(mode="json"), *changes), "--set")
 
@@ -85,14 +93,37 @@ def describe(problem: Problem) -> dict[str, Any]:
 
 def read_about(folder: Path) -> dict[str, Any]:
     """What ``describe`` gave for a run that is finished."""
-    if not (folder / "recipe.yaml").is_file():
+    if not has_run(folder):
         raise ValueError(f"{folder} holds no recipe.yaml, expected the folder of a run, as reign train makes it.")
     if not (folder / "summary.json").is_file():
         raise ValueError(f"the run in {folder} is not finished; continue it with: reign train --resume {folder}.")
-    about: dict[str, Any] = read_json(folder / "problem.json")
-    if missing := [key for key in ("task", "targets", "classes", "fingerprint") if key not in about]:
-        raise ValueError(f"{folder / 'problem.json'} is damaged (it has no {missing[0]}).")
+    file = folder / "problem.json"
+    about = read_record(file, task=str, targets=list, classes=list, fingerprint=str)
+    words = [*about["targets"], *about["classes"]]
+    if about["task"] not in TASKS or not about["targets"] or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"{file} is damaged (it has the task {about['task']!r} and the targets {about['targets']!r}).")
+    if len(set(words[: len(about["targets"])])) != len(about["targets"]) or (about["task"] == "multiclass") != bool(
+        about["classes"]
+    ):
+        raise ValueError(f"{file} is damaged (it has the targets {about['targets']!r} and the classes {about['classes']!r}).")
     return about
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The results of a run that is finished; it may name no folder outside the run."""
+    file = folder / "summary.json"
+    summary = read_record(file, metric=str, report=str, members=list)
+    if summary["metric"] not in METRICS or summary["report"] not in ("best", "last") or not summary["members"]:
+        raise ValueError(
+            f"{file} is damaged (it has the metric {summary['metric']!r}, the report {summary['report']!r} and {len(summary['members'])} models)."
+        )
+    for member in summary["members"]:
+        place = member.get("folder") if isinstance(member, dict) else None
+        if not isinstance(place, str) or not place or "\0" in place:
+            raise ValueError(f"{file} is damaged (one of its models has the folder {place!r}).")
+        if not (folder / place).resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"{file} names the folder {place}, which is outside of the run; do not use this run.")
+    return summary
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

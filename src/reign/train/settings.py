@@ -11,7 +11,7 @@ from reign.registry import Registry
 class Settings(BaseModel):
     """Settings that reject unknown fields."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def name_in(registry: Registry[Any]) -> AfterValidator:

@@ -1,5 +1,6 @@
 """Targets in units that are easy to learn, and back."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reign.data import Problem
-from reign.disk import read_json, write_json
+from reign.disk import read_record, write_json
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,13 @@ class Scale:
     @classmethod
     def load(cls, file: Path) -> "Scale":
         """Read what ``save`` wrote."""
-        saved = read_json(file)
+        saved = read_record(file, mean=list, deviation=list)
+        numbers = [*saved["mean"], *saved["deviation"]]
+        good = all(isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in numbers)
+        if not good or not saved["mean"] or len(saved["mean"]) != len(saved["deviation"]) or min(saved["deviation"]) <= 0:
+            raise ValueError(
+                f"{file} is damaged: expected a finite mean and a finite deviation above 0 for every target, got {saved}."
+            )
         return cls(*(torch.tensor(saved[name], dtype=torch.float64) for name in ("mean", "deviation")))
 
     def save(self, file: Path) -> None:

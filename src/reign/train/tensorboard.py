@@ -6,19 +6,24 @@ from pathlib import Path
 from typing import Any
 
 
-@contextmanager
-def board(folder: Path | None, start: int) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A function that writes an epoch's metrics as curves; one that does nothing without a folder."""
-    if folder is None:
-        yield lambda row: None
-        return
+def need_tensorboard() -> Any:
+    """The class that writes the curves; ``ValueError`` if tensorboard is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ModuleNotFoundError:
         raise ValueError(
             "train.tensorboard needs tensorboard: pip install tensorboard, or leave it out; metrics.csv has the same numbers."
         ) from None
-    writer = SummaryWriter(str(folder), purge_step=start)
+    return SummaryWriter
+
+
+@contextmanager
+def board(folder: Path | None, start: int) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A function that writes an epoch's metrics as curves; one that does nothing without a folder."""
+    if folder is None:
+        yield lambda row: None
+        return
+    writer = need_tensorboard()(str(folder), purge_step=start)
     try:
 
         def write(row: dict[str, Any]) -> None:

@@ -39,20 +39,37 @@ class TrainedModel:
         cls, folder: Path, report: str, config: TrainingConfig, num_outputs: int, device: str | torch.device
     ) -> "TrainedModel":
         """Read the weights of the best or the last epoch, as ``report`` says."""
-        try:
-            model = Model.from_pretrained(folder / report)
-        except ValueError:
-            raise
-        except Exception as error:  # whatever a damaged file raises
-            raise ValueError(f"the model in {folder / report} is damaged ({str(error).splitlines()[0]}).") from None
-        return cls(folder, model.to(device), Scale.load(folder / "scale.json"), config, num_outputs)
+        model, scale = Model.from_pretrained(folder / report), Scale.load(folder / "scale.json")
+        if model.out_channels != num_outputs or scale.mean.numel() not in (1, num_outputs):
+            raise ValueError(
+                f"the model in {folder / report} gives {model.out_channels} outputs with {scale.mean.numel()} scales, expected "
+                f"{num_outputs}, one for each target or class of the run."
+            )
+        return cls(folder, model.to(device), scale, config, num_outputs)
 
-    def outputs(self, graphs: GraphPack, ids: Ids, callback: Callback) -> Float[Tensor, "graphs outputs"]:
-        """What the model gives for some graphs, in the units of the targets (logits for classes)."""
+    def outputs(
+        self, graphs: GraphPack, ids: Ids, callback: Callback, failed: dict[int, str] | None = None
+    ) -> Float[Tensor, "graphs outputs"]:
+        """What the model gives for some graphs, in the units of the targets (logits for classes).
+
+        Args:
+            graphs: all graphs.
+            ids: the graphs to predict for.
+            callback: is told of every batch.
+            failed: takes the graphs that are too large for the memory, and why; without it they are an error.
+        """
         first = next(self.model.parameters())
         own = graphs.to(first.device, first.dtype)
         budget = Budget(self.model, own, first.device, self.config.max_pairs, "the input", callback)
         inference = Inference(
-            self.model, own, self.num_outputs, self.scale, budget, self.config.batch_size, self.config.precision, callback
+            self.model,
+            own,
+            self.num_outputs,
+            self.scale,
+            budget,
+            self.config.batch_size,
+            self.config.precision,
+            callback,
+            failed=failed,
         )
         return inference(ids, "predict")

@@ -127,7 +127,7 @@ def test_sampled_policies_follow_the_mode_of_the_model() -> None:
 def test_evaluation_with_several_draws_is_their_mean() -> None:
     data = batch()
     model = DS(3, 6, 2, 2, policy=Sampled(NodeMarking(), share=0.5, eval_draws=3)).eval()
-    expected = torch.stack([model(data.x, data.edge_index, bag=model.policy.from_data(data)) for _ in range(3)]).mean(0)
+    expected = torch.stack([model(data.x, data.edge_index, bag=draw.from_data(data)) for draw in model.policy.draws()]).mean(0)
     torch.testing.assert_close(run(model, data), expected)
 
 

@@ -174,12 +174,13 @@ def test_evaluation_takes_all_subgraphs_or_fixed_draws() -> None:
     policy = Sampled(NodeMarking(), share=0.5).eval()
     assert_bags_equal(policy.from_data(batch), NodeMarking().from_data(batch))
     assert policy.from_data(batch).node_based
-    assert policy.num_draws == 1
+    assert policy.draws() == [policy]
     draws = Sampled(NodeMarking(), share=0.5, eval_draws=3)
-    assert draws.num_draws == 1
+    assert draws.draws() == [draws]
     draws.eval()
-    assert draws.num_draws == 3
-    bags = [draws.from_data(batch) for _ in range(6)]
+    assert len(draws.draws()) == 3
+    assert_bags_equal(draws.from_data(batch), draws.from_data(batch))
+    bags = [each.from_data(batch) for _ in range(2) for each in draws.draws()]
     for now, later in zip(bags[:3], bags[3:], strict=True):
         assert_bags_equal(now, later)
     assert not torch.equal(bags[0].anchor, bags[1].anchor)

@@ -2,7 +2,7 @@
 
 from reign.data.molecules._csv_reader import need_columns, read_table
 from reign.data.molecules._report import Report
-from reign.data.molecules._smiles import Molecule, canonical, from_smiles, read_many, scaffold
+from reign.data.molecules._smiles import Molecule, canonical, from_smiles, graphs_of, read_many, scaffold
 from reign.data.molecules._table import load_table, read_molecules
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Report",
     "canonical",
     "from_smiles",
+    "graphs_of",
     "load_table",
     "need_columns",
     "read_many",

@@ -14,9 +14,21 @@ from typing import Any
 import pandas as pd
 
 from reign._validate import did_you_mean
+from reign.disk import first_line
 
 OPEN: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-BROKEN = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+BROKEN = (
+    OSError,
+    EOFError,
+    UnicodeDecodeError,
+    csv.Error,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    RuntimeError,  # an encrypted archive
+    NotImplementedError,  # an archive with a compression that Python does not know
+)
+LARGEST = 2**31  # bytes of a table that was compressed: a small file can hold more than the memory
 
 
 def read_table(path: str | Path) -> tuple[pd.DataFrame, dict[int, str]]:
@@ -25,12 +37,17 @@ def read_table(path: str | Path) -> tuple[pd.DataFrame, dict[int, str]]:
     if not path.is_file():
         raise ValueError(f"there is no file {path}.")
     try:
-        lines = list(csv.reader(io.StringIO(_text(path), newline=""), delimiter="\t" if ".tsv" in path.suffixes else ","))
+        records = _records(_text(path), "\t" if ".tsv" in path.suffixes else ",")
     except BROKEN as error:
-        raise ValueError(f"{path} cannot be read as a table ({str(error).strip()}).") from None
-    if not lines or not any(lines[0]):
+        raise ValueError(f"{path} cannot be read as a table ({first_line(error)}).") from None
+    except _OpenQuote as error:
+        raise ValueError(
+            f"{path} cannot be read as a table: the quote that opens in line {error.line} {error}, so rows would be lost; close it, or "
+            "double it if it is part of the text."
+        ) from None
+    if not records or not any(records[0]):
         raise ValueError(f"{path} cannot be read as a table (it has no header).")
-    header, rows = lines[0], lines[1:]
+    header, rows = records[0], records[1:]
     if twice := [name for name in header if header.count(name) > 1]:
         raise ValueError(f"{path} has {header.count(twice[0])} columns named '{twice[0]}'; rename them.")
     wrong = {}
@@ -53,14 +70,64 @@ def need_columns(table: pd.DataFrame, columns: Sequence[str], path: str | Path) 
             raise ValueError(f"column '{column}' was given twice.")
 
 
+class _OpenQuote(Exception):
+    def __init__(self, line: int, what: str) -> None:
+        super().__init__(what)
+        self.line = line
+
+
+def _records(text: str, delimiter: str) -> list[list[str]]:
+    """The rows of a table, the header first; ``_OpenQuote`` for a quote that swallows rows.
+
+    A quoted field may span several lines. If the first and another one of these lines are rows by themselves, or the quote does not close,
+    or closes in the middle of a field, it is taken for a quote that somebody forgot to close.
+    """
+    lines = list(io.StringIO(text, newline=""))
+    limit = csv.field_size_limit(max(len(text), 1))  # one long field must not cost the others
+    try:
+        reader = csv.reader(lines, delimiter=delimiter)
+        records: list[list[str]] = []
+        first = 0
+        for record in reader:
+            span, first = lines[first : reader.line_num], reader.line_num
+            records.append(record)
+            if len(span) > 1 or first == len(lines):
+                _check_quotes(span, len(records[0]), first - len(span) + 1, delimiter)
+        return records
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _check_quotes(span: list[str], fields: int, line: int, delimiter: str) -> None:
+    """Raise ``_OpenQuote`` if the lines of one record are likely to be several rows."""
+    try:
+        list(csv.reader(span, delimiter=delimiter, strict=True))
+    except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise _OpenQuote(line, "does not close") from None
+        if len(span) > 1:
+            raise _OpenQuote(line, f"closes in the middle of a field, {len(span) - 1} lines later") from None
+    if len(span) > 1 and len(next(csv.reader(span[:1], delimiter=delimiter, quoting=csv.QUOTE_NONE), [])) >= fields:
+        for text in span[1:]:
+            if len(next(csv.reader([text], delimiter=delimiter), [])) == fields:
+                raise _OpenQuote(line, f"closes only {len(span) - 1} lines later, and the lines between are rows by themselves")
+
+
 def _text(path: Path) -> str:
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if len(names) != 1:
                 raise ValueError(f"{path} holds {len(names)} files, expected one table.")
-            return archive.read(names[0]).decode("utf-8-sig")
+            with archive.open(names[0]) as file:
+                return _decode(path, file.read(LARGEST + 1))
     if path.suffix in OPEN:
         with OPEN[path.suffix](path, "rb") as file:
-            return file.read().decode("utf-8-sig")
+            return _decode(path, file.read(LARGEST + 1))
     return path.read_bytes().decode("utf-8-sig")
+
+
+def _decode(path: Path, content: bytes) -> str:
+    if len(content) > LARGEST:
+        raise ValueError(f"{path} holds more than {LARGEST / 1e9:.1f} GB; unpack it first.")
+    return content.decode("utf-8-sig")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+LARGEST = 3e38  # of a label: float32 holds little more
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
 
 
@@ -61,6 +62,10 @@ def read_labels(
                 shown = table[target].iloc[row]
                 if value is None:
                     wrong.setdefault(row, f"{target} is {shown!r}, expected a number, or nothing if it is missing")
+                elif abs(value) > LARGEST:
+                    wrong.setdefault(
+                        row, f"{target} is {shown!r}, expected a number of at most {LARGEST:g} in size; use other units"
+                    )
                 elif task == "classification" and not math.isnan(value) and value not in (0.0, 1.0):
                     wrong.setdefault(row, f"{target} is {shown!r}, expected 0 or 1; for more classes use --task-type multiclass")
             rows.append([math.nan if value is None else value for value in values])

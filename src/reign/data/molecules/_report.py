@@ -16,6 +16,7 @@ class Report:
         salts: number of rows that are salts or mixtures.
         spaces: number of rows with white space around a SMILES.
         missing: number of missing labels.
+        found: the targets, if they were not given: all columns of numbers.
     """
 
     rows: int
@@ -26,10 +27,13 @@ class Report:
     salts: int = 0
     spaces: int = 0
     missing: int = 0
+    found: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
         """The report in sentences."""
         out = [f"{self.rows - len(self.left_out):,} of {self.rows:,} rows read"]
+        if self.found:
+            out.append(f"the targets are all columns of numbers: {', '.join(self.found)}; choose with --target-columns")
         if self.missing:
             out.append(f"{self.missing:,} labels are missing; they count nowhere")
         if self.duplicates:

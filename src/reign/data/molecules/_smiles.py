@@ -3,7 +3,8 @@
 Not torch_geometric's ``from_smiles``: that turns a SMILES it cannot read into an empty molecule without a word.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,34 +40,54 @@ class Molecule:
         if not text:
             raise ValueError("no SMILES")
         if len(text.split()) > 1:  # RDKit would take the rest for a name
-            raise ValueError(f"{text!r} holds white space, expected one SMILES")
+            raise ValueError(f"{shortened(text)!r} holds white space, expected one SMILES")
         return cls(text, _parse(text, strict))
 
     def graph(self) -> Data:
         """The molecule as a graph. Salts are one graph of several components."""
-        return graph_of(self.mol)
+        with _one_line(self.text):
+            return graph_of(self.mol)
 
     def canonical(self) -> str:
         """One spelling for each molecule; very large ones, whose atoms RDKit cannot rank, keep the spelling they were given in."""
-        return Chem.MolToSmiles(self.mol) if self.mol.GetNumAtoms() <= LARGE else self.text
+        with _one_line(self.text):
+            return Chem.MolToSmiles(self.mol) if self.mol.GetNumAtoms() <= LARGE else self.text
 
     def scaffold(self) -> str:
         """The Bemis-Murcko scaffold: rings and what joins them; empty without rings."""
         from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
-        return MurckoScaffoldSmiles(mol=self.mol, includeChirality=False)
+        with _one_line(self.text):
+            return MurckoScaffoldSmiles(mol=self.mol, includeChirality=False)
+
+
+@contextmanager
+def _one_line(text: str) -> Iterator[None]:
+    """Whatever RDKit raises about a molecule is a ``ValueError`` about its SMILES; RDKit also checks its own code, over many lines."""
+    try:
+        yield
+    except Exception as error:
+        if type(error) is ValueError:  # one of ours
+            raise
+        reason = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
+        raise ValueError(f"'{shortened(text)}': {reason.rstrip('.') or type(error).__name__}") from None
+
+
+def shortened(text: str) -> str:
+    """The beginning of a long SMILES, for messages."""
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _parse(text: str, strict: bool) -> Chem.Mol:
-    with BlockLogs():
+    with BlockLogs(), _one_line(text):
         mol = Chem.MolFromSmiles(text, sanitize=False)
         if mol is None:
-            raise ValueError(f"'{text}' is not a SMILES")
+            raise ValueError(f"'{shortened(text)}' is not a SMILES")
         if mol.GetNumAtoms() == 0:
-            raise ValueError(f"'{text}' has no atoms")
+            raise ValueError(f"'{shortened(text)}' has no atoms")
         problems = Chem.DetectChemistryProblems(mol)
         if problems and strict:
-            raise ValueError(f"'{text}': {problems[0].Message().strip().rstrip('.')}")
+            raise ValueError(f"'{shortened(text)}': {problems[0].Message().strip().rstrip('.')}")
         if problems:
             Chem.SanitizeMol(mol, Chem.SANITIZE_ALL ^ Chem.SANITIZE_PROPERTIES)
             mol.UpdatePropertyCache(strict=False)
@@ -88,6 +109,20 @@ def read_many(texts: Iterable[Any]) -> tuple[list[Molecule | None], dict[int, st
             molecules.append(None)
             wrong[i] = str(error)
     return molecules, wrong
+
+
+def graphs_of(molecules: Sequence[Molecule | None], wrong: dict[int, str]) -> tuple[list[Data | None], dict[int, str]]:
+    """The graphs of molecules, None where there is none; and all reasons, those of molecules that cannot be read first."""
+    graphs: list[Data | None] = []
+    wrong = dict(wrong)
+    for i, molecule in enumerate(molecules):
+        graphs.append(None)
+        if molecule is not None and i not in wrong:
+            try:
+                graphs[i] = molecule.graph()
+            except ValueError as error:
+                wrong[i] = str(error)
+    return graphs, wrong
 
 
 def from_smiles(smiles: Any, strict: bool = True) -> Data:

@@ -12,7 +12,7 @@ from reign.data import GraphPack, Ids, Problem, column_split, random_split, scaf
 from reign.data.molecules._csv_reader import need_columns, read_table
 from reign.data.molecules._labels import number_columns, read_labels
 from reign.data.molecules._report import Report
-from reign.data.molecules._smiles import Molecule, read_many
+from reign.data.molecules._smiles import Molecule, graphs_of, read_many
 
 
 def read_molecules(
@@ -58,31 +58,30 @@ def load_table(
     need_columns(table, [*smiles_columns, *(target_columns or []), *([splits_column] if splits_column else [])], path)
     targets = list(target_columns) if target_columns else number_columns(table, [*smiles_columns, splits_column], path)
     read, wrong = read_molecules(table, smiles_columns, odd)
+    graphs, wrong = graphs_of(read, wrong)
+    keys, groups, wrong = _spellings(read, wrong, scaffolds=split == "scaffold_balanced" and not splits_column)
     labels, known, wrong_labels = read_labels(table, targets, task, list(classes))
     wrong = {**wrong_labels, **wrong}
     if splits_column:
         _, wrong_split = column_split(list(table[splits_column]))
         wrong = {**wrong_split, **wrong}
     rows = [row for row in range(len(table)) if row not in wrong]
-    report = Report(len(table), {row + 1: wrong[row] for row in sorted(wrong)})
+    report = Report(len(table), {row + 1: wrong[row] for row in sorted(wrong)}, found=[] if target_columns else targets)
     if not rows:
         first = next(iter(report.left_out.items()), None)
         raise ValueError(f"{path} has no row to learn from" + (f"; row {first[0]}: {first[1]}." if first else ": it has no rows."))
-    table, labels = table.iloc[rows], [labels[row] for row in rows]
-    molecules = [molecule for row in rows if (molecule := read[row]) is not None]
-    assert len(molecules) == len(rows)
-    keys = [molecule.canonical() for molecule in molecules]
+    table, labels, keys = table.iloc[rows], [labels[row] for row in rows], [keys[row] for row in rows]
     if splits_column:
         splits, _ = column_split(list(table[splits_column]))
     elif split == "scaffold_balanced":
-        splits = scaffold_split([molecule.scaffold() for molecule in molecules], keys, split_sizes, split_seed)
+        splits = scaffold_split([groups[row] for row in rows], keys, split_sizes, split_seed)
     else:
         splits = random_split(keys, split_sizes, split_seed)
     _count(report, table[list(smiles_columns)], keys, labels, splits)
     _need_training_labels(splits, targets, labels, path)
     problem = Problem(
         name=Path(path).name,
-        graphs=GraphPack.of([_with_labels(m.graph(), y) for m, y in zip(molecules, labels, strict=True)]),
+        graphs=GraphPack.of([_with_labels(graphs[row], y) for row, y in zip(rows, labels, strict=True)]),
         splits=splits,
         task=task,
         targets=targets,
@@ -90,11 +89,28 @@ def load_table(
         edge_encoder="bond",
         classes=known,
         names=[str(row + 1) for row in rows],
+        texts={column: list(table[column]) for column in smiles_columns},
     )
     return problem, report
 
 
-def _with_labels(data: Data, labels: list[float]) -> Data:
+def _spellings(
+    molecules: Sequence[Molecule | None], wrong: dict[int, str], scaffolds: bool
+) -> tuple[list[str], list[str], dict[int, str]]:
+    """The canonical spelling of each molecule, its scaffold if asked for, and all reasons why there is none."""
+    keys, groups, wrong = [""] * len(molecules), [""] * len(molecules), dict(wrong)
+    for row, molecule in enumerate(molecules):
+        if molecule is not None and row not in wrong:
+            try:
+                keys[row] = molecule.canonical()
+                groups[row] = molecule.scaffold() if scaffolds else ""
+            except ValueError as error:
+                wrong[row] = str(error)
+    return keys, groups, wrong
+
+
+def _with_labels(data: Data | None, labels: list[float]) -> Data:
+    assert data is not None
     data.y = torch.tensor([labels], dtype=torch.float64)
     return data
 

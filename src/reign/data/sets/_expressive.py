@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from reign._validate import check
 from reign.data._base import DATASETS, GraphDataset
-from reign.data._files import local_file, need_file, read_arrays, unpack
+from reign.data._files import download_folder, local_file, need_file, read_arrays, unpack
 from reign.data._networkx import from_networkx
 
 
@@ -34,10 +34,11 @@ class CSL(GraphDataset):
         else:
             from torch_geometric.datasets import GNNBenchmarkDataset
 
-            graphs = [
-                Data(x=torch.ones(d.num_nodes, 1), edge_index=d.edge_index, y=d.y.view(1, 1).float())
-                for d in GNNBenchmarkDataset(self.root, "CSL")
-            ]
+            with download_folder() as folder:
+                graphs = [
+                    Data(x=torch.ones(d.num_nodes, 1), edge_index=d.edge_index, y=d.y.view(1, 1).float())
+                    for d in GNNBenchmarkDataset(folder, "CSL")
+                ]
         return stratified(graphs)
 
 

@@ -4,7 +4,7 @@ import torch
 from torch_geometric.data import Data
 
 from reign.data._base import DATASETS, GraphDataset
-from reign.data._files import local_file
+from reign.data._files import download_folder, local_file
 
 
 @DATASETS.register()
@@ -57,9 +57,10 @@ class MolHIV(GraphDataset):
                 "ogbg-molhiv comes through ogb, which is not installed, or from ogbg_molhiv.csv.xz in the folder that REIGN_DATA names; "
                 "pip install ogb."
             ) from None
-        official = GraphPropPredDataset("ogbg-molhiv", root=self.root)
-        ids = official.get_idx_split()
-        return {split: [_data(*official[int(g)]) for g in ids["valid" if split == "val" else split]] for split in self.splits}
+        with download_folder() as folder:
+            official = GraphPropPredDataset("ogbg-molhiv", root=folder)
+            ids = official.get_idx_split()
+            return {split: [_data(*official[int(g)]) for g in ids["valid" if split == "val" else split]] for split in self.splits}
 
 
 def _data(graph: dict[str, object], label: object) -> Data:

@@ -10,7 +10,7 @@ from torch_geometric.utils import degree
 
 from reign._validate import check
 from reign.data._base import DATASETS, GraphDataset
-from reign.data._files import local_file, read_arrays, unpack
+from reign.data._files import download_folder, local_file, read_arrays, unpack
 
 # the paper's name: name of PyG's set, of the local file, graphs, mean number of nodes, classes
 SETS: dict[str, tuple[str, str, int, float, int]] = {
@@ -80,7 +80,8 @@ class TU(GraphDataset):
     def _official(self, name: str) -> list[Data]:
         from torch_geometric.datasets import TUDataset
 
-        found = TUDataset(self.root, name)
+        with download_folder() as folder:
+            found = list(TUDataset(folder, name))
         if "IMDB" not in name:
             return [Data(x=d.x, edge_index=d.edge_index, y=d.y.view(1, 1).float()) for d in found]
         return _degrees([Data(num_nodes=d.num_nodes, edge_index=d.edge_index, y=d.y.view(1, 1).float()) for d in found])

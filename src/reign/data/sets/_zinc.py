@@ -4,7 +4,7 @@ import torch
 from torch_geometric.data import Data
 
 from reign.data._base import DATASETS, GraphDataset
-from reign.data._files import local_file, read_arrays, unpack
+from reign.data._files import download_folder, local_file, read_arrays, unpack
 
 
 @DATASETS.register()
@@ -21,7 +21,8 @@ class ZINC(GraphDataset):
         """Read the graphs from ``REIGN_DATA``, or download them through PyG."""
         file = local_file("zinc12k.npz")
         if file is None:
-            return {split: self._official(split) for split in self.splits}
+            with download_folder() as folder:
+                return {split: self._official(folder, split) for split in self.splits}
         arrays = read_arrays(file)
         out = {}
         for split in self.splits:
@@ -32,10 +33,10 @@ class ZINC(GraphDataset):
             out[split] = unpack(sizes, part["edge_ptr"], part["edge_uv"], types["atom_type"], y, types["bond_type"])
         return out
 
-    def _official(self, split: str) -> list[Data]:
+    def _official(self, folder: str, split: str) -> list[Data]:
         from torch_geometric.datasets import ZINC as Official
 
         return [
             Data(x=d.x.view(-1, 1), edge_index=d.edge_index, edge_attr=d.edge_attr.view(-1, 1), y=d.y.view(1, 1).float())
-            for d in Official(self.root, subset=True, split=split)
+            for d in Official(folder, subset=True, split=split)
         ]
