@@ -1,9 +1,12 @@
 """Commands as a user runs them."""
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
 from typer.testing import CliRunner
 
 from reign.cli import app
@@ -75,3 +78,61 @@ def test_models_and_card(tmp_path: Path) -> None:
     assert "inside the ReIGN(2) table, so 3-WL bounds them: own, local" in done.stdout
     assert "outside the table, and bounded by 3-WL: swap_local" in done.stdout
     assert "triangles: 1 of 1 pair in 2 rounds; in its own layers 1" in done.stdout
+
+
+TINY = ["--batch-size", "4", "--layers", "1", "--width", "8", "--repeats", "1", "--device", "cpu"]
+
+
+def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REIGN_DATA", raising=False)
+    out = tmp_path / "bench.json"
+    done = reign("bench", *TINY, "--json", str(out))
+    assert done.exit_code == 0, done.output
+    assert "Training step of sun 1 x 8, ego+:3" in done.stdout
+    assert "random graphs" in done.stdout
+    assert done.stderr == ""
+    found = json.loads(out.read_text())
+    kinds = {
+        **dict.fromkeys(("model", "policy", "device", "data", "precision"), str),
+        **dict.fromkeys(("batch_size", "hidden_channels", "num_layers", "repeats", "nodes", "pairs"), int),
+        **dict.fromkeys(("environment", "steps", "floor"), dict),
+        **dict.fromkeys(("store_bytes", "kernels_of"), type(None)),
+        **dict.fromkeys(("kernels", "notes"), list),
+    }
+    assert {name: type(value) for name, value in found.items()} == kinds
+    assert list(found["environment"]) == ["date", "reign", "torch", "device_name", "cores", "threads"]
+    assert list(found["floor"]) == ["seconds", "bytes", "bytes_per_second"]
+    assert list(found["steps"]) == ["plain", "yardstick"]
+    for step in found["steps"].values():
+        figures = "seconds peak_bytes graphs_per_second times_floor speedup_over_yardstick share_of_yardstick_memory"
+        assert list(step) == figures.split()
+        assert all(value > 0 for value in step.values())
+        assert step["graphs_per_second"] == pytest.approx(4 / step["seconds"])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--batch-size", "0"], "--batch-size is 0, expected at least 1."),
+        (["--layers", "-1"], "--layers is -1, expected at least 1."),
+        (["--width", "0"], "--width is 0, expected at least 1."),
+        (["--repeats", "0"], "--repeats is 0, expected at least 1."),
+        (["--device", "tpu"], "device is 'tpu', expected 'auto', 'cpu' or 'cuda'."),
+        (["--model", "sunn"], "unknown model 'sunn'; did you mean 'sun'?"),
+        (["--policy", "egg"], "unknown policy 'egg'"),
+        (["--policy", "ed"], "SUN needs one subgraph per node"),
+        (["--json", "no/such/folder.json"], "there is no folder"),
+    ],
+)
+def test_bench_refuses_what_it_cannot_measure(args: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REIGN_DATA", raising=False)
+    done = reign("bench", *TINY, *args)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_bench_says_that_there_is_no_gpu() -> None:
+    done = reign("bench", "--device", "cuda")
+    assert (done.exit_code, done.stderr) == (2, "reign: device is 'cuda', and this machine has no GPU; use 'cpu'.\n")

@@ -31,7 +31,9 @@ def bench(
         from reign.experiments.workload import Workload
 
         check_writable(json)
-        report = run(Workload(model, policy, batch_size, width, layers, device, repeats))
+        workload = Workload(model, policy, batch_size, width, layers, device, repeats)
+        with Console(stderr=True).status("measuring ..."):
+            report = run(workload)
         if json is not None:
             write_json(json, report.to_dict())
     console = plain_console()

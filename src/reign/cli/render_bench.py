@@ -48,7 +48,7 @@ def explanations(report: "Report") -> list[str]:
     if "yardstick" in report.steps:
         lines.append("Speed-up and memory share are relative to the yardstick.")
     if report.store_bytes is not None:
-        lines.append(f"The graphs and bags of the whole data set hold {report.store_bytes / 1e6:,.0f} MB on the GPU.")
+        lines.append(f"The bags of the whole data set hold {report.store_bytes / 1e6:,.0f} MB on the GPU.")
     return lines + report.notes
 
 

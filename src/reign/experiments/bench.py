@@ -102,7 +102,7 @@ class Report:
 
 
 def bench(workload: Workload) -> Report:
-    """Measure the steps of a model with the same batch, one version after the other."""
+    """Measure all versions of the training step of a model, with the same batch."""
     device = find_device(workload.device)
     problem, data = bench_graphs(workload.batch_size)
     ids = next(shuffled(problem.splits["train"], workload.batch_size, 0))
@@ -120,17 +120,18 @@ def bench(workload: Workload) -> Report:
     )
     if device.type == "cuda":
         _measure_resident(report, problem, ids)
-    fused = device.type == "cuda" and kernels_for(torch.zeros(1, device=device)) is not None
-    for name in ("fused", "plain") if fused else ("plain",):
-        _measure_eager(report, name, our_step(workload.build(problem), problem, ids, device, fused=name == "fused"))
-    if not model.policy.node_based:
+    steps = {"plain": our_step(workload.build(problem), problem, ids, device, fused=False)}
+    if device.type == "cuda" and kernels_for(torch.zeros(1, device=device)) is not None:
+        steps = {"fused": our_step(workload.build(problem), problem, ids, device, fused=True), **steps}
+    if model.policy.node_based:
+        sun = workload.build(problem, "sun")
+        assert isinstance(sun, SUN)
+        steps["yardstick"] = yardstick_step(sun, problem, ids, device)
+        if not isinstance(model, SUN):
+            report.notes.append(f"The yardstick is that of SUN with policy {sun.policy}; there is none for {type(model).__name__}.")
+    else:
         report.notes.append(f"There is no yardstick for policy {model.policy}, which does not have one subgraph per node.")
-        return report
-    sun = workload.build(problem, "sun")
-    assert isinstance(sun, SUN)
-    _measure_eager(report, "yardstick", yardstick_step(sun, problem, ids, device))
-    if not isinstance(model, SUN):
-        report.notes.append(f"The yardstick is that of SUN with policy {sun.policy}; there is none for {type(model).__name__}.")
+    _measure_eager(report, steps, device)
     return report
 
 
@@ -146,9 +147,11 @@ def _measure_resident(report: Report, problem: Problem, ids: Ids) -> None:
     report.kernels, report.kernels_of = step.profile(), "resident"
 
 
-def _measure_eager(report: Report, name: str, step: EagerStep) -> None:
-    report.steps[name] = Cost(seconds_of(step, step.device, report.workload.repeats), added_bytes(step, step.device))
-    if step.device.type == "cuda" and report.kernels_of is None:
+def _measure_eager(report: Report, steps: dict[str, EagerStep], device: torch.device) -> None:
+    for name, seconds in seconds_of(steps, device, report.workload.repeats).items():
+        report.steps[name] = Cost(seconds, added_bytes(steps[name], device))
+    if device.type == "cuda" and report.kernels_of is None:
+        name, step = next(iter(steps.items()))
         clock = KernelClock()
         clock.start()
         step()

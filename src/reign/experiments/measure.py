@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -24,18 +24,20 @@ class Kernel:
     seconds: float
 
 
-def seconds_of(run: Run, device: torch.device, repeats: int) -> float:
-    """Median time of a call, after a warm-up."""
-    for _ in range(WARM_UP):
-        run()
-    times = []
+def seconds_of(runs: Mapping[str, Run], device: torch.device, repeats: int) -> dict[str, float]:
+    """Median time of a call of each, after a warm-up. They take turns, so that what else the machine does concerns all alike."""
+    for run in runs.values():
+        for _ in range(WARM_UP):
+            run()
+    times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
-        _wait(device)
-        start = time.perf_counter()
-        run()
-        _wait(device)
-        times.append(time.perf_counter() - start)
-    return median(times)
+        for name, run in runs.items():
+            _wait(device)
+            start = time.perf_counter()
+            run()
+            _wait(device)
+            times[name].append(time.perf_counter() - start)
+    return {name: median(found) for name, found in times.items()}
 
 
 def added_bytes(run: Run, device: torch.device) -> int:
@@ -61,7 +63,7 @@ def copy_bandwidth(device: torch.device, repeats: int) -> float:
     """Bytes that a large copy reads and writes in a second."""
     source = torch.zeros(COPY_BYTES[device.type], dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    return 2 * source.numel() / seconds_of(lambda: target.copy_(source), device, repeats)
+    return 2 * source.numel() / seconds_of({"copy": lambda: target.copy_(source)}, device, repeats)["copy"]
 
 
 class KernelClock:

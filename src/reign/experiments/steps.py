@@ -91,7 +91,7 @@ class ResidentStep:
         self.ids, self.optimiser, self.device = ids, learner.raw_optimiser, learner.fabric.device
         self.resident = Resident(model, learner.graphs, learner.gradients.loss, ids.numel(), PRECISION, learner.budget.pairs)
         before = torch.cuda.memory_allocated(self.device)
-        assert self.resident.store is not None  # the first use makes the bags of all graphs
+        _ = self.resident.store  # its first use makes the bags of all graphs
         self.store_bytes = torch.cuda.memory_allocated(self.device) - before
         self.added_bytes = added_bytes(lambda: self._steps(1), self.device)  # captures the graph, and makes the frame
 
@@ -115,10 +115,7 @@ class ResidentStep:
         self._steps(PROFILED + 1, after_step)
         return clock.kernels(PROFILED)
 
-    def _steps(self, number: int, after_step: Callable[[int], object] = lambda s: None) -> None:
-        def after(step: int) -> None:
-            after_step(step)
-
-        found = self.resident.train_epoch([self.ids] * number, self.optimiser, None, 0.0, after)
-        if found[2] is not None:
-            raise RuntimeError(f"the loss or its gradient is not finite in step {found[2] + 1}")
+    def _steps(self, number: int, after_step: Callable[[int], None] = lambda s: None) -> None:
+        *_, bad = self.resident.train_epoch([self.ids] * number, self.optimiser, None, 0.0, after_step)
+        if bad is not None:
+            raise RuntimeError(f"the loss or its gradient is not finite in step {bad + 1}")

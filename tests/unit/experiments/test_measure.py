@@ -1,6 +1,7 @@
 """Time and memory of a call."""
 
 import time
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,19 +16,24 @@ MB = 2**20
 
 
 def test_time_is_the_median_of_the_calls_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, calls = [0.0], iter([100.0, 100.0, 1.0, 50.0, 3.0])  # two to warm up, then three that count
+    now, order = [0.0], []
+    calls = {
+        "a": iter([100.0, 100.0, 1.0, 50.0, 3.0]),
+        "b": iter([0.0, 0.0, 8.0, 7.0, 6.0]),
+    }  # two to warm up, then three that count
     monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
-    def run() -> None:
-        now[0] += next(calls)
+    def run(name: str) -> None:
+        now[0] += next(calls[name])
+        order.append(name)
 
     assert WARM_UP == 2
-    assert seconds_of(run, CPU, 3) == 3.0
-    assert next(calls, None) is None
+    assert seconds_of({name: partial(run, name) for name in calls}, CPU, 3) == {"a": 3.0, "b": 7.0}
+    assert "".join(order) == "aabb" + "ab" * 3
 
 
 def test_a_real_call_takes_its_time() -> None:
-    assert seconds_of(lambda: time.sleep(0.01), CPU, 3) >= 0.01
+    assert seconds_of({"sleep": lambda: time.sleep(0.01)}, CPU, 3)["sleep"] >= 0.01
 
 
 def test_memory_is_that_of_the_peak() -> None:
@@ -51,7 +57,7 @@ def test_memory_of_a_backward_pass_counts() -> None:
 
 def test_a_copy_reads_and_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(measure.COPY_BYTES, "cpu", 1000)
-    monkeypatch.setattr(measure, "seconds_of", lambda run, device, repeats: (run(), 0.5)[1])
+    monkeypatch.setattr(measure, "seconds_of", lambda runs, device, repeats: (runs["copy"](), {"copy": 0.5})[1])
     assert copy_bandwidth(CPU, 1) == 4000.0
 
 
