@@ -20,7 +20,21 @@ from commands import MOLECULES
 from safetensors.torch import load_file
 
 KILLS = int(os.environ.get("REIGN_KILLS", "100"))
-SETTINGS = "--epochs 20 -b 8 --seeds 2 --set model.num_layers=1 --set model.hidden_channels=8 --set model.dropout=0.2 -q".split()
+SETTINGS = [
+    "--epochs",
+    "20",
+    "-b",
+    "8",
+    "--seeds",
+    "2",
+    "--set",
+    "model.num_layers=1",
+    "--set",
+    "model.hidden_channels=8",
+    "--set",
+    "model.dropout=0.2",
+    "-q",
+]
 
 
 def start(*args: Any) -> subprocess.Popen[str]:
