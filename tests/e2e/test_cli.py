@@ -18,9 +18,20 @@ def test_separate(tmp_path: Path) -> None:
     done = reign("separate", "rook", "--model", "ds:ed/3", "--model", "mpnn", "--wl", "1", "--wl", "3", "--csv", str(out))
     assert done.exit_code == 0, done.output
     rows = list(csv.DictReader(out.read_text().splitlines()))
-    assert list(rows[0]) == ["pair", "method", "separated", "margin"]
-    assert {(row["method"], row["separated"]) for row in rows} == {("ds:ed/3", "1"), ("mpnn", "0"), ("1-WL", "0"), ("3-WL", "0")}
+    assert list(rows[0]) == ["pair", "method", "separated", "layer", "margin"]
+    told = {("ds:ed/3", "1", "3"), ("mpnn", "0", ""), ("1-WL", "0", ""), ("3-WL", "0", "")}
+    assert {(row["method"], row["separated"], row["layer"]) for row in rows} == told
+    assert all((row["margin"] == "") == row["method"].endswith("WL") for row in rows)
     assert "Pairs of rook told apart" in done.stdout
+
+
+def test_separate_a_list_of_terms_and_colour_tests() -> None:
+    args = ("--terms", "own,local,transpose", "--root-terms", "own", "--wl", "sun:nm", "--wl", "ds:nm/1", "--each", "--act", "none")
+    done = reign("separate", "triangles", *args)
+    assert done.exit_code == 0, done.output
+    assert "C6 / 2xC3, sun:nm colours: separated at layer 2 (exact)" in done.stdout
+    assert "C6 / 2xC3, ds:nm/1 colours: not separated (exact)" in done.stdout
+    assert "terms=['own', 'local', 'transpose'], root_terms=['own']): separated at layer 2 (exact)" in done.stdout
 
 
 def test_separate_lists_its_families() -> None:
@@ -33,12 +44,15 @@ def test_mistakes_exit_with_2_and_one_line(tmp_path: Path) -> None:
     bad = tmp_path / "bad.g6"
     bad.write_text("Es\n")
     for args, message in (
-        (["separate"], "a family or a graph6 file is needed"),
+        (["separate"], "a family or a file of pairs is needed"),
         (["separate", "rook"], "nothing to try: give --model"),
         (["separate", "rok", "--wl", "1"], "unknown family 'rok'; did you mean 'rook'?"),
         (["separate", "rook", "--model", "sunn:nm"], "unknown model 'sunn'; did you mean 'sun'?"),
         (["separate", "rook", "--model", "sun:eggo"], "unknown policy 'eggo'"),
-        (["separate", str(bad), "--wl", "1"], "line 1: b'Es' is no graph in graph6 format"),
+        (["separate", str(bad), "--wl", "1"], "line 1: b'Es' is not a graph in graph6 format"),
+        (["separate", "rook", "--wl", "1", "--act", "relu"], "--act is 'relu', expected silu, sine or none"),
+        (["card"], "a model, as sun:nm, or --terms, as own,local, is needed"),
+        (["card", "--terms", "own,lokal"], "unknown term 'lokal'; did you mean 'local'"),
         (["card", "sun:nm", "-o", str(tmp_path / "no" / "folder.md")], "there is no folder"),
     ):
         done = reign(*args)
@@ -52,7 +66,12 @@ def test_models_and_card(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "gnnakplus" in done.stdout
     page = tmp_path / "card.md"
-    done = reign("card", "mpnn/2", "-o", str(page))
+    done = reign("card", "mpnn/2", "--family", "rook", "-o", str(page))
     assert done.exit_code == 0, done.output
     assert page.read_text().startswith("# MPNN(")
     assert "1-WL: message passing on the graph itself" in done.stdout
+    done = reign("card", "--terms", "own,local,swap_local", "--policy", "nm", "--layers", "2", "--family", "triangles")
+    assert done.exit_code == 0, done.output
+    assert "inside the ReIGN(2) table, so 3-WL bounds them: own, local" in done.stdout
+    assert "outside the table, and bounded by 3-WL: swap_local" in done.stdout
+    assert "triangles: 1 of 1 pair in 2 rounds; in its own layers 1" in done.stdout

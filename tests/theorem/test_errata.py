@@ -7,10 +7,10 @@ from torch_geometric.data import Data
 import reign
 from reign.nn import TERMS, GNNAKctx, ReIGN2, State
 from reign.testing import random_graphs
-from reign.theory import _layer_programs as layer_programs
+from reign.theory import _ign3_layers as layer_programs
 from reign.theory import implement, linear_options
+from reign.theory._ign3_policies import _ego_nets, lift, to_bag
 from reign.theory._linear_layers import reign2_layer, sun_layer, weights_of
-from reign.theory._policy_programs import _ego_nets, lift, to_bag
 
 EYE = torch.eye(3, dtype=torch.float64)
 

@@ -8,7 +8,7 @@ import reign
 from reign.nn import DS, DSS, GNNAK, IDGNN, NGNN, REIGN2_OFF, REIGN2_ON, SUN, GNNAKctx, Model, ReconstructionGNN, ReIGN2
 from reign.testing import random_graphs
 from reign.theory import family, implement, linear_options, policy_program, run_policy, separate, wl_separates
-from reign.theory._policy_programs import lift
+from reign.theory._ign3_policies import lift
 
 POLICIES = ["null", "nd", "nm", "ego:1", "ego:2", "ego:3", "ego+:1", "ego+:3"]
 KNOWN = [ReconstructionGNN, DS, DSS, GNNAK, GNNAKctx, IDGNN, NGNN]  # the class Upsilon
@@ -81,8 +81,10 @@ def test_theorem_3ign_upperbounds_subgraph_networks(kind: type, policy: str) -> 
 def test_corollary_3wl_upperbounds_subgraph_networks() -> None:
     """No model separates a pair that 3-WL does not; tests/theorem/test_separate.py does this for all models and policies."""
     equal = [p for name in ("rook", "cfi") for p in family(name) if not wl_separates(p.one, p.other, 3)]
-    assert len(equal) == 3
-    assert not any(v.separated for v in separate(equal, ["ds:nm", "dss:ego+:2", "gnnakctx:nm", "idgnn:nm", "ngnn:ego:2"], layers=4))
+    assert len(equal) == 11
+    assert not any(
+        v.separated for v in separate(equal, ["ds:nm", "dss:ego+:2", "gnnakctx:nm", "idgnn:nm", "ngnn:ego:2"], layers=4, act=None)
+    )
 
 
 @pytest.mark.parametrize("kind", KNOWN)
@@ -111,7 +113,7 @@ def test_proposition_3ign_implements_reign() -> None:
 
 def test_corollary_3wl_upperbounds_reign() -> None:
     equal = [p for name in ("rook", "cfi") for p in family(name) if not wl_separates(p.one, p.other, 3)]
-    assert not any(v.separated for v in separate(equal, ["reign2:nm", "reign2:ego+:1", "sun:nm", "sun:null"], layers=3))
+    assert not any(v.separated for v in separate(equal, ["reign2:nm", "reign2:ego+:1", "sun:nm", "sun:null"], layers=3, act=None))
 
 
 @pytest.mark.parametrize("policy", ["null", "nd", "nm", "ego:2", "ego+:2"])

@@ -13,7 +13,7 @@ from reign.bags import _views as views
 from reign.bags._edges import PairEdges, pair_edges
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import root_hops
-from reign.bags._keep import Keeper, kept
+from reign.bags._keep import Keeper, PerRow, kept
 from reign.bags._wiring import Wiring
 from reign.kernels import ragged
 
@@ -148,6 +148,12 @@ class SubgraphBag(Keeper):
         return torch.where(there, position, -1)
 
     @kept
+    def edge_row(self) -> Int[Tensor, "edges"]:
+        """The row of pair (i, j) for each edge j -> i of the graph. Node-based policies with domain all only."""
+        source, target = self.graph.edge_index
+        return self.row_within(target, source)
+
+    @kept
     def _shift(self) -> Int[Tensor, "subgraphs"]:
         return self.row_ptr[:-1] - self.graph.ptr[self.sub_batch]
 
@@ -167,7 +173,7 @@ class SubgraphBag(Keeper):
 
     def hops(self, max_distance: int) -> Int[Tensor, "pairs"]:
         """The hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for nodes out of reach."""
-        return self.keep(("hops", max_distance), lambda: root_hops(self, max_distance))
+        return self.keep(("hops", max_distance), lambda: PerRow(root_hops(self, max_distance), "pair")).values
 
     # -- values ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
@@ -17,11 +16,19 @@ from reign.kernels import Sum
 
 
 class Column(NamedTuple):
-    """What the rows of a tensor belong to ("node", "pair", ...), what its values point into, and whether these are bounds."""
+    """What the rows of a tensor belong to ("node", "pair", ...), and what its values point into.
+
+    Args:
+        rows: what the rows belong to.
+        values: what the values point into; None if they point to nothing.
+        bounds: whether the values are bounds: there is one more of them than rows.
+        ends: whether the tensor holds two such columns as its rows, as ``edge_index`` does.
+    """
 
     rows: str
     values: str | None = None
     bounds: bool = False
+    ends: bool = False
 
 
 BAG = {
@@ -44,6 +51,7 @@ KEPT: dict[Hashable, Column] = {
     "Wiring.root_row": Column("sub", "pair"),
     "SubgraphBag.transpose": Column("pair", "pair"),
     "SubgraphBag.pair_batch": Column("pair", "graph"),
+    "SubgraphBag.edge_row": Column("edge", "pair"),
 }
 Replace = Callable[[str, Tensor, Column], Tensor]
 
@@ -55,7 +63,7 @@ def walk(bag: SubgraphBag, change: Replace) -> SubgraphBag:
         return None if value is None else change(name, value, column)
 
     graph = bag.graph
-    ends = torch.stack([change(f"edge_index {e}", end, Column("edge", "node")) for e, end in enumerate(graph.edge_index)])
+    ends = change("edge_index", graph.edge_index, Column("edge", "node", ends=True))
     given = {name: tensor(name, getattr(graph, name), column) for name, column in GRAPH.items()}
     shared = SharedGraph(edge_index=ends, **given)  # type: ignore[arg-type]
     own = BAG if bag.anchor.size(1) == 1 else BAG | {"anchor": Column("sub")}  # no sum reads several anchors
@@ -77,7 +85,7 @@ def _kept(name: str, column: Column | None, value: Any, change: Replace) -> Any:
     if isinstance(value, Sum):
         return _replaced(value, _spaces_of_sum(value, name), name, change)
     if isinstance(value, SubgraphBag):
-        return None
+        return _nested(name, value, change)
     if isinstance(value, tuple):
         parts = [_kept(f"{name}.{p}", None, part, change) for p, part in enumerate(value)]
         if any(part is None for part in parts):
@@ -86,6 +94,20 @@ def _kept(name: str, column: Column | None, value: Any, change: Replace) -> Any:
     if is_dataclass(value) and hasattr(value, "spaces"):
         return _replaced(value, value.spaces(name), name, change)
     return None
+
+
+def _nested(name: str, bag: SubgraphBag, change: Replace) -> SubgraphBag:
+    """A bag that a bag keeps: its graphs as bags of one subgraph each, so its subgraphs are graphs and its pairs are nodes."""
+    known = {"sub": "graph", "pair": "node", "graph": "graph", "node": "node", "edge": "edge", None: None}
+
+    def inside(field: str, value: Tensor, column: Column) -> Tensor:
+        rows, values = (known.get(space, f"{name}/{space}") for space in column[:2])
+        assert rows is not None
+        return change(f"{name}/{field}", value, Column(rows, values, column.bounds, column.ends))
+
+    assert bag.num_subgraphs == bag.num_graphs
+    assert bag.num_pairs == bag.num_nodes
+    return walk(bag, inside)
 
 
 def _replaced(value: Any, spaces: dict[str, Any], name: str, change: Replace) -> Any:

@@ -25,13 +25,20 @@ class Keeper:
     """
 
     _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+    _sealed: list[bool] = field(default_factory=list, init=False, repr=False)
 
     def keep(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value that was made under this key before; if there is none, it is made now."""
         if key not in self._kept:
+            if self._sealed:
+                raise RuntimeError(f"{key} was not made ready for a bag of fixed sizes")
             with torch.inference_mode(False):
                 self._kept[key] = make()
         return cast(T, self._kept[key])
+
+    def seal(self) -> None:
+        """From here on nothing new is kept: what is kept changes in place, and what would be made now would not."""
+        self._sealed.append(True)
 
 
 def kept(method: Callable[[Any], T]) -> T:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
@@ -58,11 +58,17 @@ class BagStore:
         self.sizes = torch.stack([torch.cat(sizes[space]) for space in self.spaces], dim=1).cpu()
         device = self.template.device
         self.pieces = {
-            name: _Piece(self.columns[name], torch.cat([p for p, _ in found]), found[0][1].dtype, tuple(found[0][1].shape[1:]))
+            name: _Piece(
+                self.columns[name],
+                torch.cat([p for p, _ in found], dim=1 if self.columns[name].ends else 0),
+                found[0][1].dtype,
+                () if self.columns[name].ends else tuple(found[0][1].shape[1:]),
+            )
             for name, found in parts.items()
         }
         nothing = self.sizes.new_zeros(1, len(self.spaces))
-        self._sizes = torch.cat([self.sizes, nothing]).to(device)
+        self._padded_sizes = torch.cat([self.sizes, nothing])
+        self._sizes = self._padded_sizes.to(device)
         self._starts = torch.cat([self.sizes.cumsum(0) - self.sizes, nothing]).to(device)
 
     @property
@@ -70,9 +76,9 @@ class BagStore:
         """The number of graphs."""
         return self.sizes.size(0)
 
-    def totals(self, ids: Int[Tensor, "graphs"]) -> Int[Tensor, "spaces"]:
-        """The sizes of a batch, on the CPU: one number for each of ``spaces``."""
-        return self.sizes[ids].sum(0)
+    def totals(self, ids: Int[Tensor, "*batches graphs"]) -> Int[Tensor, "*batches spaces"]:
+        """The sizes of batches, on the CPU: one number for each of ``spaces``. An id of ``num_graphs`` is no graph."""
+        return self._padded_sizes[ids].sum(-2)
 
     def frame(self, num_graphs: int, totals: Int[Tensor, "spaces"]) -> "Frame":
         """A batch of fixed sizes: at most this many graphs, and these totals."""
@@ -105,38 +111,43 @@ class Frame:
         def buffer(name: str, _: Tensor, column: Column) -> Tensor:
             piece = store.pieces[name]
             rows = padded[column.rows] + (1 if column.bounds else 0)
-            out = torch.zeros(rows, *piece.width, dtype=piece.dtype, device=device)
+            out = torch.zeros(*((2,) if column.ends else ()), rows, *piece.width, dtype=piece.dtype, device=device)
             if not _is_index(piece.data, column):
                 self._values.append((piece.data, out, column.rows))
                 return out
             target = -1 if column.values is None else store.spaces.index(column.values)
             fill = 0 if column.values is None else padded[column.values] - 1
-            self._columns.append((piece.data, out.view(-1), store.spaces.index(column.rows), target, column.bounds, fill))
+            for data, part in zip(piece.data, out, strict=True) if column.ends else [(piece.data, out.view(-1))]:
+                self._columns.append((data, part, store.spaces.index(column.rows), target, column.bounds, fill))
             return out
 
         self.bag = walk(store.template, buffer)
-        # edge_index was stacked from two buffers: fill the stacked one
-        for e in (0, 1):
-            place = next(c for c, (data, *_) in enumerate(self._columns) if data is store.pieces[f"edge_index {e}"].data)
-            data, _, *rest = self._columns[place]
-            self._columns[place] = (data, self.bag.graph.edge_index[e], *rest)  # type: ignore[assignment]
-        for space in self._rows:
-            self.bag._kept["real", space] = torch.zeros(padded[space], dtype=torch.bool, device=device)
+        self._real = {space: torch.zeros(padded[space], dtype=torch.bool, device=device) for space in self._rows}
+        _finish(self.bag, self._real)
         self._gather = gather_columns(self._columns, self.offsets, num_graphs)
 
-    def fits(self, totals: Int[Tensor, "spaces"]) -> bool:
-        """Whether a batch of these sizes can be written into it."""
-        return bool((totals <= self.totals).all())
+    def fits(self, totals: Int[Tensor, "*batches spaces"]) -> Bool[Tensor, "*batches"]:
+        """Whether batches of these sizes can be written into it."""
+        return (totals <= self.totals).all(-1)
 
     def fill(self) -> None:
         """Write the graphs ``self.ids`` into the bag; an id of ``store.num_graphs`` is no graph."""
-        sizes = self.store._sizes.index_select(0, self.ids)
-        torch.cumsum(sizes, 0, out=self.offsets[1:])
-        self._gather(self.ids, self.store._starts)
+        self._gather(self.ids, self.store._sizes, self.store._starts)
         for data, out, space in self._values:
             torch.index_select(data, 0, self._positions[space], out=out)
         for space, rows in self._rows.items():
-            torch.lt(rows, self.offsets[-1, self.store.spaces.index(space)], out=self.bag._kept["real", space])
+            torch.lt(rows, self.offsets[-1, self.store.spaces.index(space)], out=self._real[space])
+
+
+def _finish(bag: SubgraphBag, real: dict[str, Tensor]) -> None:
+    """Say which rows are real, also of a bag that the bag keeps; nothing else may be kept from now on."""
+    for space, rows in real.items():
+        bag._kept["real", space] = rows
+    for kept in bag._kept.values():
+        if isinstance(kept, SubgraphBag):
+            _finish(kept, {"graph": real["graph"], "node": real["node"], "sub": real["graph"], "pair": real["node"]})
+    bag.seal()
+    bag.graph.seal()
 
 
 def all_real(bag: SubgraphBag) -> SubgraphBag:
@@ -148,7 +159,7 @@ def all_real(bag: SubgraphBag) -> SubgraphBag:
 
 
 def _is_index(data: Tensor, column: Column) -> bool:
-    return data.dtype == torch.int32 and (column.values is not None or column.rows == "pair") and data.dim() == 1
+    return data.dtype == torch.int32 and (column.values is not None or column.rows == "pair") and (data.dim() == 1 or column.ends)
 
 
 class _Bounds:
@@ -160,17 +171,23 @@ class _Bounds:
         subs = torch.searchsorted(bag.sub_batch.contiguous(), graphs)
         edges = torch.searchsorted(graph.batch[graph.edge_index[1]].contiguous(), graphs)
         self.known = {"graph": graphs, "node": graph.ptr, "edge": edges, "sub": subs, "pair": bag.row_ptr[subs]}
-        waiting = [(value, column) for _, value, column in all_columns(bag)]
-        for value, column in waiting:  # bounds say where the entries of each row begin
-            if column.bounds and column.values is not None and column.values not in self.known:
-                self.known[column.values] = value[self.known[column.rows]]
-        for value, column in waiting:  # other rows belong to the graph of what they point to
-            if column.rows not in self.known:
-                assert column.values is not None
-                owner = torch.searchsorted(self.known[column.values].contiguous(), value.contiguous(), right=True) - 1
-                if owner.numel() and bool((owner.diff() < 0).any()):
-                    raise ValueError(f"the rows of '{column.rows}' are not in the order of their graphs.")
-                self.known[column.rows] = torch.searchsorted(owner, graphs)
+        waiting = [(value[1] if column.ends else value, column) for _, value, column in all_columns(bag)]
+        while unknown := [(v, c) for v, c in waiting if c.rows not in self.known or (c.bounds and c.values not in self.known)]:
+            before = len(self.known)
+            for value, column in unknown:
+                self._learn(value, column, graphs)
+            assert len(self.known) > before, unknown
+
+    def _learn(self, value: Tensor, column: Column, graphs: Tensor) -> None:
+        """Bounds say where the entries of each row begin; other rows belong to the graph of what they point to."""
+        assert column.values is not None
+        if column.bounds and column.rows in self.known:
+            self.known[column.values] = value[self.known[column.rows]]
+        elif not column.bounds and column.rows not in self.known and column.values in self.known:
+            owner = torch.searchsorted(self.known[column.values].contiguous(), value.contiguous(), right=True) - 1
+            if owner.numel() and bool((owner.diff() < 0).any()):
+                raise ValueError(f"the rows of '{column.rows}' are not in the order of their graphs.")
+            self.known[column.rows] = torch.searchsorted(owner, graphs)
 
     def of(self, space: str) -> Tensor:
         """The first row of each graph, and the end of the last."""
@@ -180,6 +197,8 @@ class _Bounds:
         """A column with values counted from the first row of their graph; 32 bits for whole numbers that point somewhere."""
         if column.values is None:
             return value
+        if column.ends:
+            return torch.stack([self.local(end, column._replace(ends=False)) for end in value])
         rows = self.known[column.rows]
         if column.bounds:
             value = value[:-1]

@@ -40,20 +40,27 @@ def family_table() -> Table:
     table = Table(title="Families of graph pairs")
     table.add_column("name", style="bold")
     table.add_column("what it is")
-    for name, (meaning, _) in FAMILIES.items():
-        table.add_row(name, meaning)
+    for name, family in FAMILIES.items():
+        table.add_row(name, family.meaning)
     return table
 
 
 def separation_table(family: str, verdicts: "list[Verdict]") -> Table:
-    """How many pairs each method separates, and by how much."""
-    table = Table(title=f"Pairs of {family} told apart", caption="Margins are in units of the threshold: above 1 is separated.")
-    for column in ("method", "separated", "of", "smallest margin", "largest margin"):
+    """How many pairs each method separates, in how many layers or rounds, and by how much."""
+    table = Table(
+        title=f"Pairs of {family} told apart",
+        caption="Layers (or rounds) are the fewest that tell a pair apart. Margins are those of float64, in units of the threshold: above 1 "
+        "is separated.",
+    )
+    for column in ("method", "separated", "of", "layers", "smallest margin", "largest margin"):
         table.add_column(column, justify="left" if column == "method" else "right")
     for method in dict.fromkeys(v.method for v in verdicts):
         mine = [v for v in verdicts if v.method == method]
-        margins = sorted(v.margin for v in mine)
-        table.add_row(method, str(sum(v.separated for v in mine)), str(len(mine)), f"{margins[0]:.2g}", f"{margins[-1]:.2g}")
+        layers = [v.layer for v in mine if v.layer is not None]
+        margins = sorted(v.margin for v in mine if v.margin is not None)
+        ends = [f"{margins[0]:.2g}", f"{margins[-1]:.2g}"] if margins else ["", ""]
+        span = "" if not layers else str(layers[0]) if min(layers) == max(layers) else f"{min(layers)} to {max(layers)}"
+        table.add_row(method, str(sum(v.separated for v in mine)), str(len(mine)), span, *ends)
     return table
 
 

@@ -43,6 +43,9 @@ def train(
     output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the run in this folder.")] = None,
     settings: Settings = None,
+    eager: Annotated[
+        bool, typer.Option("--eager", help="Plain operations, batch by batch: no fused kernels, no data set on the GPU.")
+    ] = False,
     accelerator: Accelerator = "auto",
     devices: Devices = 1,
     num_nodes: Nodes = 1,
@@ -78,7 +81,7 @@ def train(
                     split_seed=split_seed,
                 )
             },
-            {"model": given(name=model, policy=policy), "train": given(epochs=epochs, batch_size=batch_size)},
+            {"model": given(name=model, policy=policy), "train": given(epochs=epochs, batch_size=batch_size, eager=eager or None)},
             *(override(text) for text in settings or []),
         ]
         if ensemble_size is not None and seeds is not None:

@@ -10,15 +10,17 @@ from reign.kernels._switch import kernels_for
 Column = tuple[
     Tensor | None, Tensor, int, int, bool, int
 ]  # data (None: positions), result, space of rows, of values, bounds?, padding
-Gather = Callable[[Tensor, Tensor], None]
+Gather = Callable[[Tensor, Tensor, Tensor], None]
 
 
 def gather_columns(columns: Sequence[Column], offsets: Tensor, num_graphs: int) -> Gather:
-    """A function ``(ids, starts)`` that writes the columns of the graphs ``ids`` into their results.
+    """A function ``(ids, sizes, starts)`` that writes the columns of the graphs ``ids`` into their results.
+
+    ``sizes`` and ``starts`` say how many rows each graph of the data set has in each space, and where they begin.
 
     Args:
         columns: what to write where.
-        offsets: where each graph of the batch begins in each space, shape (graphs + 1, spaces); read at each call.
+        offsets: where each graph of the batch begins in each space, shape (graphs + 1, spaces); written at each call.
         num_graphs: the number of graphs.
     """
     kernels = kernels_for(torch.empty(0, device=offsets.device))
@@ -26,7 +28,8 @@ def gather_columns(columns: Sequence[Column], offsets: Tensor, num_graphs: int) 
         made: Gather = kernels.gather(columns, offsets, num_graphs)
         return made
 
-    def run(ids: Tensor, starts: Tensor) -> None:
+    def run(ids: Tensor, sizes: Tensor, starts: Tensor) -> None:
+        torch.cumsum(sizes.index_select(0, ids), 0, out=offsets[1:])
         for data, out, rows_in, values_in, bounds, fill in columns:
             row = torch.arange(out.numel(), device=out.device)
             graph = (torch.searchsorted(offsets[:, rows_in].contiguous(), row, right=True) - 1).clamp(max=num_graphs - 1)

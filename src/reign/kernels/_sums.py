@@ -81,6 +81,9 @@ def _sum(x: Tensor, index: Tensor, ptr: Tensor | None) -> Tensor:
         return out
     if index.numel() == 0:
         return x.new_zeros(ptr.numel() - 1, x.size(1))
+    if not x.is_floating_point():  # whole numbers: differences of running sums, exact modulo 2^64 even where these overflow
+        running = F.pad(x.index_select(0, index).cumsum(0), (0, 0, 1, 0))
+        return running.index_select(0, ptr[1:]) - running.index_select(0, ptr[:-1])
     return F.embedding_bag(index, x, ptr, mode="sum", include_last_offset=True)
 
 

@@ -5,7 +5,7 @@ A model is ``SUN(in_channels, hidden_channels, num_layers, out_channels, policy=
 """
 
 from reign.nn import models
-from reign.nn._base_encoders import CONVS, GIN, BaseEncoder
+from reign.nn._base_encoders import CONVS, GIN, BaseEncoder, GraphConv
 from reign.nn._catalogue import ModelSummary, build_model, find_model, list_models, model_summaries
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import cost
@@ -53,6 +53,7 @@ __all__ = [
     "DomainOptions",
     "EncoderOptions",
     "EncoderSlot",
+    "GraphConv",
     "IGNPooling",
     "LayerOptions",
     "MeanPooling",

@@ -4,7 +4,7 @@ from numbers import Integral
 from typing import Any, cast
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 # how many values each integer column of OGB's molecules can take
@@ -40,7 +40,35 @@ class TypeEmbedding(nn.Module):
                     raise ValueError(
                         f"types in column {c} go from {low} to {high}, expected 0 to {size - 1}: the encoder has {size} types."
                     )
-        return torch.stack([embed(x[:, c]) for c, embed in enumerate(self.columns)]).sum(0)
+        return _add([lookup(cast(nn.Embedding, embed).weight, x[:, c]) for c, embed in enumerate(self.columns)])
+
+
+class _Lookup(torch.autograd.Function):
+    """Rows of a small table. What flows back is a product with the one-hot types: its order is fixed, and no size is read back."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, types: Tensor) -> Tensor:
+        ctx.save_for_backward(types)
+        ctx.number = table.size(0)
+        return table.index_select(0, types)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (types,) = ctx.saved_tensors
+        one_hot = types[None, :] == torch.arange(ctx.number, device=types.device)[:, None]
+        return one_hot.to(g.dtype) @ g, None
+
+
+def lookup(table: Float[Tensor, "types channels"], types: Int[Tensor, "rows"]) -> Float[Tensor, "rows channels"]:
+    """The vector of each type: on a GPU in a way that can be captured, elsewhere as ``nn.Embedding`` does."""
+    if table.is_cuda:
+        out: Tensor = _Lookup.apply(table, types)  # type: ignore[no-untyped-call]
+        return out
+    return nn.functional.embedding(types, table)
+
+
+def _add(values: list[Tensor]) -> Tensor:
+    return values[0] if len(values) == 1 else torch.stack(values).sum(0)
 
 
 def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> nn.Module | None:

@@ -6,6 +6,9 @@ from typing import Any, ClassVar
 class Facts:
     """What the paper, or the literature, says about a kind of model."""
 
+    takes_padding: ClassVar[bool] = True
+    """Whether the model can run on a bag that is padded to fixed sizes."""
+
     needs_node_based: ClassVar[bool] = False
     """Does the model need exactly one subgraph per node?"""
 

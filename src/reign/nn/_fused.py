@@ -5,8 +5,10 @@ pairs, the addition of everything, the roots and the activation are one stage, w
 next layer asks for. What no kernel covers makes the plan ``None``, and the layer runs with plain operations.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +94,11 @@ class _Update:
         conv, state, bag = self.conv, self.state, self.state.bag
         roots_apart = conv.root_terms is not None
         _with_sums(state, self.kernels, needs(conv))
-        nodes = [self._node_slot(slot, "off") for slot in conv.slots() if slot.scope in ("subgraph", "node")]
-        nodes += [self._node_slot(slot, "on") for slot in conv.slots(on=True)]
-        found = self._node_stages(nodes)
+        self._types_of_edges()
+        with self._aside() as join:
+            nodes = [self._node_slot(slot, "off") for slot in conv.slots() if slot.scope in ("subgraph", "node")]
+            nodes += [self._node_slot(slot, "on") for slot in conv.slots(on=True)]
+            found = self._node_stages(nodes)
         for slot in conv.slots():
             if slot.scope == "graph":
                 value = bag.wiring.sub_to_graph.t(slot(state, "off", roots_apart, self.edge_attr))
@@ -114,9 +118,24 @@ class _Update:
             narrow_near(bag)[0] if "near" in state.wanted else None,
             state.wanted,
         )
-        out = stage(state.h, found.get("subgraph"), found.get("node"), found.get("root"), others)
+        out = stage(state.h, found.get("subgraph"), found.get("node"), found.get("root"), others, join)
         _count_batches(conv)
         return state.next(out[0], dict(zip(SUMS, out[1:], strict=True)))
+
+    @contextmanager
+    def _aside(self) -> Iterator[Callable[[], None]]:
+        """What is done on nodes and subgraphs goes on beside what is done on pairs, in a CUDA graph, until what is given is called."""
+        simple = all(slot.scope != "graph" and (isinstance(slot, EncoderSlot) or slot.name == "own") for slot in self._pair_slots())
+        if not simple or not self.state.h.is_cuda or not torch.cuda.is_current_stream_capturing():
+            yield lambda: None
+            return
+        main, side = torch.cuda.current_stream(), _side_stream(self.state.h.device)
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            yield lambda: main.wait_stream(side)
+
+    def _pair_slots(self) -> list[Slot]:
+        return [slot for slot in self.conv.slots() if slot.scope in ("pair", "graph")]
 
     # -- nodes, subgraphs and roots --------------------------------------------------------------------------------
 
@@ -192,10 +211,15 @@ class _Update:
             weight = types.columns[0].weight
             assert isinstance(weight, Tensor)
             if weight.size(0) <= self.kernels.FEW_TYPES and near.edge_attr is not None:
-                attr = near.edge_attr
-                kind = self.state.once(("types of edges",), lambda: attr.reshape(-1).to(torch.int32))
-                return replace(edges, kind=kind), weight
+                return replace(edges, kind=self._types_of_edges()), weight
         return edges, encode_edges(types, near.edge_attr).contiguous()
+
+    def _types_of_edges(self) -> Tensor | None:
+        """Edge features as 32-bit types, if that is what they are."""
+        attr = self.edge_attr
+        if attr is None or attr.is_floating_point() or attr.numel() != attr.size(0):
+            return None
+        return self.state.once(("types of edges",), lambda: attr.reshape(-1).to(torch.int32))
 
     # -- weights ---------------------------------------------------------------------------------------------------
 
@@ -223,6 +247,12 @@ class _Update:
             for name in ("weight", "bias", "running_mean", "running_var")
         ]
         return self.kernels.Norms(*parts, some.momentum, some.eps)
+
+
+@cache
+def _side_stream(device: torch.device) -> Any:
+    """A second stream of a device, for what can be done beside."""
+    return torch.cuda.Stream(device)
 
 
 def _shape(slot: Slot) -> tuple[bool, int, int, bool]:

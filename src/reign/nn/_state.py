@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from reign.bags import Domain, PerRow, SubgraphBag, Where, narrow_near
@@ -29,12 +29,12 @@ class State:
         wanted: the sums of the new values that will be asked for after a layer: "readout", "needle", "root", "near".
     """
 
-    h: Float[Tensor, "pairs channels"]
+    h: Shaped[Tensor, "pairs channels"]
     bag: SubgraphBag
 
     def __init__(
         self,
-        h: Float[Tensor, "rows channels"],
+        h: Shaped[Tensor, "rows channels"],
         bag: SubgraphBag,
         domain: Domain = "all",
         aggregation: dict[str, Aggregation] | None = None,
@@ -120,19 +120,19 @@ class State:
     # -- sums that several terms share -----------------------------------------------------------------------------
 
     @property
-    def root(self) -> Float[Tensor, "subgraphs channels"]:
+    def root(self) -> Shaped[Tensor, "subgraphs channels"]:
         """x[k, k]."""
         if self.masked and not self.bag.wiring.roots_are_members:
             raise ValueError(self.bag.wiring.rootless())
         return self.once(("root",), lambda: self.h.index_select(0, self.bag.wiring.root_row))
 
     @property
-    def readout(self) -> Float[Tensor, "subgraphs channels"]:
+    def readout(self) -> Shaped[Tensor, "subgraphs channels"]:
         """sum_j x[k, j]."""
         return self.once(("readout",), lambda: self.bag.wiring.to_sub(self.h))
 
     @property
-    def needle(self) -> Float[Tensor, "nodes channels"]:
+    def needle(self) -> Shaped[Tensor, "nodes channels"]:
         """sum_h x[h, i]."""
         return self.once(("needle",), lambda: self.bag.wiring.to_node(self.h))
 
@@ -142,12 +142,12 @@ class State:
         return self.once(("near",), lambda: self.h.index_select(0, narrow_near(self.bag)[0].rows))
 
     @property
-    def roots(self) -> Float[Tensor, "graphs channels"]:
+    def roots(self) -> Shaped[Tensor, "graphs channels"]:
         """sum_j x[j, j]."""
         return self.once(("roots",), lambda: self.bag.wiring.sub_to_graph(self.root))
 
     @property
-    def total(self) -> Float[Tensor, "graphs channels"]:
+    def total(self) -> Shaped[Tensor, "graphs channels"]:
         """sum_{h, j} x[h, j]."""
         return self.once(("total",), lambda: self.bag.wiring.sub_to_graph(self.readout))
 

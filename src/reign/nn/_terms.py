@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from jaxtyping import Float
+from jaxtyping import Shaped
 from torch import Tensor
 
 from reign.bags import Where
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reign.nn._state import State
 
 Scope = Literal["pair", "subgraph", "node", "graph"]
-Rows = Float[Tensor, "rows channels"]
+Rows = Shaped[Tensor, "rows channels"]
 Value = Callable[["State", Where], Rows]
 
 

@@ -1,46 +1,68 @@
-"""The theory as something that runs: WL tests, invariant graph networks, the paper's constructions, and hard pairs of graphs."""
+"""The theory as something that runs: colour tests, networks over a finite field, WL tests, invariant graph networks, the paper's
+constructions, and hard pairs of graphs."""
 
+from reign.theory._bounds import bound_of_terms
 from reign.theory._card import Card, card
 from reign.theory._census import Census, census
-from reign.theory._families import FAMILIES, GENERATED, Pair, family, read_graph6
+from reign.theory._colours import Colours, colours, model_colours
+from reign.theory._families import FAMILIES, Family, add_family, family, list_families, small_graphs
+from reign.theory._hard_graphs import cfi
 from reign.theory._ign import IGN, IGNLinear
-from reign.theory._ign3 import IGN3Model
+from reign.theory._ign3_model import IGN3Model
+from reign.theory._ign3_policies import policy_program, run_policy
+from reign.theory._ign3_program import Program, Step
 from reign.theory._implement import implement, linear_options
+from reign.theory._methods import parse_method
 from reign.theory._orbits import basis, orbits, pool_broadcast
-from reign.theory._policy_programs import policy_program, run_policy
-from reign.theory._program import Program, Step
+from reign.theory._order import Finding, Relation, groups, relations, survey
 from reign.theory._questions import answer
-from reign.theory._separate import Verdict, parse_method, separate
-from reign.theory._wl import bag_wl, wl, wl_classes, wl_separates
+from reign.theory._readers import Pair, read_graph6, read_npy, read_pairs
+from reign.theory._separate import Verdict, separate
+from reign.theory._wl import wl, wl_classes, wl_round, wl_separates
 
 __all__ = [
     "FAMILIES",
-    "GENERATED",
     "IGN",
     "Card",
     "Census",
+    "Colours",
+    "Family",
+    "Finding",
     "IGN3Model",
     "IGNLinear",
     "Pair",
     "Program",
+    "Relation",
     "Step",
     "Verdict",
+    "add_family",
     "answer",
-    "bag_wl",
     "basis",
+    "bound_of_terms",
     "card",
     "census",
+    "cfi",
+    "colours",
     "family",
+    "groups",
     "implement",
     "linear_options",
+    "list_families",
+    "model_colours",
     "orbits",
     "parse_method",
     "policy_program",
     "pool_broadcast",
     "read_graph6",
+    "read_npy",
+    "read_pairs",
+    "relations",
     "run_policy",
     "separate",
+    "small_graphs",
+    "survey",
     "wl",
     "wl_classes",
+    "wl_round",
     "wl_separates",
 ]

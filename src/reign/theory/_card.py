@@ -2,17 +2,19 @@
 
 import copy
 import html
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch_geometric.data import Batch
 
-from reign.nn import DS, DSS, GNNAK, IDGNN, IGN2, MPNN, NGNN, PPGN, SSWL, SUN, GNNAKPlus, Model, ReIGN2, SubgraphConv, cost
-from reign.policies import EgoNets, NodeDeletion, NodeMarking, Null
+from reign.nn import Model, SubgraphConv, cost
 from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs
-from reign.theory._families import GENERATED, family
-from reign.theory._separate import separate
+from reign.theory._bounds import bound_of_model, bound_of_terms, terms_of
+from reign.theory._families import family, list_families
+from reign.theory._methods import find_method
+from reign.theory._plan import plan_of_model
+from reign.theory._separate import Verdict, separate
 
 
 @dataclass(frozen=True)
@@ -39,30 +41,32 @@ class Card:
         return f"<!doctype html><html><head><title>{title}</title><style>{style}</style></head><body><h1>{title}</h1>{''.join(parts)}</body></html>"
 
 
-def card(model: Model, families: list[str] | None = None) -> Card:
+def card(model: Model | str, families: Sequence[str] | None = None) -> Card:
     """One page about a model.
 
     Args:
-        model: any of the catalogue; its weights do not matter, its architecture does.
-        families: of pairs on which separation is tried; the generated ones if not given.
+        model: a model, of which the architecture counts, not the weights; or a name, as "sun:nm" or "sun:ego+:2/4".
+        families: families of pairs on which it is tried; those that need no file, if not given.
     """
+    if isinstance(model, str):
+        model = find_method(model).make(1, "relu")
     return Card(
         repr(model),
         {
             "Update equations": model.describe().splitlines()[1:],
             "Symmetry": _symmetry(model),
             "Cost": _cost(model),
-            "Bound": _bound(model),
-            "Separates": _separates(model, GENERATED if families is None else families),
+            "Bound": bound_of_model(model),
+            **_exact(model, list_families(generated=True) if families is None else families),
         },
     )
 
 
 def _symmetry(model: Model) -> list[str]:
-    if model.node_encoder is not None or _has_edges(model):
+    if model.node_encoder is not None or any(getattr(module, "edge_encoder", None) is not None for module in model.modules()):
         return ["not checked here: the model wants encoded features"]
     graphs = random_graphs(5, min_nodes=2, max_nodes=6, num_features=model.in_channels, dtype=torch.float64)
-    twin = _twin(model)
+    twin = copy.deepcopy(model).double().eval()
     assert_equivariant(twin, Batch.from_data_list(graphs), level=model.task_level, atol=1e-8, rtol=1e-8)
     assert_batch_invariant(twin, graphs, atol=1e-8, rtol=1e-8)
     kind = "invariant" if model.task_level == "graph" else "equivariant"
@@ -83,61 +87,28 @@ def _cost(model: Model) -> list[str]:
     return lines
 
 
-def _bound(model: Model) -> list[str]:
-    policy = model.policy
-    in_class = isinstance(policy, Null | NodeDeletion | NodeMarking | EgoNets)
-    form = "by implement(model, 'ign3') for its linear form (GraphConv, sums, no norm, domain='all')"
-    if policy.mark == "distance":
-        form = "for which no construction is known here: the paper's lemma on policies does not cover distance marks"
-    if isinstance(model, MPNN):
-        return ["1-WL: message passing on the graph itself"]
-    if isinstance(model, PPGN):
-        return ["3-WL: PPGN is as strong as it (Maron et al. 2019)"]
-    if isinstance(model, IGN2):
-        return ["2-WL: 2-IGNs are as strong as it (Geerts 2020), and 2-WL as 1-WL"]
-    if not in_class:
-        return [
-            f"not known: policy '{policy}' is not in the paper's class, so the 3-WL bound does not apply; (k + 2)-WL is conjectured for k-node policies"
-        ]
-    if isinstance(model, SUN | ReIGN2):
-        return ["3-WL (Corollary: 3-WL upper-bounds ReIGN(2)), " + form]
-    if isinstance(model, DS | DSS | IDGNN | NGNN) or (isinstance(model, GNNAK) and not isinstance(model, GNNAKPlus)):
-        return ["3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs), " + form]
-    if isinstance(model, SSWL):
-        return [
-            "3-WL: message passing along both axes is a 3-IGN operation, as 2-FWL refines it (Zhang et al. 2023); no construction here"
-        ]
-    return ["3-WL for terms of the ReIGN(2) table; no construction here for what lies beyond it"]
+def _exact(model: Model, families: Sequence[str]) -> dict[str, list[str]]:
+    """The bound on the model's terms, and what its colour test and the model itself tell apart."""
+    try:
+        rules = plan_of_model(model).rules
+    except ValueError as error:
+        return {"Separates": [f"not tried: {error}"]}
+    terms = bound_of_terms([name for rule in rules for name in terms_of(rule)])
+    found = ["pairs told apart by the colour test (with the rounds it takes), and by the model's own layers over a finite field"]
+    for name in families:
+        pairs = family(name)
+        colours, layers = separate(pairs, wl=[model]), separate(pairs, [model], act=None)
+        of = f"of {len(pairs)} {'pair' if len(pairs) == 1 else 'pairs'}"
+        found.append(f"{name}: {_count(colours)} {of}{_rounds(colours)}; in its own layers {_count(layers)}")
+    return {"Terms": terms, "Separates": found} if terms else {"Separates": found}
 
 
-def _separates(model: Model, families: list[str]) -> list[str]:
-    name = _method(model)
-    if name is None or _has_edges(model):
-        return ["not tried: no name in the catalogue, or edge features"]
-    lines = [f"random weights, as: reign separate FAMILY --model {name}"]
-    for chosen in families:
-        pairs = family(chosen)
-        done = separate(pairs, [name])
-        lines.append(f"{chosen}: {sum(v.separated for v in done)} of {len(pairs)} pairs")
-    return lines
+def _count(verdicts: list[Verdict]) -> int:
+    return sum(v.separated for v in verdicts)
 
 
-def _method(model: Model) -> str | None:
-    kind = type(model).__name__.lower()
-    if kind == "subgraphgnn":
-        return None
-    layers = model.num_layers
-    if isinstance(model, GNNAK):
-        layers = len(model.layers[0].inner)  # type: ignore[arg-type]
-    policy = "" if isinstance(model, MPNN | PPGN | IGN2) else f":{model.policy}"
-    return f"{kind}{policy}/{layers}"
-
-
-def _has_edges(model: Model) -> bool:
-    return any(getattr(module, "edge_encoder", None) is not None for module in model.modules()) or bool(
-        getattr(model, "edge_channels", 0)
-    )
-
-
-def _twin(model: Model) -> Any:
-    return copy.deepcopy(model).double().eval()
+def _rounds(verdicts: list[Verdict]) -> str:
+    rounds = [v.layer for v in verdicts if v.layer is not None]
+    if not rounds:
+        return ""
+    return f" in {rounds[0]} rounds" if min(rounds) == max(rounds) else f" in {min(rounds)} to {max(rounds)} rounds"

@@ -13,7 +13,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from reign.nn import Model, ReIGN2
-from reign.theory._ign3 import IGN3Model
+from reign.theory._ign3_model import IGN3Model
 from reign.theory._to_reign2 import to_reign2
 from reign.theory._to_sun import to_sun
 

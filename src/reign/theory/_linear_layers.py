@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from reign.nn import AKConv, ReIGN2Conv, SubgraphConv, SUNConv
-from reign.theory._layer_programs import check_linear
+from reign.theory._ign3_layers import check_linear
 
 Weights = dict[str, Tensor]  # a matrix for each term; "bias" for the bias
 

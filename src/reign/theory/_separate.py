@@ -1,47 +1,63 @@
-"""Which pairs of graphs does a model, or a WL test, tell apart?
+"""Which pairs of graphs does a model, a colour test, or a WL test tell apart?
 
-A model has random weights and a smooth activation (with ReLU all units of a random network can lie in one linear region on
-near-regular graphs, and it looks weaker than it is), runs in float64 and evaluation mode, with several seeds. A pair is
-separated if for any seed its outputs differ by more than 100 times the noise: the difference between permuted copies of the
-same graph.
+A model is run over a finite field with random weights and 1/x as activation: exactly, so a difference is a difference, however small
+it would be among real numbers, and none is missed but by a chance of about 1 in 10^10. Features and marks come in through an
+embedding: a random vector for each different row. Beside it stands the margin in float64, which says how easy the pair is to tell
+apart in practice.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 
-from reign.nn import EncoderSlot, Model, PPGNConv, TermSlot, build_model
-from reign.testing import permute_graph, random_permutation
-from reign.theory._families import Pair
-from reign.theory._wl import bag_wl, check_simple, check_size, wl_classes
+from reign.bags import SubgraphBag
+from reign.nn import Model
+from reign.theory._colours import pooled_rounds
+from reign.theory._field import Field
+from reign.theory._margins import Act, Progress, margins
+from reign.theory._methods import LAYERS, Method, find_method
+from reign.theory._plan import Plan, plan_of_model
+from reign.theory._readers import Pair
+from reign.theory._trace import bag_of, batches, trace
+from reign.theory._wl import check_simple, check_size, wl_round
 
 SEEDS = (0, 1, 2)
-FACTOR = 100.0
-FLOOR = 1e-13  # of the size of the outputs: no noise is below what float64 can tell
-BATCH = 64  # graphs in one go
 
 
 class Verdict(NamedTuple):
-    """Did a method separate a pair, and by how much: the difference in units of the threshold (above 1: yes; 1 or 0 for WL)."""
+    """Did a method tell a pair apart?
+
+    Attributes:
+        pair: name of the pair.
+        method: name of the method.
+        separated: whether it did.
+        layer: the fewest layers or rounds that do; None if none do, or if a weaker WL test did and the rounds were not counted.
+        margin: of the network in float64, in units of the threshold (above 1: separated); None if it was not asked for.
+    """
 
     pair: str
     method: str
     separated: bool
-    margin: float
+    layer: int | None = None
+    margin: float | None = None
 
-
-Progress = Callable[[Iterable[Any], str], Iterable[Any]]
+    def __str__(self) -> str:
+        done = "not separated (exact)" if not self.separated else "separated"
+        if self.separated and self.layer is not None:
+            done = f"separated at layer {self.layer} (exact)"
+        return done if self.margin is None else f"{done}; margin in float64 {self.margin:.2g}"
 
 
 def separate(
     pairs: Sequence[Pair],
-    models: Sequence[str] = (),
-    wl: Sequence[int | str] = (),
+    models: Sequence[str | Model] = (),
+    wl: Sequence[int | str | Model] = (),
     *,
     layers: int | None = None,
+    exact: bool = True,
+    act: Act | None = "silu",
     seeds: Sequence[int] = SEEDS,
     progress: Progress = lambda items, _: items,
     **options: Any,
@@ -50,46 +66,89 @@ def separate(
 
     Args:
         pairs: the graphs.
-        models: as "sun:nm" or "mpnn": a model, and after a colon its policy; after a slash its number of layers ("idgnn:nm/10").
-        wl: orders of WL tests, or "ds:nm" and "dss:nm" for the colourings that match these models.
-        layers: of models that do not say themselves; 6 if not given.
-        seeds: of the weights.
+        models: models, or names as "sun:nm" or "mpnn": a model, after a colon its policy, after a slash its number of layers
+            ("idgnn:nm/10"). The architecture counts, not the weights.
+        wl: orders of WL tests; or models or names, for their colour tests, which run until they are stable if the name has no number.
+        layers: number of layers of models that do not say themselves; 6 if not given.
+        exact: run models over a finite field; otherwise margins in float64 decide, and can miss what is there.
+        act: activation of the network whose margins are measured, "silu" or "sine"; None measures none.
+        seeds: of the weights in float64.
         progress: wraps loops, to show a progress bar.
-        options: further arguments of the models.
+        options: further arguments of the models given by name.
     """
     if not seeds or not pairs:
         raise ValueError(f"{'pairs' if seeds else 'seeds'} is empty, expected at least one.")
+    if not exact and act is None:
+        raise ValueError("exact is False and act is None: nothing would decide; use act='silu' or act='sine'.")
     for pair in pairs:
         _check_pair(pair)
     verdicts = []
-    for test in wl:
-        if isinstance(test, str) and not test.isdecimal():
-            _wl_classes([pairs[0].one], test)  # a name that is not known is refused now
-            continue
-        if not 1 <= int(test) <= 4:
-            raise ValueError(f"a WL test of order {test} was asked for, expected 1 to 4, or 'ds:POLICY' or 'dss:POLICY'.")
-        check_size([graph for pair in pairs for graph in (pair.one, pair.other)], max(int(test) - 1, 1))
-    channels = {pair.one.num_features for pair in pairs}
-    makers = [(name, _maker(name, 6 if layers is None else layers, options)) for name in models]
-    for test in wl:
-        label = f"{test}-WL"
-        for pair in progress(pairs, label):
-            classes = _wl_classes([pair.one, pair.other], test)
-            apart = classes[0] != classes[1]
-            verdicts.append(Verdict(pair.name, label, apart, float(apart)))
-    for name, make in makers:
-        margins = torch.zeros(len(pairs), dtype=torch.float64)
-        for width in channels:
-            mine = [p for p, pair in enumerate(pairs) if pair.one.num_features == width]
-            for seed in seeds:
-                torch.manual_seed(seed)
-                model = make(width)
-                mine = [p for p in mine if margins[p] <= 1]  # any seed will do
-                parts = [mine[i : i + BATCH] for i in range(0, len(mine), BATCH)]
-                for part in progress(parts, f"{name}, seed {seed}"):
-                    margins[part] = torch.maximum(margins[part], _margins(model, [pairs[p] for p in part], seed))
-        verdicts += [Verdict(pair.name, name, bool(m > 1), float(m)) for pair, m in zip(pairs, margins, strict=True)]
+    networks = [find_method(m, LAYERS if layers is None else layers, **options) for m in models]
+    tests = [_test(test, options) for test in wl]
+    for test in tests:
+        verdicts += test(pairs, progress)
+    for network in networks:
+        found = _exact(network, pairs, progress) if exact else [Verdict(pair.name, network.name, False) for pair in pairs]
+        if act is not None:
+            sizes = margins(network, pairs, act, seeds, progress).tolist()
+            found = [v._replace(margin=m, separated=v.separated if exact else m > 1) for v, m in zip(found, sizes, strict=True)]
+        verdicts += found
     return verdicts
+
+
+def _wl(k: int, pairs: Sequence[Pair], progress: Progress) -> list[Verdict]:
+    """k-WL; what a weaker test tells apart, a stronger one does too, so 4-WL is run only on what 3-WL leaves."""
+    if k not in (1, 2, 3, 4):
+        raise ValueError(f"a WL test of order {k} was asked for, expected 1 to 4.")
+    check_size([g for pair in pairs for g in (pair.one, pair.other)], max(k - 1, 1))
+    verdicts = []
+    for pair in progress(pairs, f"{k}-WL"):
+        weaker = k == 4 and wl_round(pair.one, pair.other, 3) is not None
+        round_ = None if weaker else wl_round(pair.one, pair.other, k)
+        verdicts.append(Verdict(pair.name, f"{k}-WL", weaker or round_ is not None, round_))
+    return verdicts
+
+
+def _exact(method: Method, pairs: Sequence[Pair], progress: Progress, colour_test: bool = False) -> list[Verdict]:
+    """A network over a finite field, or the colour test of a model."""
+    plan = plan_of_model(method.make(1, "silu"))
+    name = f"{method.name} colours" if colour_test else method.name
+    verdicts = []
+    for part, graphs in progress(list(batches(pairs, plan)), name):
+        place = {id(g): position for position, g in enumerate(graphs)}
+        sides = [(place[id(pair.one)], place[id(pair.other)]) for pair in part]
+        rounds = (
+            _colour_rounds(plan, bag_of(plan, graphs), sides, method.layers is None)
+            if colour_test
+            else _layers(plan, graphs, sides)
+        )
+        verdicts += [Verdict(pair.name, name, t is not None, t) for pair, t in zip(part, rounds, strict=True)]
+    return verdicts
+
+
+def _layers(plan: Plan, graphs: Sequence[Data], sides: list[tuple[int, int]]) -> list[int | None]:
+    """The fewest layers that tell the two graphs apart, for those that all layers together do."""
+    history = [pooled for _, pooled, _ in trace(plan, bag_of(plan, graphs), Field())]
+    apart = [[bool((pooled[a] != pooled[b]).any()) for pooled in history[1:]] for a, b in sides]
+    return [row.index(True) + 1 if row[-1] else None for row in apart]
+
+
+def _colour_rounds(plan: Plan, bag: SubgraphBag, sides: list[tuple[int, int]], endless: bool) -> list[int | None]:
+    """The first round that tells the two graphs apart; stops as soon as all are."""
+    found: list[int | None] = [None] * len(sides)
+    for t, pooled in enumerate(pooled_rounds(plan, bag, endless=endless)):
+        colour = pooled.tolist()
+        found = [t if was is None and t and colour[a] != colour[b] else was for was, (a, b) in zip(found, sides, strict=True)]
+        if None not in found:
+            break
+    return found
+
+
+def _test(test: int | str | Model, options: dict[str, Any]) -> Callable[[Sequence[Pair], Progress], list[Verdict]]:
+    """A WL test of an order, or the colour test of a model; a name that is not known is refused here."""
+    if isinstance(test, int) or (isinstance(test, str) and test.isdecimal()):
+        return partial(_wl, int(test))
+    return partial(_exact, find_method(test, **options), colour_test=True)
 
 
 def _check_pair(pair: Pair) -> None:
@@ -102,96 +161,3 @@ def _check_pair(pair: Pair) -> None:
     if pair.one.num_features != pair.other.num_features:
         widths = f"{pair.one.num_features} and {pair.other.num_features}"
         raise ValueError(f"the graphs of '{pair.name}' have {widths} features, expected the same number.")
-
-
-def parse_method(name: str) -> tuple[str, str | None, int | None]:
-    """A model, its policy, its number of layers: "sun:ego+:2/4" is ("sun", "ego+:2", 4)."""
-    rest, _, layers = name.partition("/")
-    model, _, policy = rest.partition(":")
-    if layers and not layers.isdecimal():
-        raise ValueError(f"'{name}' ends in '/{layers}', expected a number of layers, as in 'sun:nm/4'.")
-    return model, policy or None, int(layers) if layers else None
-
-
-def _maker(name: str, layers: int, options: dict[str, Any]) -> Callable[[int], Model]:
-    """Checks the name now, and makes the model later, when the number of channels is known."""
-    kind, policy, own = parse_method(name)
-    depth = layers if own is None else own
-
-    def make(channels: int) -> Model:
-        given: dict[str, Any] = {"norm": None, "act": "silu", **options}
-        if policy is not None:
-            given["policy"] = policy
-        plain = kind.lower().replace("-", "").replace("_", "")
-        number = depth
-        if plain.startswith("gnnak"):  # one block, with as many inner layers
-            given.setdefault("inner_layers", depth)
-            given.setdefault("domain", "all")
-            number = 1
-        elif plain in ("idgnn", "ngnn"):
-            given.setdefault("domain", "all")
-        model = build_model(kind, channels, 16, number, 4, **given).double().eval()
-        _scale(model)
-        return model
-
-    make(1)
-    return make
-
-
-def _scale(model: Model) -> None:
-    """Weights of variance 1 / fan-in, biases that matter, and a gain for every term, so that sums over many rows do not drown the
-    others. A gain is set by the first graphs that come, and is a constant factor of the term's weights from then on.
-    """
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(0, parameter.size(1) ** -0.5)
-            else:
-                parameter.uniform_(-0.5, 0.5)
-    gains: dict[torch.nn.Module, Tensor] = {}
-
-    def scaled(module: torch.nn.Module, _: Any, out: Tensor) -> Tensor:
-        if module not in gains:
-            gains[module] = 1 / out.pow(2).mean().sqrt().clamp(min=1e-6)
-        return out * gains[module]
-
-    def centred(module: torch.nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        x = inputs[0]
-        if module not in moments:
-            moments[module] = x.mean(0), 1 / x.std(0, correction=0).clamp(min=1e-6)
-        mean, gain = moments[module]
-        return ((x - mean) * gain, *inputs[1:])
-
-    moments: dict[torch.nn.Module, tuple[Tensor, Tensor]] = {}
-    for module in model.modules():
-        if isinstance(module, TermSlot | EncoderSlot):
-            module.register_forward_hook(scaled)
-        if isinstance(module, PPGNConv):  # its product has a large mean and a small signal; constants of the next linear map
-            module.skip.register_forward_pre_hook(centred)
-
-
-def _margins(model: Model, pairs: Sequence[Pair], seed: int) -> Tensor:
-    """The difference of each pair over its threshold; a graph that is in several pairs is looked at once."""
-    graphs = list({id(g): g for pair in pairs for g in (pair.one, pair.other)}.values())
-    place = {id(g): position for position, g in enumerate(graphs)}
-    one, other = (torch.tensor([place[id(pair[side])] for pair in pairs]) for side in (1, 2))
-    doubled = [_double(g) for g in graphs]
-    copies = [permute_graph(g, random_permutation(g.num_nodes, seed)) if g.num_nodes > 1 else g for g in doubled]
-    with torch.no_grad():
-        out, again = (model(b.x, b.edge_index, batch=b.batch) for b in map(Batch.from_data_list, (doubled, copies)))
-    noise, size = (out - again).abs().amax(1), out.abs().amax(1)
-    threshold = FACTOR * torch.maximum(noise, FLOOR * size).clamp(min=1e-300)
-    return (out[one] - out[other]).abs().amax(1) / torch.maximum(threshold[one], threshold[other])
-
-
-def _double(data: Data) -> Data:
-    return Data(x=data.x.double(), edge_index=data.edge_index)
-
-
-def _wl_classes(graphs: list[Data], test: int | str) -> list[int]:
-    if isinstance(test, str) and not test.isdecimal():
-        kind, policy, layers = parse_method(test)
-        if kind.lower() not in ("ds", "dss") or layers is not None:
-            raise ValueError(f"WL test '{test}' is not known, expected a number, 'ds:POLICY' or 'dss:POLICY'.")
-        return bag_wl(graphs, policy or "nm", shared=kind.lower() == "dss")
-    return wl_classes(graphs, int(test))

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from reign.nn import ALIASES, AKConv, IDConv, ReIGN2Conv, SubgraphConv
-from reign.theory._layer_programs import GLOBAL, LOCAL, check_linear
+from reign.theory._ign3_layers import GLOBAL, LOCAL, check_linear
 from reign.theory._linear_layers import activation, ak_parts, reign2_layer, stack, weights_of
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from reign.nn import AKConv, IDConv, SubgraphConv, SUNConv
-from reign.theory._layer_programs import check_linear
+from reign.theory._ign3_layers import check_linear
 from reign.theory._linear_layers import activation, ak_parts, sun_layer, weights_of
 from reign.theory._to_reign2 import id_in_two
 

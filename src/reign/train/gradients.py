@@ -61,7 +61,7 @@ class Gradients:
         if not math.isfinite(loss) or not math.isfinite(slope):
             self._undo(before)
             what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient is {slope}"
-            raise NonFiniteLoss(self.complaint(f"the {what} in {when}", ids.tolist()))
+            raise NonFiniteLoss(self._complaint(f"the {what} in {when}", ids.tolist()))
         return loss, labels
 
     def _compute(self, group: list[Ids]) -> tuple[float, float]:
@@ -104,8 +104,7 @@ class Gradients:
                 f"{self.problem.name} has {self.problem.num_outputs} targets or classes; make it with out_channels={self.problem.num_outputs}."
             )
 
-    def complaint(self, what: str, ids: list[int]) -> str:
-        """The message for a batch that cannot be learned from."""
+    def _complaint(self, what: str, ids: list[int]) -> str:
         names = ids if self.problem.names is None else [self.problem.names[i] for i in ids]
         shown = ", ".join(map(str, names[:8])) + (", ..." if len(ids) > 8 else "")
         kind = "graphs" if self.problem.names is None else "rows"

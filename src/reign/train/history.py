@@ -1,6 +1,8 @@
 """What happened so far: metrics of every epoch and the best weights, kept on disk with everything that is needed to continue."""
 
 import csv
+import math
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,8 @@ from reign.train.metrics import METRICS
 
 if TYPE_CHECKING:
     from reign.train.learner import Learner
+
+PAUSE = 5.0  # seconds between two checkpoints; a run that is stopped in between does these epochs again, with the same result
 
 
 class History:
@@ -27,6 +31,7 @@ class History:
         self.rows: list[dict[str, float]] = []
         self.best_epoch = -1
         self.best_weights: dict[str, Tensor] = {}
+        self._saved = -math.inf
 
     def add(self, row: dict[str, Any], learner: "Learner") -> bool:
         """Add an epoch; whether it is the best so far."""
@@ -40,10 +45,11 @@ class History:
             return True
         return False
 
-    def save(self, learner: "Learner") -> None:
-        """Write the checkpoint in one step, and the metrics as a table."""
-        if self.folder is None:
+    def save(self, learner: "Learner", last: bool = False) -> None:
+        """Write the checkpoint in one step, and the metrics as a table; after quick epochs not every time, but after the last one always."""
+        if self.folder is None or (time.monotonic() - self._saved < PAUSE and not last):
             return
+        self._saved = time.monotonic()
         state = {
             "learner": learner.state_dict(),
             "rows": self.rows,

@@ -19,11 +19,11 @@ from reign.train.callbacks import Callback
 from reign.train.config import TrainingConfig
 from reign.train.distributed import synchronise
 from reign.train.formats import dtype_of, number_format
-from reign.train.gradients import Gradients, NonFiniteLoss
+from reign.train.gradients import Gradients
 from reign.train.inference import Inference
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS
-from reign.train.resident import Resident, portable, why_not_resident
+from reign.train.resident import Resident, make_plain, portable, why_not_resident
 from reign.train.seeds import epoch_seed, seed_model
 from reign.train.sharpness import Sharpness
 from reign.train.target_scaler import Scale
@@ -98,10 +98,10 @@ class Learner:
         if (resident := self._on_device()) is not None:
             try:
                 return self._resident_epoch(resident, [group[0] for group in groups], epoch)
-            except NonFiniteLoss:
-                raise
-            except RuntimeError as error:
+            except RuntimeError as error:  # then the epoch is done again in plain steps, from where it began
                 self._leave_device(error)
+                seed_model(self.model, seed)
+                self.model.train()
         loss, labels = 0.0, 0.0
         for g, group in enumerate(groups):
             found, number = self._step(group, f"epoch {epoch + 1}, batch {g + 1}")
@@ -151,10 +151,11 @@ class Learner:
             self.rate.after_step()
             self.callback.batch(f"epoch {epoch + 1}", step + 1, len(order))
 
+        rate = self.rate.state_dict()
         loss, labels, bad = resident.train_epoch(order, self.raw_optimiser, self.sharpness, self.config.clip, after_step)
         if bad is not None:
-            what = f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {bad + 1}"
-            raise NonFiniteLoss(self.gradients.complaint(what, order[bad].tolist()))
+            self.rate.load_state_dict(rate)
+            raise RuntimeError(f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {bad + 1}")
         return loss / max(labels, 1.0)
 
     def _resident_outputs(self, ids: Ids, after_batch: Callable[[int, int], None]) -> Tensor | None:
@@ -168,6 +169,7 @@ class Learner:
 
     def _leave_device(self, error: RuntimeError) -> None:
         self.resident = None
+        make_plain(self.raw_optimiser)
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         self.callback.note(f"batches are put together one by one, not on the device: {reason}.")
 

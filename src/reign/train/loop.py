@@ -62,7 +62,7 @@ def fit(
             row = {"epoch": epoch, "lr": learner.rate.value, "train_loss": loss, **learner.validate()}
             improved = history.add({**row, "seconds": time.perf_counter() - began}, learner)
             learner.rate.after_epoch(history.value())
-            history.save(learner)
+            history.save(learner, last=history.done(learner, config))
             callback.epoch(row, config.epochs, improved)
             write(row)
     return measure(learner, history, keep)

@@ -1,10 +1,11 @@
 """The data set lives on the device, and a step is one CUDA graph: assembly of the batch, forward, loss, backward, clipping, optimiser.
 
 Bags and index maps of all graphs are made once (``BagStore``). A batch is written into a ``Frame`` of fixed sizes, so that the same work can
-be captured once and replayed for every batch. Frames are as large as the largest batch of the first epoch and a little more; a
-batch that fits none gets a larger one. Padding counts for no norm and has no label, so it changes nothing but rounding.
+be captured once and replayed for every batch. There are a few frames, for smaller and larger batches; a batch that fits none of them gets
+one of its own. Padding counts for no norm and has no label, so it changes nothing but rounding.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_, get_total_norm
+from torch.nn.utils import clip_grad_norm_
 
 from reign.bags import BagStore, Frame, SubgraphBag, all_real
 from reign.data import GraphPack, Ids
@@ -26,8 +27,9 @@ from reign.train.sharpness import Sharpness
 if TYPE_CHECKING:
     from reign.train.learner import Learner
 
-CHUNK = 2_000_000  # pairs whose index maps are made in one go
-ROOM = 1.02  # sizes of a frame, over those of the largest batch it was made for
+CHUNK = 1_000_000  # pairs whose index maps are made in one go
+SHARES = (0.4, 0.7, 1.0)  # the first frames are for the smaller batches, for these shares of all
+ROOM, MORE_ROOM = 1.005, 1.05  # sizes of a frame, over those of the largest batch it was made for: of the first frames, of the last
 WARM_UP = 2  # steps before a capture, which compile kernels and allocate what stays
 
 
@@ -36,6 +38,7 @@ class Played:
     """Something that is done with a frame: captured once on a GPU, run as it is elsewhere."""
 
     frame: Frame
+    precision: str
     run: Callable[[], None] = lambda: None
     out: Tensor | None = None
     graph: Any = None
@@ -44,7 +47,8 @@ class Played:
         """Do it with these graphs, as many as the frame has places for (an id that is no graph leaves its place empty)."""
         self.frame.ids.copy_(ids)
         if self.graph is None:
-            self.run()
+            with number_format(self.frame.ids.device, self.precision):
+                self.run()
         else:
             self.graph.replay()
 
@@ -79,7 +83,7 @@ class Resident:
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
         self._loss, self._labels = (torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2))
         self._step, self._bad = (torch.full((), -1, dtype=torch.long, device=self.device) for _ in range(2))
-        self._skip = torch.zeros((), device=self.device)
+        self._skip, self._one = torch.zeros((), device=self.device), torch.ones((), device=self.device)
 
     # -- learning --------------------------------------------------------------------------------------------------
 
@@ -93,7 +97,7 @@ class Resident:
     ) -> tuple[float, float, int | None]:
         """Learn from some batches; the sum of the loss, the number of labels, and the number of the first batch that was not finite.
 
-        From that batch on, nothing is learned.
+        If there is such a batch, nothing has been learned: everything is as it was before the epoch.
 
         Args:
             batches: ids of graphs.
@@ -103,54 +107,55 @@ class Resident:
             after_step: is called after each step with its number.
         """
         make_capturable(optimiser, self.device)
-        self._loss.zero_()
-        self._labels.zero_()
-        self._step.fill_(-1)
-        self._bad.fill_(-1)
 
         def work(played: Played) -> None:
             self._learn(played.frame, optimiser, sharpness, clip)
 
-        for s, (played, ids) in enumerate(self._batches("train", batches, work, optimiser)):
-            with number_format(self.device, self.precision):
+        with self._unchanged(optimiser) as keep:
+            for s, (played, ids) in enumerate(self._batches("train", batches, work, optimiser)):
+                if s == 0:
+                    self._loss.zero_(), self._labels.zero_(), self._step.fill_(-1), self._bad.fill_(-1)
                 played(ids)
-            after_step(s)
-        bad = int(self._bad)
-        return float(self._loss), float(self._labels), None if bad < 0 else bad
+                after_step(s)
+            found = float(self._loss), float(self._labels)
+            bad = int(self._bad)
+            if bad < 0:
+                keep()
+        return *found, None if bad < 0 else bad
 
     def _learn(self, frame: Frame, optimiser: torch.optim.Optimizer, sharpness: Sharpness | None, clip: float) -> None:
         """One step."""
         frame.fill()
         y = self._targets.index_select(0, frame.ids)
         labels = (~y.isnan()).sum()
-        buffers = list(self.model.buffers())
-        before = [buffer.clone() for buffer in buffers]
-        optimiser.zero_grad(set_to_none=True)
         loss = self._gradients(frame, y, labels)
         if sharpness is not None:
+            buffers = list(self.model.buffers())
             here = [buffer.clone() for buffer in buffers]
             with sharpness.nearby():
                 self._gradients(frame, y, labels)
             torch._foreach_copy_(buffers, here)  # norms are to know the weights that stay, not those nearby
         grads = [p.grad for p in self.model.parameters() if p.grad is not None]
-        slope = clip_grad_norm_(self.model.parameters(), clip) if clip else get_total_norm(grads)
+        self._skip.copy_(~loss.isfinite())
+        torch._amp_foreach_non_finite_check_and_unscale_(grads, self._skip, self._one)  # 1 if a gradient is not finite
         self._step += 1
-        fine = loss.isfinite() & slope.isfinite()
-        torch.where((self._bad < 0) & ~fine, self._step, self._bad, out=self._bad)
+        torch.where((self._bad < 0) & (self._skip > 0), self._step, self._bad, out=self._bad)
         self._skip.copy_(self._bad >= 0)
-        learned = self._skip == 0
+        if clip:
+            clip_grad_norm_(self.model.parameters(), clip)
         optimiser.found_inf = self._skip  # type: ignore[attr-defined]  # a fused optimiser leaves the weights alone where it is 1
         optimiser.step()
-        for buffer, old in zip(buffers, before, strict=True):
-            torch.where(learned, buffer, old, out=buffer)
-        self._loss += torch.where(learned, loss.double(), 0.0)
-        self._labels += torch.where(learned, labels, 0)
+        self._loss += loss
+        self._labels += labels
 
     def _gradients(self, frame: Frame, y: Float[Tensor, "graphs targets"], labels: Tensor) -> Tensor:
         """Gradients of the mean loss; its sum."""
         out = self.model.predict(frame.bag.graph.x, frame.bag)[:-1]
         loss = self.loss.sum(out.to(y.dtype), y)
-        (loss / labels.clamp(min=1)).backward()
+        weights = [p for p in self.model.parameters() if p.requires_grad]
+        grads = torch.autograd.grad(loss / labels.clamp(min=1), weights, allow_unused=True)  # no copies, unlike backward()
+        for weight, grad in zip(weights, grads, strict=True):
+            weight.grad = grad
         return loss.detach()
 
     # -- predicting ------------------------------------------------------------------------------------------------
@@ -169,8 +174,7 @@ class Resident:
         rows: list[Tensor] = []
         chunks = list(ids.split(self.batch_size))
         for c, (played, places) in enumerate(self._batches("predict", chunks, work, None)):
-            with number_format(self.device, self.precision):
-                played(places)
+            played(places)
             assert played.out is not None
             rows.append(played.out[: chunks[c].numel()].clone())
             after_batch(c + 1, len(chunks))
@@ -186,25 +190,38 @@ class Resident:
         A frame that is missing is made before the first batch, so that nothing has been learned yet if it cannot be made.
         """
         store, frames = self.store, self._frames[kind]
-        totals = torch.stack([store.totals(ids) for ids in batches])
-        if not all(any(played.frame.fits(total) for played in frames) for total in totals):
-            largest = (totals.amax(0).double() * ROOM).long() + 1
-            frame = store.frame(self.batch_size, torch.stack([largest, *(played.frame.totals for played in frames)]).amax(0))
-            played = Played(frame)
-            played.run = partial(work, played)
-            self._capture(played, batches[0], optimiser)
-            frames.append(played)
         padded = torch.full((len(batches), self.batch_size), store.num_graphs, dtype=torch.long)
         for b, ids in enumerate(batches):
             padded[b, : ids.numel()] = ids
-        for total, places in zip(totals, padded.to(self.device), strict=True):
-            yield next(played for played in frames if played.frame.fits(total)), places
+        totals = store.totals(padded)
+        while (missing := ~self._fits(frames, totals).any(1)).any():
+            played = Played(store.frame(self.batch_size, self._sizes(frames, totals[missing])), self.precision)
+            played.run = partial(work, played)
+            played.frame.ids.copy_(padded[int(played.frame.fits(totals).int().argmax())])  # a batch that fits, to warm up with
+            self._capture(played, optimiser)
+            frames.append(played)
+            frames.sort(key=lambda p: int(p.frame.totals.sum()))
+        which = self._fits(frames, totals).int().argmax(1).tolist()
+        for frame, places in zip(which, padded.to(self.device), strict=True):
+            yield frames[frame], places
 
-    def _capture(self, played: Played, ids: Ids, optimiser: torch.optim.Optimizer | None) -> None:
-        """Capture the work, warmed up with some graphs; what warming up changed is put back."""
+    def _fits(self, frames: list[Played], totals: Int[Tensor, "batches spaces"]) -> Bool[Tensor, "batches frames"]:
+        fits = [played.frame.fits(totals) for played in frames]
+        return torch.stack(fits, dim=1) if fits else torch.zeros(len(totals), 0, dtype=torch.bool)
+
+    def _sizes(self, frames: list[Played], totals: Int[Tensor, "batches spaces"]) -> Int[Tensor, "spaces"]:
+        """The sizes of a new frame: the first are for the smaller batches, the last for all that there are, and more."""
+        if len(frames) < len(SHARES):
+            smaller = totals.sum(1).argsort()[: max(1, math.ceil(SHARES[len(frames)] * len(totals)))]
+            last = len(frames) == len(SHARES) - 1
+            return (totals[smaller].amax(0).double() * (MORE_ROOM if last else ROOM)).long() + 1
+        largest = torch.stack([totals.amax(0), *(played.frame.totals for played in frames)]).amax(0)
+        return (largest.double() * MORE_ROOM).long() + 1
+
+    def _capture(self, played: Played, optimiser: torch.optim.Optimizer | None) -> None:
+        """Capture the work, warmed up with the graphs of the frame; what warming up changed is put back."""
         if self.device.type != "cuda":
             return
-        played.frame.ids[: ids.numel()].copy_(ids)
         with self._unchanged(optimiser), number_format(self.device, self.precision):
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
@@ -223,27 +240,30 @@ class Resident:
             played.graph = graph
 
     @contextmanager
-    def _unchanged(self, optimiser: torch.optim.Optimizer | None) -> Iterator[None]:
-        """Whatever happens to weights, norms, optimiser and sums within, it is undone."""
+    def _unchanged(self, optimiser: torch.optim.Optimizer | None) -> Iterator[Callable[[], None]]:
+        """Whatever happens within to weights, norms, optimiser and random numbers is undone, unless what is given is called."""
 
         def all_tensors() -> list[Tensor]:
             state = [] if optimiser is None else [v for s in optimiser.state.values() for v in s.values() if isinstance(v, Tensor)]
-            own = [self._loss, self._labels, self._step, self._bad, self._skip]
-            return [*self.model.parameters(), *self.model.buffers(), *state, *own]
+            return [*self.model.parameters(), *self.model.buffers(), *state]
 
         known = {id(tensor): tensor.detach().clone() for tensor in all_tensors()}
-        random = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None
+        random = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.get_rng_state()
+        kept: list[bool] = []
         try:
-            yield
+            yield lambda: kept.append(True)
         finally:
-            with torch.no_grad():
-                for tensor in all_tensors():
-                    if id(tensor) in known:
-                        tensor.copy_(known[id(tensor)])
-                    else:
-                        tensor.zero_()  # a state that the optimiser did not have before
-            if random is not None:
-                torch.cuda.set_rng_state(random, self.device)
+            if not kept:
+                with torch.no_grad():
+                    for tensor in all_tensors():
+                        if id(tensor) in known:
+                            tensor.copy_(known[id(tensor)])
+                        else:
+                            tensor.zero_()  # a state that the optimiser did not have before
+                if self.device.type == "cuda":
+                    torch.cuda.set_rng_state(random, self.device)
+                else:
+                    torch.set_rng_state(random)
 
     @property
     def store(self) -> BagStore:
@@ -270,8 +290,9 @@ class Resident:
         b = self.graphs.batch(ids)
         policy = self.model.policy
         bag = all_real(policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size, domain=self.model.domain))
-        with torch.enable_grad(), number_format(self.device, self.precision):
+        with torch.no_grad(), number_format(self.device, self.precision):
             self.model.predict(b.x, bag)
+        assert bag.wiring.to_node is not None  # what flows back to nodes in training needs it
         return bag
 
 
@@ -288,14 +309,25 @@ def make_capturable(optimiser: torch.optim.Optimizer, device: torch.device) -> N
             state["step"] = state["step"].to(device, torch.float32)
 
 
+def make_plain(optimiser: torch.optim.Optimizer) -> None:
+    """Undo ``make_capturable``."""
+    vars(optimiser).pop("found_inf", None)
+    for group in optimiser.param_groups:
+        group |= _plain(group)
+    for state in optimiser.state.values():
+        if isinstance(state.get("step"), Tensor):
+            state["step"] = state["step"].cpu()
+
+
 def portable(state: dict[str, Any]) -> dict[str, Any]:
     """The state of an optimiser as it is written: the same, whichever path it comes from."""
-    groups = []
-    for group in state["param_groups"]:
-        plain = {name: value for name, value in group.items() if name not in ("fused", "foreach", "capturable")}
-        plain |= {"lr": float(group["lr"]), "fused": None, "foreach": None}
-        groups.append(plain | ({"capturable": False} if "capturable" in group else {}))
-    return {**state, "param_groups": groups}
+    return {**state, "param_groups": [group | _plain(group) for group in state["param_groups"]]}
+
+
+def _plain(group: dict[str, Any]) -> dict[str, Any]:
+    lr = group["lr"]
+    lr = float(f"{float(lr):.7g}") if isinstance(lr, Tensor) else lr  # a device keeps no more digits
+    return {"lr": lr, "fused": None, "foreach": None, **({"capturable": False} if "capturable" in group else {})}
 
 
 def why_not_resident(learner: "Learner") -> str | None:
@@ -307,6 +339,8 @@ def why_not_resident(learner: "Learner") -> str | None:
         return "train.eager is set"
     if not isinstance(model, Model) or model.task_level != "graph":
         return "the model is not a graph-level model of reign.nn"
+    if not model.takes_padding:
+        return f"{type(model).__name__} takes no padded batches"
     if fabric.world_size > 1:
         return "several processes share the batches"
     if config.accumulate > 1:

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau, StepLR
 
@@ -29,8 +30,9 @@ class Constant:
 
     @property
     def value(self) -> float:
-        """The learning rate now."""
-        return float(self.optimiser.param_groups[0]["lr"])
+        """The learning rate now; on a device it is kept with seven digits."""
+        lr = self.optimiser.param_groups[0]["lr"]
+        return float(f"{float(lr):.7g}") if isinstance(lr, Tensor) else float(lr)
 
     def after_step(self) -> None:
         """A step was made."""

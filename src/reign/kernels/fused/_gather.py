@@ -56,7 +56,16 @@ def _gather(columns, ids, starts, offsets, S, B, BM: tl.constexpr, STEPS: tl.con
             tl.store(out.to(tl.pointer_type(tl.int32)) + row, value.to(tl.int32), mask=m)
 
 
-def gather(columns: Sequence[Any], offsets: Tensor, num_graphs: int) -> Callable[[Tensor, Tensor], None]:
+@triton.jit
+def _offsets(ids, sizes, offsets, S, B, BB: tl.constexpr):
+    """Where each graph of a batch begins in one space (a program each): sums of the sizes of those before it."""
+    s, b = tl.program_id(0), tl.arange(0, BB)
+    graph = tl.load(ids + b, mask=b < B, other=0)
+    size = tl.load(sizes + graph * S + s, mask=b < B, other=0)
+    tl.store(offsets + (b + 1) * S + s, tl.cumsum(size, 0), mask=b < B)
+
+
+def gather(columns: Sequence[Any], offsets: Tensor, num_graphs: int) -> Callable[[Tensor, Tensor, Tensor], None]:
     """See ``reign.kernels.gather_columns``."""
     rows = []
     for data, out, rows_in, values_in, bounds, fill in columns:
@@ -65,8 +74,9 @@ def gather(columns: Sequence[Any], offsets: Tensor, num_graphs: int) -> Callable
     table = torch.tensor(rows, dtype=torch.int64, device=offsets.device)
     grid = (triton.cdiv(max(row[2] for row in rows), BLOCK), len(rows))
 
-    def run(ids: Tensor, starts: Tensor) -> None:
-        steps = num_graphs.bit_length()
+    def run(ids: Tensor, sizes: Tensor, starts: Tensor) -> None:
+        steps, spaces = num_graphs.bit_length(), offsets.size(1)
+        _offsets[(spaces,)](ids, sizes, offsets, spaces, num_graphs, BB=triton.next_power_of_2(num_graphs), num_warps=4)
         _gather[grid](table, ids, starts, offsets, offsets.size(1), num_graphs, BM=BLOCK, STEPS=steps, num_warps=4)
 
     return run

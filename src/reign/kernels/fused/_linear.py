@@ -44,7 +44,7 @@ def _counted(flags, rows, m, BIT: tl.constexpr):
 @triton.jit
 def _forward(
     x, xs, w, b, y, flags, stats, gamma, beta, part, R, CI, CO,
-    BI: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, PREC: tl.constexpr,
+    BI: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, STAGES: tl.constexpr, PREC: tl.constexpr,
     NORM_IN: tl.constexpr, ACT: tl.constexpr, BIT_IN: tl.constexpr, STATS: tl.constexpr, BIT_OUT: tl.constexpr,
 ):  # fmt: skip
     pid, t = tl.program_id(0), tl.program_id(1)
@@ -59,7 +59,7 @@ def _forward(
     n = 0.0
     mean = tl.zeros([BO], tl.float32)
     spread = tl.zeros([BO], tl.float32)
-    for tile in range(pid, tl.cdiv(R, BM), tl.num_programs(0)):
+    for tile in tl.range(pid, tl.cdiv(R, BM), tl.num_programs(0), num_stages=STAGES):
         rows = tile * BM + tl.arange(0, BM)
         m = rows < R
         at = rows[:, None].to(tl.int64) * CI + ci[None, :]
@@ -127,8 +127,9 @@ def _finish_statistics(
     tl.store(stats + t * 2 * C + C + c, tl.where(norm, rstd, 1.0), mask=ok)
     new_mean = old_mean + momentum * (centre - old_mean)
     new_var = old_var + momentum * (spread / tl.maximum(n - 1.0, 1.0) - old_var)
-    tl.store(_weight(running_mean, t) + c, tl.where(enough, new_mean, old_mean), mask=ok)
-    tl.store(_weight(running_var, t) + c, tl.where(enough, new_var, old_var), mask=ok)
+    if enough:  # a slot without a norm has the address of another one's
+        tl.store(_weight(running_mean, t) + c, new_mean, mask=ok)
+        tl.store(_weight(running_var, t) + c, new_var, mask=ok)
     tl.store(inverse + t, tl.where(enough, 1.0 / tl.maximum(n, 1.0), 0.0))
 
 
@@ -151,7 +152,7 @@ def _backward(
     g, gs, group, y, x, xs, w, flags,
     stats_out, gamma_out, beta_out, sums_out, ss, stats_in, gamma_in, beta_in, inverse,
     gx, part, R, CI, CO,
-    BI: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, PREC: tl.constexpr,
+    BI: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, STAGES: tl.constexpr, PREC: tl.constexpr,
     NORM_OUT: tl.constexpr, BIT_OUT: tl.constexpr,
     NORM_IN: tl.constexpr, ACT: tl.constexpr, BIT_IN: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
@@ -175,7 +176,7 @@ def _backward(
         sum_gx = tl.zeros([BI], tl.float32)
     dweight = tl.zeros([BO, BI], tl.float32)
     dbias = tl.zeros([BO], tl.float32)
-    for tile in range(pid, tl.cdiv(R, BM), tl.num_programs(0)):
+    for tile in tl.range(pid, tl.cdiv(R, BM), tl.num_programs(0), num_stages=STAGES):
         rows = tile * BM + tl.arange(0, BM)
         m = rows < R
         to, ti = rows[:, None].to(tl.int64) * CO + co[None, :], rows[:, None].to(tl.int64) * CI + ci[None, :]

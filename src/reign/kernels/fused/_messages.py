@@ -57,7 +57,7 @@ def _backward(
     c, kinds = tl.arange(0, BC), tl.arange(0, BE)
     ok = c < C
     by_type = tl.zeros([BE, BC], tl.float32)
-    by_eps = tl.zeros([BC], tl.float32)
+    by_eps = 0.0
     for tile in range(pid, tl.cdiv(R, BM), tl.num_programs(0)):
         rows = tile * BM + tl.arange(0, BM)
         m = rows < R
@@ -72,7 +72,7 @@ def _backward(
         if OWN:
             g = tl.load(gy + at, mask=mok, other=0.0)
             total += (1.0 + tl.load(eps)) * g
-            by_eps += tl.sum(g * x, 0)
+            by_eps += tl.sum(g * x)
         for d in range(0, tl.max(degree, 0)):
             there = d < degree
             t = tl.load(index + start + d, mask=there, other=0)
@@ -90,7 +90,7 @@ def _backward(
         o = part + pid * BE * C
         tl.store(o + kinds[:, None] * C + c[None, :], by_type, mask=ok[None, :] & (kinds[:, None] < BE))
     if OWN:
-        tl.store(part_eps + pid * C + c, by_eps, mask=ok)
+        tl.store(part_eps + pid, by_eps)
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from reign.kernels.fused._linear import add_up, block, programs
 from reign.kernels.fused._messages import FEW_TYPES
 from reign.kernels.fused._stack import precision
 
-BACKWARD = (32, 264, 4)
+BACKWARD = (16, 1056, 2)
 
 
 def collect(own: Tensor, source: Tensor, edges: Edges, table: Tensor | None, eps: Tensor) -> Tensor:
@@ -38,13 +38,13 @@ def collect_back(
     size, few = block(channels), edges.kind is not None
     count = programs(rows, tile, most)
     part = source.new_empty(1, count, FEW_TYPES * channels) if few else source
-    part_eps = source.new_empty(1, count, channels) if own else source
+    part_eps = source.new_empty(1, count, 1) if own else source
     _messages._backward[(count,)](
         gy, source, edges.ptr_t, edges.target, edges.edge_t, edges.edge_t if edges.kind is None else edges.kind,
         source if table is None else table, eps, gx, part, part_eps, rows, channels,
         BC=size, BM=tile, BE=FEW_TYPES, PREC=precision(), EDGES=table is not None, TYPED=few, FEW=few, OWN=own, ADD=add, num_warps=warps,
     )  # fmt: skip
-    g_eps = add_up(part_eps, source.new_empty(1, channels)).sum().view(1) if own else None
+    g_eps = add_up(part_eps, source.new_empty(1, 1)).view(1) if own else None
     if table is None:
         return None, g_eps
     if few:
@@ -61,14 +61,16 @@ class _Collect(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor, source: Tensor, table: Tensor | None, eps: Tensor, edges: Edges) -> Tensor:
         ctx.save_for_backward(own, source, table, eps)
-        ctx.edges = edges
+        ctx.edges, ctx.same = edges, own.data_ptr() == source.data_ptr() and own.shape == source.shape
         return collect(own, source, edges, table, eps)
 
     @staticmethod
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
         own, source, table, eps = ctx.saved_tensors
         gy, gx = gy.contiguous(), torch.empty_like(source)
-        g_table, _ = collect_back(gy, source, ctx.edges, table, eps, gx, own=False, add=False)
+        g_table, g_eps = collect_back(gy, source, ctx.edges, table, eps, gx, own=ctx.same, add=False)
+        if ctx.same:
+            return None, gx, g_table, g_eps, None
         return (1 + eps) * gy, gx, g_table, (gy * own).sum().view(1), None
 
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from reign.kernels.fused import _linear
 from reign.kernels.fused._linear import add_up, block, pointers, programs
 
-# rows of a tile, programs at most, warps: few programs where each keeps a gradient of the weights, many small ones elsewhere
-FORWARD, BACKWARD, SUMS = (64, 264, 4), (32, 264, 4), (64, 528, 4)
+# rows of a tile, programs at most, warps, stages of loads: few programs where each keeps a gradient of the weights
+FORWARD, BACKWARD, SUMS = (32, 528, 4, 2), (16, 528, 2, 3), (64, 528, 4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,27 +102,29 @@ class Rows:
     outer: int = 0
 
 
-def forward(stack: Stack, x: Tensor, stride: int, rows: Rows, training: bool, out: Tensor | None = None) -> Saved:
-    """All slots; slot t reads ``x`` from ``t * stride`` on."""
+def forward(
+    stack: Stack, x: Tensor, stride: int, rows: Rows, training: bool, out: Tensor | None = None, stats: Tensor | None = None
+) -> Saved:
+    """All slots; slot t reads ``x`` from ``t * stride`` on. Results and statistics of the last norms go to ``out`` and ``stats`` if given."""
     last = out if out is not None else x.new_empty(stack.slots, rows.number, stack.out_channels)
     if not stack.w2:
-        outer, inverse = _map(stack.w1, stack.b1, x, stride, last, rows, None, None, stack.outer, rows.outer, training)
+        outer, inverse = _map(stack.w1, stack.b1, x, stride, last, rows, None, None, stack.outer, rows.outer, training, found=stats)
         return Saved(None, last, None, outer, None, inverse)
     hidden = x.new_empty(stack.slots, rows.number, stack.w1[0].size(0))
     inner, inverse_inner = _map(stack.w1, stack.b1, x, stride, hidden, rows, None, None, stack.inner, rows.inner, training)
     outer, inverse_outer = _map(
         stack.w2, stack.b2, hidden, rows.number * hidden.size(2), last, rows, stack.inner, inner, stack.outer, rows.outer, training,
-        act=True,
+        act=True, found=stats,
     )  # fmt: skip
     return Saved(hidden, last, inner, outer, inverse_inner, inverse_outer)
 
 
 def _map(
     w: list[Tensor], b: list[Tensor], x: Tensor, stride: int, y: Tensor, rows: Rows, before: Norms | None, stats: Tensor | None,
-    after: Norms | None, bit_after: int, training: bool, act: bool = False,
+    after: Norms | None, bit_after: int, training: bool, act: bool = False, found: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
     """One linear map of all slots, with the norm before it; statistics for the norm after it."""
-    tile, most, warps = FORWARD
+    tile, most, warps, stages = FORWARD
     slots, number, channels = y.shape
     count = programs(number, tile, max(1, most // slots))
     some = stats if stats is not None else y
@@ -132,12 +134,12 @@ def _map(
     part = y.new_empty(slots, count, 2 * channels + 1) if measured else y
     _linear._forward[(count, slots)](
         x, stride, pointers(w), pointers(b), y, rows.flags, some, scale, shift, part, number, w[0].size(1), channels,
-        BI=block(w[0].size(1)), BO=block(channels), BM=tile, PREC=precision(), NORM_IN=before is not None, ACT=act,
+        BI=block(w[0].size(1)), BO=block(channels), BM=tile, STAGES=stages, PREC=precision(), NORM_IN=before is not None, ACT=act,
         BIT_IN=rows.inner, STATS=measured, BIT_OUT=bit_after, num_warps=warps,
     )  # fmt: skip
     if after is None:
         return None, None
-    found, inverse = y.new_empty(slots, 2, channels), y.new_empty(slots)
+    found, inverse = y.new_empty(slots, 2, channels) if found is None else found, y.new_empty(slots)
     tables = after.table("mean"), after.table("var")
     if training:
         _linear._finish_statistics[(slots,)](
@@ -188,7 +190,7 @@ def _map_back(
     before: tuple[Norms | None, Tensor | None], gx: Tensor, act: bool = False, add: bool = False,
 ) -> tuple[tuple[list[Tensor], list[Tensor]], Tensor | None]:  # fmt: skip
     """Back through one linear map: gradients of weights and biases, and the sums that the norm before it needs."""
-    tile, most, warps = BACKWARD
+    tile, most, warps, stages = BACKWARD
     slots, number, channels = y.shape
     inputs = w[0].size(1)
     count = programs(number, tile, max(1, most // slots))
@@ -204,7 +206,7 @@ def _map_back(
         y if stats_after is None else stats_after, *out_tables, y if sums is None else sums, 0 if sums is None else sums.stride(0),
         y if stats_before is None else stats_before, *in_tables, y if inverse is None else inverse,
         gx, part, number, inputs, channels,
-        BI=block(inputs), BO=block(channels), BM=tile if max(inputs, channels) <= 64 else 16, PREC=precision(),
+        BI=block(inputs), BO=block(channels), BM=tile if max(inputs, channels) <= 64 else 16, STAGES=stages, PREC=precision(),
         NORM_OUT=norm_after is not None, BIT_OUT=bit_after, NORM_IN=norm_before is not None, ACT=act, BIT_IN=rows.inner, ADD=add,
         num_warps=warps,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """A whole layer on pairs, and all its maps on nodes and subgraphs, as two differentiable functions."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -57,12 +57,42 @@ class PairStage:
         """The rows that norms look at."""
         return Rows(self.pairs.number, self.pairs.flags, self.inner, self.outer)
 
+    @property
+    def first_norm(self) -> int | None:
+        """The first slot with a norm after it: its sums are computed where the gradient arrives."""
+        return next((t for t, slot in enumerate(self.slots) if slot.stack.outer is not None), None)
+
     def __call__(
-        self, h: Tensor, subs: Tensor | None, nodes: Tensor | None, roots: Tensor | None, others: Sequence[Tensor] = ()
+        self,
+        h: Tensor,
+        subs: Tensor | None,
+        nodes: Tensor | None,
+        roots: Tensor | None,
+        others: Sequence[Tensor] = (),
+        join: Callable[[], None] = lambda: None,
     ) -> tuple[Tensor | None, ...]:
-        """New values of the pairs, and of these readout, needle, roots and picked rows (see ``sums``)."""
+        """New values of the pairs, and of these readout, needle, roots and picked rows (see ``sums``).
+
+        Args:
+            h: the values of the pairs.
+            subs, nodes, roots: what is added for each subgraph and each node, and what roots become.
+            others: inputs of slots that look at other values.
+            join: is called when ``subs``, ``nodes`` and ``roots`` are needed; they may be computed at the same time as the slots.
+        """
+        between = _Between()
         weights = [w for slot in self.slots for w in slot.parameters()]
-        return _PairStage.apply(self, len(others), h, subs, nodes, roots, *others, *weights)  # type: ignore[no-untyped-call, no-any-return]
+        y = _Slots.apply(self, between, len(others), h, *others, *weights)  # type: ignore[no-untyped-call]
+        join()
+        return _Combine.apply(self, between, y, subs, nodes, roots)  # type: ignore[no-untyped-call, no-any-return]
+
+
+@dataclass(eq=False)
+class _Between:
+    """What the two halves of a stage tell each other: statistics of the slots' results, and on the way back sums for a norm."""
+
+    parts: list[Saved] = field(default_factory=list)
+    stats: Tensor | None = None
+    part: Tensor | None = None
 
 
 def segment_sum(x: Tensor, segments: Segments) -> Tensor:
@@ -78,80 +108,88 @@ def segment_sum(x: Tensor, segments: Segments) -> Tensor:
     return out
 
 
-class _PairStage(torch.autograd.Function):
+class _Slots(torch.autograd.Function):
+    """The slots of a stage. Their norms come later: what flows back here is the gradient of the normalised results, the same for all slots."""
+
     @staticmethod
-    def forward(
-        ctx: Any,
-        stage: PairStage,
-        number: int,
-        h: Tensor,
-        subs: Tensor | None,
-        nodes: Tensor | None,
-        roots: Tensor | None,
-        *rest: Tensor,
-    ) -> tuple[Tensor | None, ...]:
-        rows, pairs = stage.rows, stage.pairs
+    def forward(ctx: Any, stage: PairStage, between: _Between, number: int, h: Tensor, *rest: Tensor) -> Tensor:
         channels = stage.slots[0].stack.out_channels
-        y = h.new_empty(len(stage.slots), pairs.number, channels)
-        inputs, saved = [], []
+        y, stats = h.new_empty(len(stage.slots), stage.pairs.number, channels), h.new_empty(len(stage.slots), 2, channels)
+        inputs = []
         for t, slot in enumerate(stage.slots):
             x = h if slot.other is None else rest[slot.other]
             if slot.edges is not None:
                 assert slot.eps is not None
                 x = collect(h, h, slot.edges, slot.table, slot.eps)
-            inputs.append(x)
-            saved.append(_stack.forward(slot.stack, x, 0, rows, stage.training, y[t : t + 1]))
-        out, stats = h.new_empty(pairs.number, channels), _stacked([s.outer for s in saved], y)
-        tile, warps = COMBINE
-        scale, shift, norms = _tables(stage)
-        _rows._combine[(triton.cdiv(pairs.number, tile),)](
-            y, stats, scale, shift, *(y if v is None else v for v in (subs, nodes, roots)), pairs.sub, pairs.node, pairs.flags, out,
-            pairs.number, channels, T=len(stage.slots), NORMS=norms, BC=block(channels), BM=tile, HAS_S=subs is not None,
-            HAS_N=nodes is not None, HAS_R=roots is not None, ACT=stage.act, MASK=stage.masked, num_warps=warps,
-        )  # fmt: skip
-        ctx.stage, ctx.given = stage, tuple(v is not None for v in (subs, nodes, roots))
-        ctx.roots_shape = None if roots is None else roots.shape
-        ctx.inputs, ctx.parts, ctx.number = [None if x is h else x for x in inputs], saved, number
-        ctx.save_for_backward(h, out, *rest)
-        return out, *_sums_of(out, pairs, stage.picks, stage.wanted)
+            inputs.append(None if x is h else x)
+            between.parts.append(_stack.forward(slot.stack, x, 0, stage.rows, stage.training, y[t : t + 1], stats[t : t + 1]))
+        between.stats = stats
+        ctx.stage, ctx.between, ctx.inputs, ctx.number = stage, between, inputs, number
+        ctx.save_for_backward(h, *rest)
+        return y
 
     @staticmethod
-    def backward(ctx: Any, *given: Tensor | None) -> tuple[Any, ...]:
-        stage: PairStage = ctx.stage
-        h, out = ctx.saved_tensors[:2]
-        rows, pairs, parts = stage.rows, stage.pairs, ctx.parts
-        channels = out.size(1)
-        normed = [t for t, slot in enumerate(stage.slots) if slot.stack.outer is not None]
-        first = normed[0] if normed else None
-        g_roots = h.new_zeros(ctx.roots_shape) if ctx.roots_shape is not None else None
-        gy, part = _back(pairs, stage.picks, given, out, g_roots, stage.act, stage.masked, None if first is None else parts[first])
-        g_subs = segment_sum(gy, pairs.to_sub) if ctx.given[0] else None
-        g_nodes = segment_sum(gy, pairs.to_node) if ctx.given[1] else None
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        stage, between = ctx.stage, ctx.between
+        h, gy, channels, rows = ctx.saved_tensors[0], g[0], g.size(2), stage.rows
         gh, grads, group = torch.empty_like(h), list[Any](), numbers((0,), h.device)
         written, g_others = False, list[Any]([None] * ctx.number)
         for t, slot in enumerate(stage.slots):
-            sums = None
-            if t == first:
-                sums = add_up(part, out.new_empty(1, 2 * channels)).view(1, 2, channels)
+            sums, saved, x = None, between.parts[t], ctx.inputs[t]
+            if t == stage.first_norm:
+                sums = add_up(between.part, gy.new_empty(1, 2 * channels)).view(1, 2, channels)
             elif slot.stack.outer is not None:
-                sums = norm_sums(parts[t], slice(0, 1), rows, gy, 0, group)
-            x = ctx.inputs[t]
+                sums = norm_sums(saved, slice(0, 1), rows, gy, 0, group)
             if slot.other is not None:
                 seen = g_others[slot.other] is not None
                 if not seen:
                     g_others[slot.other] = torch.empty_like(x)
-                grads += _stack.backward(slot.stack, parts[t], x, 0, rows, gy, 0, group, sums, g_others[slot.other], add=seen)
+                grads += _stack.backward(slot.stack, saved, x, 0, rows, gy, 0, group, sums, g_others[slot.other], add=seen)
                 continue
             if slot.edges is None:
-                grads += _stack.backward(slot.stack, parts[t], h, 0, rows, gy, 0, group, sums, gh, add=written)
+                grads += _stack.backward(slot.stack, saved, h, 0, rows, gy, 0, group, sums, gh, add=written)
             else:
                 assert slot.eps is not None
                 gx = torch.empty_like(h)
-                own = _stack.backward(slot.stack, parts[t], x, 0, rows, gy, 0, group, sums, gx)
+                own = _stack.backward(slot.stack, saved, x, 0, rows, gy, 0, group, sums, gx)
                 g_table, g_eps = collect_back(gx, h, slot.edges, slot.table, slot.eps, gh, own=True, add=written)
-                grads += ([] if slot.table is None else [g_table]) + [g_eps] + own
+                grads += ([] if slot.table is None else [g_table]) + [g_eps, *own]
             written = True
-        return None, None, gh if written else None, g_subs, g_nodes, g_roots, *g_others, *grads
+        return None, None, None, gh if written else None, *g_others, *grads
+
+
+class _Combine(torch.autograd.Function):
+    """The sum of the normalised results and of what is added for subgraphs and nodes; roots; activation; sums of the result."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, stage: PairStage, between: _Between, y: Tensor, subs: Tensor | None, nodes: Tensor | None, roots: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        pairs, (slots, number, channels) = stage.pairs, y.shape
+        out = y.new_empty(number, channels)
+        tile, warps = COMBINE
+        scale, shift, norms = _tables(stage)
+        _rows._combine[(triton.cdiv(number, tile),)](
+            y, between.stats, scale, shift, *(y if v is None else v for v in (subs, nodes, roots)), pairs.sub, pairs.node, pairs.flags, out,
+            number, channels, T=slots, NORMS=norms, BC=block(channels), BM=tile, HAS_S=subs is not None, HAS_N=nodes is not None,
+            HAS_R=roots is not None, ACT=stage.act, MASK=stage.masked, num_warps=warps,
+        )  # fmt: skip
+        ctx.stage, ctx.between, ctx.slots = stage, between, slots
+        ctx.shapes = [None if v is None else v.shape for v in (subs, nodes, roots)]
+        ctx.save_for_backward(out)
+        return out, *_sums_of(out, pairs, stage.picks, stage.wanted)
+
+    @staticmethod
+    def backward(ctx: Any, *given: Tensor | None) -> tuple[Any, ...]:
+        stage, between = ctx.stage, ctx.between
+        (out,) = ctx.saved_tensors
+        subs, nodes, roots = ctx.shapes
+        g_roots = None if roots is None else out.new_zeros(roots)
+        normed = None if stage.first_norm is None else between.parts[stage.first_norm]
+        gy, between.part = _back(stage.pairs, stage.picks, given, out, g_roots, stage.act, stage.masked, normed)
+        g_subs = None if subs is None else segment_sum(gy, stage.pairs.to_sub)
+        g_nodes = None if nodes is None else segment_sum(gy, stage.pairs.to_node)
+        return None, None, gy.expand(ctx.slots, *gy.shape), g_subs, g_nodes, g_roots
 
 
 def _back(
@@ -198,14 +236,6 @@ def sums(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -
     What flows back to the pairs from all of them is added up in one pass.
     """
     return _Sums.apply(h, pairs, picks, wanted)  # type: ignore[no-untyped-call, no-any-return]
-
-
-def _stacked(stats: list[Tensor | None], y: Tensor) -> Tensor:
-    """The statistics of the slots' norms in one tensor; nobody reads those of slots without a norm."""
-    some = next((s for s in stats if s is not None), None)
-    if some is None:
-        return y
-    return some if len(stats) == 1 else torch.cat([some if s is None else s for s in stats])
 
 
 def _tables(stage: PairStage) -> tuple[Tensor, Tensor, int]:

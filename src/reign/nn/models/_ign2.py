@@ -83,8 +83,7 @@ def graph_tensor(
     given: Shaped[Tensor, "edges *edge_channels"] | None,
 ) -> Float[Tensor, "pairs lifted"]:
     """``h[i, i] = [x_i, 0, 0]`` and ``h[k, i] = [0, A_ki, e_ki]``: how 2-IGN and PPGN take a graph."""
-    source, target = bag.graph.edge_index
-    edge = x.new_ones(source.numel(), 1)
+    edge = x.new_ones(bag.graph.edge_index.size(1), 1)
     if edge_channels:
         if given is None or given.dim() != 2 or given.size(1) != edge_channels or not given.is_floating_point():
             shape = None if given is None else (tuple(given.shape), given.dtype)
@@ -93,4 +92,4 @@ def graph_tensor(
     nodes = torch.cat([x, x.new_zeros(x.size(0), edge.size(1))], dim=1)
     edges = torch.cat([edge.new_zeros(edge.size(0), x.size(1)), edge], dim=1)
     h = x.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)
-    return h.index_add(0, bag.row_within(target, source), edges)
+    return h.index_add(0, bag.edge_row, edges)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from reign.nn import TERMS, EncoderSlot, State, SubgraphConv, TermSlot
+from reign.theory._ign3_gates import gate
+from reign.theory._ign3_policies import GRAPH, SUBGRAPH
+from reign.theory._ign3_program import LINKS, Program, Step
 from reign.theory._matrices import keep, place, route
-from reign.theory._policy_programs import GRAPH, SUBGRAPH
-from reign.theory._primitives import gate
-from reign.theory._program import LINKS, Program, Step
 
 # where a term that is not local takes its value from: for the target (a, b, b) off the diagonal, and (a, a, a) on it
 GLOBAL: dict[str, tuple[list[str], list[str]]] = {

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from reign.theory._ign3_program import Program, Step
 from reign.theory._matrices import keep, place, route
-from reign.theory._program import Program, Step
 
 
 def logical_and(channels: int, orbit: str, a: int, b: int, c: int) -> Step:

@@ -11,10 +11,10 @@ from torch_geometric.data import Batch, Data
 
 from reign.nn import Model, OuterMPNN, State, SubgraphConv
 from reign.theory._ign import one_by_one
-from reign.theory._layer_programs import bound_of, layer_program, room
+from reign.theory._ign3_layers import bound_of, layer_program, room
+from reign.theory._ign3_policies import lift, policy_program
+from reign.theory._ign3_program import Program
 from reign.theory._linear_layers import activation, reign2_layer, weights_of
-from reign.theory._policy_programs import lift, policy_program
-from reign.theory._program import Program
 from reign.theory._to_reign2 import to_reign2
 
 

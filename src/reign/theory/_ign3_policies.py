@@ -8,10 +8,10 @@ import reign.policies
 from reign.bags import DenseBag
 from reign.policies import EgoNets, NodeDeletion, NodeMarking, Null, Policy
 from reign.theory._ign import graph_tensor
+from reign.theory._ign3_gates import clip, logical_and
+from reign.theory._ign3_program import Program, Step
 from reign.theory._matrices import keep, place
 from reign.theory._orbits import pool_broadcast
-from reign.theory._primitives import clip, logical_and
-from reign.theory._program import Program, Step
 from reign.theory._wl import check_simple
 
 SUBGRAPH, GRAPH = 0, 1  # channels of links: in the subgraph, and in the graph

@@ -1,0 +1,150 @@
+"""Commands of the theory lab: separate, card, questions."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import reign
+from reign.cli.render import family_table, separation_table
+from reign.cli.tools import bars, check_writable, fail, plain_console, user_mistakes
+from reign.disk import write_csv, write_text
+
+Terms = Annotated[
+    str | None, typer.Option(help="A model from a list of terms, as own,local,transpose; reign.list_terms() has all.")
+]
+RootTerms = Annotated[str | None, typer.Option(help="Terms of roots, which then have weights of their own.")]
+PolicyName = Annotated[str, typer.Option(help="The policy of the model from --terms.")]
+
+
+def separate(
+    family: Annotated[str | None, typer.Argument(help="A family of pairs (see --list), or a file of graph6 lines or .npy.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="A model, as sun:nm, mpnn or sun:ego+:2/4 (4 layers); repeat for more.")
+    ] = None,
+    wl: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A WL test, as 1 or 3, or the colour test of a model, as sun:nm (until stable) or sun:nm/6; repeat for more."
+        ),
+    ] = None,
+    terms: Terms = None,
+    root_terms: RootTerms = None,
+    policy: PolicyName = "nm",
+    csv: Annotated[Path | None, typer.Option(help="Write pair, method, separated, layer, margin to this file.")] = None,
+    layers: Annotated[
+        int | None, typer.Option(help="Number of layers of models that do not say it themselves; 6 if not given.")
+    ] = None,
+    act: Annotated[
+        str, typer.Option(help="Activation of the float64 margins: silu, sine, or none to measure no margins.")
+    ] = "silu",
+    use_float: Annotated[bool, typer.Option("--float", help="Decide by margins in float64, which can miss differences.")] = False,
+    seeds: Annotated[int, typer.Option(help="Number of random weights to try in float64.")] = 3,
+    each: Annotated[bool, typer.Option("--each", help="Also print a line for each pair.")] = False,
+    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="All pairs of a file, not only consecutive graphs.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the families.")] = False,
+) -> None:
+    """Which pairs of graphs does each model or WL test tell apart?
+
+    Models are run over a finite field with random weights, which is exact. Beside it stands the margin of a network in float64: above 1
+    the outputs differ by more than 100 times the noise between permuted copies of the same graph.
+    """
+    from reign.theory import family as find
+    from reign.theory import separate as run
+
+    console = plain_console()
+    if show:
+        console.print(family_table())
+        return
+    if family is None:
+        fail("a family or a file of pairs is needed, as in: reign separate csl --model sun:nm --wl 3; --list shows the families.")
+    if not model and not wl and terms is None:
+        fail("nothing to try: give --model, as in --model sun:nm, --terms, as in --terms own,local, or --wl, as in --wl 3.")
+    if seeds < 1:
+        fail(f"--seeds is {seeds}, expected at least 1.")
+    if act not in ("silu", "sine", "none"):
+        fail(f"--act is '{act}', expected silu, sine or none.")
+    with user_mistakes():
+        check_writable(csv)
+        pairs = find(family, all_pairs)
+        own = (
+            []
+            if terms is None
+            else [from_terms(terms, root_terms, policy, 6 if layers is None else layers, pairs[0].one.num_features)]
+        )
+        tests = [int(test) if test.isdecimal() else test for test in wl or []]
+        with bars() as progress:
+            verdicts = run(
+                pairs,
+                [*(model or []), *own],
+                [*tests, *own],
+                layers=layers,
+                exact=not use_float,
+                act=None if act == "none" else act,  # type: ignore[arg-type]
+                seeds=range(seeds),
+                progress=progress,
+            )
+        if csv is not None:
+            rows = [
+                [
+                    v.pair,
+                    v.method,
+                    int(v.separated),
+                    "" if v.layer is None else v.layer,
+                    "" if v.margin is None else f"{v.margin:.6g}",
+                ]
+                for v in verdicts
+            ]
+            write_csv(csv, ["pair", "method", "separated", "layer", "margin"], rows)
+    if each:
+        for verdict in verdicts:
+            console.print(f"{verdict.pair}, {verdict.method}: {verdict}", soft_wrap=True)
+    console.print(separation_table(family, verdicts))
+
+
+def card(
+    model: Annotated[str | None, typer.Argument(help="A model, as sun:nm, or dss:ego+:2/4 (4 layers).")] = None,
+    terms: Terms = None,
+    root_terms: RootTerms = None,
+    policy: PolicyName = "nm",
+    layers: Annotated[int, typer.Option(help="Number of layers of the model from --terms.")] = 6,
+    family: Annotated[
+        list[str] | None, typer.Option(help="A family to try; repeat for more. All that need no file, if not given.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the page to this file: .md, .html or text.")] = None,
+) -> None:
+    """One page about a model: equations, symmetry, cost, its WL bound, and what it tells apart."""
+    from reign.theory import card as make
+
+    if (model is None) == (terms is None):
+        fail("a model, as sun:nm, or --terms, as own,local, is needed, and not both.")
+    with user_mistakes():
+        check_writable(output)
+        page = make(from_terms(terms, root_terms, policy, layers) if terms is not None else str(model), family)
+        if output is not None:
+            text = page.html() if output.suffix == ".html" else page.markdown() if output.suffix == ".md" else str(page) + "\n"
+            write_text(output, text)
+    plain_console().print(str(page), soft_wrap=True)
+
+
+def questions(
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the tables as Markdown to this file, too.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small families and two policies only.")] = False,
+) -> None:
+    """Tables for the questions the paper leaves open: the order of models and policies, ReIGN(2) against 3-WL, 2-node policies."""
+    from reign.theory import answer
+
+    console = plain_console()
+    with user_mistakes(), bars() as progress:
+        check_writable(output)
+        text = answer(quick=quick, progress=progress)
+        if output is not None:
+            write_text(output, text)
+    console.print(text, soft_wrap=True)
+
+
+def from_terms(terms: str, root_terms: str | None, policy: str, layers: int, in_channels: int = 1) -> "reign.nn.SubgraphGNN":
+    """A model from lists of terms, separated by commas."""
+    names = [name.strip() for name in terms.split(",")]
+    roots = None if root_terms is None else [name.strip() for name in root_terms.split(",")]
+    return reign.nn.SubgraphGNN(in_channels, 16, layers, 4, terms=names, root_terms=roots, policy=policy, norm=None)

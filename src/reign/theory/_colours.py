@@ -1,0 +1,118 @@
+r"""The colour test of any list of terms: what no network of these terms can tell apart, and what almost every one does.
+
+.. math:: c^k_i \leftarrow H \big( [\text{is it a root with terms of its own}],\ \{\!\{ c \text{ that term } t \text{ sums} \}\!\}_t \big)
+
+Each multiset is flat: a term that sums twice, as non_roots@Ak does, gives one multiset with multiplicities, as its sum is one sum.
+Without the term ``own`` a round may forget, so the test ends when a partition of the pairs comes back, not when it stops being
+refined.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch_geometric.data import Data
+
+from reign.bags import Domain, SubgraphBag
+from reign.nn import Model
+from reign.policies import Policy
+from reign.theory._hashing import Hashing, partition
+from reign.theory._plan import Plan, plan_of_model, plan_of_terms
+from reign.theory._trace import bag_of, trace
+from reign.theory._wl import check_simple
+
+
+@dataclass(frozen=True)
+class Colours:
+    """The colours of some graphs in every round of a test.
+
+    Attributes:
+        history: the colour of each graph at the start and after each round.
+    """
+
+    history: Int[Tensor, "rounds graphs"]
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds that were run."""
+        return self.history.size(0) - 1
+
+    @property
+    def classes(self) -> list[int]:
+        """A number for each graph; two graphs have the same one if no round tells them apart."""
+        found: dict[tuple[int, ...], int] = {}
+        return [found.setdefault(tuple(column), len(found)) for column in self.history[1:].t().tolist()]
+
+    def separated(self, one: int, other: int) -> int | None:
+        """The first round, counted from 1, that tells two graphs apart: the layers a network needs. None if no round does."""
+        differ = (self.history[1:, one] != self.history[1:, other]).nonzero()
+        return int(differ[0]) + 1 if differ.numel() else None
+
+
+def colours(
+    graphs: Sequence[Data],
+    terms: Sequence[str] = ("own", "local"),
+    root_terms: Sequence[str] | None = None,
+    *,
+    policy: str | Policy = "nm",
+    domain: Domain = "all",
+    pooling: str = "flat",
+    aggregation: dict[str, Any] | None = None,
+    rounds: int | None = None,
+) -> Colours:
+    """The colour test of a list of terms.
+
+    >>> from reign.theory import family
+    >>> (pair,) = family("triangles")
+    >>> colours([pair.one, pair.other], ["own", "local"], policy="nm").separated(0, 1)
+    2
+
+    Args:
+        graphs: undirected simple graphs; ``x`` gives the initial colours of nodes.
+        terms: names of terms (``reign.list_terms()``).
+        root_terms: the same for roots, if they have terms of their own.
+        policy: how a graph becomes a bag.
+        domain: what sums range over, "all" nodes or "members" of subgraphs.
+        pooling: "flat", all pairs as one multiset; "nested", a multiset of the subgraphs' multisets; or the "roots".
+        aggregation: terms whose sum is a mean, as {"needle": "mean"}: they see proportions.
+        rounds: number of rounds; until the partition of pairs comes back, if not given.
+    """
+    if rounds is not None and rounds < 1:
+        raise ValueError(f"rounds is {rounds}, expected at least 1.")
+    plan = plan_of_terms(terms, root_terms, policy, domain, pooling, aggregation or {})
+    return run(replace(plan, rules=plan.rules * (rounds or 1)), graphs, endless=rounds is None)
+
+
+def model_colours(graphs: Sequence[Data], model: Model, *, endless: bool = True) -> Colours:
+    """The colour test of a model, pooled as the model pools.
+
+    Args:
+        graphs: undirected simple graphs; ``x`` gives the initial colours of nodes.
+        model: its architecture counts, not its weights.
+        endless: repeat its first layer until nothing new can come; otherwise its layers are run once.
+    """
+    return run(plan_of_model(model), graphs, endless=endless)
+
+
+def run(plan: Plan, graphs: Sequence[Data], *, endless: bool = True) -> Colours:
+    """The colour test of a plan."""
+    for data in graphs:
+        check_simple(data)
+    return Colours(torch.stack(list(pooled_rounds(plan, bag_of(plan, graphs), endless=endless))))
+
+
+def pooled_rounds(plan: Plan, bag: SubgraphBag, *, endless: bool = True) -> Iterator[Int[Tensor, "graphs"]]:
+    """The colours of graphs at the start and after each round of a plan, or until a partition of pairs comes back."""
+    if endless and (plan.residual or plan.jk != "last"):
+        raise ValueError("a colour test without end repeats one layer, and covers no residual connections or jumping knowledge.")
+    seen: set[int] = set()
+    for values, pooled, ends in trace(plan, bag, Hashing(), endless=endless):
+        yield pooled[:, 0]
+        if endless and ends:
+            found = partition(values)
+            if found in seen:
+                return
+            seen.add(found)

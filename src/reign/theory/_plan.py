@@ -1,0 +1,74 @@
+"""A model as data: its policy, its layers as rules, its pooling; read off the modules, or given as lists of terms."""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from reign.bags import Domain, SubgraphBag
+from reign.nn import Model, term
+from reign.policies import Policy, policy
+from reign.theory._pools import POOLS, Pool
+from reign.theory._read import pool_of, rule_of
+from reign.theory._rules import Layer, Rule, Slot
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a model computes, without weights and widths.
+
+    Args:
+        policy: how a graph becomes a bag.
+        rules: the layers.
+        pool: from pairs to graphs.
+        domain: what sums range over.
+        lift: from features of nodes to features of pairs, marks included.
+        residual: whether what comes into a layer is added to what it gives.
+        jk: the layers that are pooled: the "last", or all of them, in a "sum" or side by side ("cat").
+    """
+
+    policy: Policy
+    rules: tuple[Rule, ...]
+    pool: Pool
+    domain: Domain = "all"
+    lift: Callable[[Tensor, SubgraphBag], Tensor] = lambda x, bag: bag.lift(x)
+    residual: bool = False
+    jk: str = "last"
+
+
+def plan_of_terms(
+    terms: Sequence[str],
+    root_terms: Sequence[str] | None,
+    name: str | Policy,
+    domain: Domain,
+    pooling: str,
+    aggregation: dict[str, Any],
+) -> Plan:
+    """The plan of a list of terms; "own+local" stands for both."""
+
+    def slots(names: Sequence[str]) -> tuple[Slot, ...]:
+        return tuple(Slot((term(part).name,)) for name in names for part in name.split("+"))
+
+    if not terms or isinstance(terms, str):
+        raise ValueError(f"terms are {terms!r}, expected a list of at least one name, as ['own', 'local']; see reign.list_terms().")
+    if pooling not in POOLS:
+        raise ValueError(f"pooling is {pooling!r}, expected {', '.join(map(repr, POOLS))}.")
+    layer = Layer(slots(terms), None if root_terms is None else slots(root_terms), domain, aggregation)
+    return Plan(policy(name), (layer,), POOLS[pooling], domain)
+
+
+def plan_of_model(model: Model) -> Plan:
+    """The plan of a model. Norms are left out: they are affine maps in evaluation mode, which the weights can undo."""
+    if model.jk == "max":
+        raise ValueError("jk='max' has no exact form: a maximum needs an order of numbers; use 'cat', 'sum' or 'last'.")
+    chosen = copy.deepcopy(model.policy).train(False)
+    if chosen.num_draws > 1:
+        raise ValueError(
+            f"policy '{model.policy}' draws subgraphs at random, and exact tests need all of them; leave out eval_draws."
+        )
+    if getattr(model, "edge_channels", 0):
+        raise ValueError(f"{type(model).__name__} was made for edge features, and exact tests cover graphs without them.")
+    rules = tuple(rule_of(layer) for layer in model.layers)
+    return Plan(chosen, rules, pool_of(model.pooling), model.domain, model.lift, model.residual is not None, model.jk or "last")

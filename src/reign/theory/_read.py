@@ -1,0 +1,115 @@
+"""Layers and poolings of models as data, read off their modules."""
+
+from functools import singledispatch
+
+from torch import nn
+
+from reign.nn import (
+    GIN,
+    AKConv,
+    DeepSets,
+    EncoderSlot,
+    GraphConv,
+    IGNPooling,
+    MeanPooling,
+    OuterMPNN,
+    PPGNConv,
+    RootPooling,
+    SubgraphConv,
+    TermSlot,
+    term,
+)
+from reign.theory._pools import Flat, Nested, OnAndOff, Outer, Pool, Roots
+from reign.theory._rules import Block, Layer, Merge, Product, Rule, Slot
+
+
+@singledispatch
+def rule_of(layer: nn.Module) -> Rule:
+    """A layer as a rule; ``rule_of.register`` adds another kind of layer."""
+    raise ValueError(f"layer {layer!r} has no exact form here; layers of terms (SubgraphConv) have one.")
+
+
+@rule_of.register
+def _(layer: SubgraphConv) -> Rule:
+    off = tuple(slot_of(slot) for slot in layer.slots())
+    on = None if layer.root_terms is None else tuple(slot_of(slot) for slot in layer.slots(on=True))
+    return Layer(off, on, layer.domain, layer.aggregation)
+
+
+@rule_of.register
+def _(layer: AKConv) -> Rule:
+    inner = rule_of(layer.inner[0])
+    assert isinstance(inner, Layer)
+    return Block(
+        inner, len(layer.inner), tuple(layer.parts), layer.combine, layer.aggregation, bool(layer.marks), layer.max_distance
+    )
+
+
+@rule_of.register
+def _(layer: PPGNConv) -> Rule:
+    return Product()
+
+
+def slot_of(slot: TermSlot | EncoderSlot) -> Slot:
+    """A term with its transform, or terms with their encoder."""
+    parts = tuple(term(part).name for part in slot.name.split("+"))
+    return Slot(parts, merge_of(slot.transform if isinstance(slot, TermSlot) else slot.encoder))
+
+
+@singledispatch
+def merge_of(module: nn.Module) -> Merge:
+    """How a module transforms or merges terms: an MLP, unless it is one of the kinds below."""
+    if hasattr(module, "lin1"):
+        return "mlp"
+    raise ValueError(
+        f"{type(module).__name__} has no exact form here; use conv='gin' or 'graphconv' without edge features (GCN has square roots)."
+    )
+
+
+@merge_of.register
+def _(module: nn.Linear) -> Merge:
+    return "linear"
+
+
+@merge_of.register
+def _(module: GraphConv) -> Merge:
+    return "linear"
+
+
+@merge_of.register
+def _(module: GIN) -> Merge:
+    if module.edge_encoder is not None:
+        raise ValueError("the encoder was made for edge features, and exact tests cover graphs without them.")
+    return "gin" if module.eps.requires_grad else "gin-0"
+
+
+@singledispatch
+def pool_of(pooling: nn.Module) -> Pool:
+    """A pooling as data; ``pool_of.register`` adds another kind."""
+    raise ValueError(f"pooling {pooling!r} has no exact form here; use one of reign.nn.")
+
+
+@pool_of.register
+def _(pooling: MeanPooling) -> Pool:
+    return Flat(pooling.over_nodes, pooling.over_subgraphs)
+
+
+@pool_of.register
+def _(pooling: DeepSets) -> Pool:
+    return Nested(pooling.over_nodes, "mean", len(pooling.each), pooling.invariance == "late")
+
+
+@pool_of.register
+def _(pooling: RootPooling) -> Pool:
+    return Roots(pooling.over_roots)
+
+
+@pool_of.register
+def _(pooling: OuterMPNN) -> Pool:
+    layers = [rule_of(layer) for layer in pooling.layers]
+    return Outer(tuple(layer for layer in layers if isinstance(layer, Layer)), pooling.over_nodes, pooling.over_graph)
+
+
+@pool_of.register
+def _(pooling: IGNPooling) -> Pool:
+    return OnAndOff(pooling.over)

@@ -1,0 +1,165 @@
+"""The layers of networks as data, evaluated in any algebra: as a colour test, or as a network over a finite field.
+
+A rule makes new values of pairs out of old ones. Its ``steps`` yield what comes out after each round, and whether the rule ends there:
+one round for a layer of terms, one for each inner layer of a GNN-AK block (as if the block ended there).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count, repeat
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from reign.bags import Domain, SubgraphBag, Where
+from reign.nn import term
+from reign.theory._algebra import Algebra, Key, Values
+from reign.theory._exact_state import ExactState
+from reign.theory._hashing import partition, rows
+
+Merge = Literal["linear", "mlp", "gin", "gin-0"]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Terms that a layer transforms together.
+
+    Args:
+        terms: their names; the first is that of the target's own value, if there are several.
+        merge: a "linear" map or an "mlp" of each; "gin": an MLP of (1 + eps) times the first plus the others, "gin-0" without eps.
+    """
+
+    terms: tuple[str, ...]
+    merge: Merge = "linear"
+
+    def __call__(self, state: ExactState, where: Where, key: Key) -> Values:
+        """The transformed terms."""
+        own, *others = (state.get(term(name), where) for name in self.terms)
+        algebra = state.algebra
+        if not self.merge.startswith("gin"):
+            return (algebra.mlp if self.merge == "mlp" else algebra.linear)(key, own, *others)
+        if len(others) > 1:
+            others = [algebra.linear((*key, "mix"), *others)]
+        own = algebra.scale(key, own) if self.merge == "gin" else own
+        return algebra.mlp(key, sum(others, own))
+
+    @property
+    def scope(self) -> str:
+        """Where the terms live."""
+        return term(self.terms[0]).scope
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer from a list of terms, and perhaps another for roots."""
+
+    slots: tuple[Slot, ...]
+    root_slots: tuple[Slot, ...] | None = None
+    domain: Domain = "all"
+    aggregation: dict[str, Any] = field(default_factory=dict)
+
+    def steps(self, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Iterator[tuple[Values, bool]]:
+        """The values after the layer."""
+        state = ExactState(h, bag, self.domain, algebra, self.aggregation)
+        out = algebra.act((*key, "off"), self._all_pairs(state, key))
+        if self.root_slots is not None:
+            values = [slot(state, "on", (*key, "on", s)) for s, slot in enumerate(self.root_slots)]
+            out = out.index_copy(0, bag.wiring.root_row, algebra.act((*key, "on"), _add(values)))
+        yield out, True
+
+    def _all_pairs(self, state: ExactState, key: Key) -> Values:
+        """The sum of all transformed terms, each broadcast from where it lives."""
+        by_scope: dict[str, list[Tensor]] = {"pair": [], "subgraph": [], "node": [], "graph": []}
+        for s, slot in enumerate(self.slots):
+            by_scope[slot.scope].append(slot(state, "off", (*key, "off", s)))
+        wiring = state.bag.wiring
+        if by_scope["graph"]:
+            by_scope["subgraph"].append(wiring.sub_to_graph.t(_add(by_scope["graph"])))
+        spread = {"subgraph": wiring.to_sub, "node": wiring.to_node}
+        return _add([*by_scope["pair"], *(by.t(_add(by_scope[scope])) for scope, by in spread.items() if by_scope[scope])])
+
+    def endless(self) -> "Iterable[Rule]":
+        """The layer again and again."""
+        return repeat(self)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of GNN-AK: ``depth`` layers in every subgraph, then the parts of every node.
+
+    Args:
+        inner: the layer in subgraphs.
+        depth: how many of it; None: until the partition of pairs comes back.
+        parts: terms of nodes that are combined.
+        combine: by a linear map of all ("cat"), or as a plain "sum".
+        aggregation: "sum" or "mean" over the nodes of a subgraph, and over subgraphs.
+        remark: put marks in before the block.
+        max_distance: GNN-AK+'s greatest hop distance: an embedding before the block, gates before the parts.
+    """
+
+    inner: Layer
+    depth: int | None
+    parts: tuple[str, ...]
+    combine: Literal["sum", "cat"] = "cat"
+    aggregation: str = "sum"
+    remark: bool = False
+    max_distance: int | None = None
+
+    def steps(self, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Iterator[tuple[Values, bool]]:
+        """The values after the block, for each number of inner layers."""
+        if self.remark:
+            assert bag.mark is not None
+            h = h + algebra.embed(rows(bag.mark.double()), *key, "mark")
+        if self.max_distance is not None:
+            h = h + algebra.embed(bag.hops(self.max_distance), *key, "distance")
+        seen: set[int] = set()
+        for t in count():
+            ((h, _),) = self.inner.steps(h, bag, algebra, (*key, t))
+            parts = [self._part(name, h, bag, algebra, (*key, name)) for name in self.parts]
+            out = _add(parts) if self.combine == "sum" else algebra.linear((*key, "cat"), *parts)
+            stable = self.depth is None and (found := partition(h)) in seen
+            ends = stable or t + 1 == self.depth
+            yield bag.wiring.to_node.t(algebra.act((*key, "out"), out)), ends
+            if ends:
+                return
+            if self.depth is None:
+                seen.add(found)
+
+    def _part(self, name: str, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Int[Tensor, "nodes width"]:
+        if self.max_distance is not None:
+            h = algebra.gate(key, algebra.mlp(key, h), bag.hops(self.max_distance))
+        how = {} if name == "node_root" else {name: self.aggregation}
+        return ExactState(h, bag, self.inner.domain, algebra, how).get(term(name))
+
+    def endless(self) -> "Iterable[Rule]":
+        """Block after block, each with as many inner layers as change anything."""
+        return repeat(replace(self, depth=None))
+
+
+@dataclass(frozen=True)
+class Product:
+    """A block of PPGN: a matrix product over nodes, beside the value itself."""
+
+    def steps(self, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Iterator[tuple[Values, bool]]:
+        """The values after the block."""
+        left, right = algebra.mlp((*key, "left"), h), algebra.mlp((*key, "right"), h)
+        products = []
+        sizes = bag.graph.sizes.tolist()
+        for n, a, b in zip(sizes, *(x.split([n * n for n in sizes]) for x in (left, right)), strict=True):
+            products.append(algebra.product(a.view(n, n, -1), b.view(n, n, -1)).view(n * n, -1))
+        mean = algebra.divide(torch.cat(products), bag.graph.sizes[bag.pair_batch][:, None])
+        out = algebra.act((*key, "out"), algebra.linear((*key, "skip"), h, mean))
+        yield out, True
+
+    def endless(self) -> "Iterable[Rule]":
+        """The block again and again."""
+        return repeat(self)
+
+
+Rule = Layer | Block | Product
+
+
+def _add(values: list[Tensor]) -> Tensor:
+    return sum(values[1:], values[0])

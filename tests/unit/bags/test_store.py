@@ -1,0 +1,102 @@
+"""The bags of a whole data set: a batch put together from them is the bag that the policy makes of it."""
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import reign
+from reign.bags import BagStore, Frame, SubgraphBag, all_real
+from reign.bags._columns import all_columns
+from reign.data import GraphPack
+from reign.nn import Model
+from reign.testing import random_graphs
+
+MODELS = [
+    ("sun", {"policy": "ego+:2"}),
+    ("sun", {"policy": "nm", "transpose": True}),
+    ("dss", {"policy": "ed"}),
+    ("sswl", {}),
+    ("ngnn", {"policy": "ego:1"}),
+    ("gnnakplus", {"policy": "ego+:2"}),
+    ("idgnn", {}),
+    ("reign2", {"policy": "ego:1"}),
+    ("ign2", {}),
+    ("mpnn", {}),
+]
+
+
+def pack(number: int = 9) -> GraphPack:
+    graphs = random_graphs(number, min_nodes=1, max_nodes=6, edge_prob=0.4)
+    return GraphPack.of([Data(x=g.x, edge_index=g.edge_index, y=torch.zeros(1, 1)) for g in graphs])
+
+
+def bag_of(model: Model, graphs: GraphPack, ids: torch.Tensor) -> SubgraphBag:
+    b = graphs.batch(ids)
+    bag = all_real(model.policy(b.x, b.edge_index, None, b.batch, batch_size=b.size, domain=model.domain))
+    model.prepare(b.x, bag)
+    return bag
+
+
+def filled(model: Model, graphs: GraphPack, ids: torch.Tensor) -> Frame:
+    store = BagStore([bag_of(model, graphs, torch.arange(0, 4)), bag_of(model, graphs, torch.arange(4, len(graphs)))])
+    frame = store.frame(ids.numel() + 2, store.totals(ids) + 3)
+    for chosen in (torch.arange(1), ids):  # what was there before leaves no trace
+        frame.ids.fill_(store.num_graphs)
+        frame.ids[: chosen.numel()] = chosen
+        frame.fill()
+    return frame
+
+
+@pytest.mark.parametrize(("name", "options"), MODELS)
+def test_a_frame_holds_the_bag_of_its_graphs(name: str, options: dict[str, object]) -> None:
+    torch.manual_seed(0)
+    model, graphs, ids = reign.build_model(name, 3, 4, 2, 1, **options).eval(), pack(), torch.tensor([7, 0, 3, 4])
+    expected, frame = bag_of(model, graphs, ids), filled(model, graphs, ids)
+    have = {column: value for column, value, _ in all_columns(frame.bag)}
+    compared = 0
+    for column, value, about in all_columns(expected):
+        if about.values is None and column == "anchor":
+            continue  # two anchors a subgraph: nothing reads them in a frame
+        found = have[column]
+        found = found[:, : value.size(1)] if about.ends else found[: value.size(0)]
+        assert torch.equal(found, value), column
+        compared += 1
+    assert compared >= 20
+    with torch.no_grad():
+        out, padded = model.predict(expected.graph.x, expected), model.predict(frame.bag.graph.x, frame.bag)
+    assert torch.allclose(padded[: ids.numel()], out, atol=1e-6)
+
+
+def test_padding_counts_for_no_norm() -> None:
+    torch.manual_seed(0)
+    graphs, ids = pack(), torch.tensor([8, 2, 5])
+    model = reign.build_model("sun", 3, 4, 2, 1, policy="ego+:2").double()
+    graphs = graphs.to(dtype=torch.float64)
+    expected, frame = bag_of(model, graphs, ids), filled(model, graphs, ids)
+    results = []
+    for bag in (expected, frame.bag):
+        twin = reign.build_model("sun", 3, 4, 2, 1, policy="ego+:2").double()
+        twin.load_state_dict(model.state_dict())
+        out = twin.train().predict(bag.graph.x, bag)[: ids.numel()]
+        out.square().sum().backward()
+        results.append([out.detach(), *(p.grad for p in twin.parameters()), *twin.buffers()])
+    for value, other in zip(*results, strict=True):
+        assert torch.allclose(value, other, atol=1e-10)
+
+
+def test_a_frame_makes_nothing_that_would_go_stale() -> None:
+    model, graphs = reign.build_model("ds", 3, 4, 1, 1, policy="nm").eval(), pack()
+    frame = filled(model, graphs, torch.tensor([1, 2]))
+    with pytest.raises(RuntimeError, match="was not made ready for a bag of fixed sizes"):
+        _ = frame.bag.transpose
+
+
+def test_sizes() -> None:
+    model, graphs = reign.build_model("ds", 3, 4, 1, 1, policy="nm").eval(), pack()
+    store = BagStore([bag_of(model, graphs, torch.arange(len(graphs)))])
+    ids = torch.tensor([[0, 1], [2, store.num_graphs]])
+    totals = store.totals(ids)
+    assert totals[:, store.spaces.index("node")].tolist() == [int(graphs.sizes[:2].sum()), int(graphs.sizes[2])]
+    assert totals[:, store.spaces.index("pair")].tolist() == [int((graphs.sizes[:2] ** 2).sum()), int(graphs.sizes[2] ** 2)]
+    frame = store.frame(2, totals[1])
+    assert frame.fits(totals).tolist() == [bool((totals[0] <= totals[1]).all()), True]

@@ -1,0 +1,279 @@
+"""Every fused kernel against plain formulas in float64, forward and gradient, on ragged batches.
+
+The default suite runs this file in Triton's interpreter, in a process of its own (``test_fused.py``); ``pytest -m gpu`` runs it on a GPU.
+"""
+
+import os
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+import reign
+from reign.bags import SubgraphBag, narrow_edges, narrow_near, narrow_pairs
+from reign.kernels import fast_path, fused, gather_columns
+from reign.kernels.fused import NodeStage, Norms, PairSlot, PairStage, Rows, Stack
+from reign.testing import random_graphs
+
+DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
+Weights = dict[str, Tensor]
+
+
+def graphs(sizes: tuple[int, ...], directed: bool, seed: int) -> Batch:
+    """Random graphs, isolated nodes and graphs of one node among them, with four types of edges."""
+    rng = torch.Generator().manual_seed(seed)
+    found = []
+    for n in sizes:
+        a = torch.rand(n, n, generator=rng) < 0.35
+        if not directed:
+            a = a.triu(1) | a.triu(1).t()
+        edges = a.nonzero().t()
+        kinds = torch.randint(0, 4, (edges.size(1), 1), generator=rng)
+        found.append(Data(x=torch.randn(n, 1, generator=rng), edge_index=edges, edge_attr=kinds))
+    return Batch.from_data_list(found).to(DEVICE)
+
+
+def draw(channels: tuple[int, int, int], mlp: bool, inner: bool, outer: bool, seed: int) -> Weights:
+    rng = torch.Generator().manual_seed(seed)
+    first, hidden, last = channels
+    hidden = hidden if mlp else last
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=rng)
+
+    w = {"w1": normal(hidden, first) / first**0.5, "b1": 0.1 * normal(hidden)}
+    if mlp:
+        w |= {"w2": normal(last, hidden) / hidden**0.5, "b2": 0.1 * normal(last)}
+    if mlp and inner:
+        w |= {"g1": 1 + 0.1 * normal(hidden), "t1": 0.1 * normal(hidden)}
+    if outer:
+        w |= {"g2": 1 + 0.1 * normal(last), "t2": 0.1 * normal(last)}
+    return {name: value.to(DEVICE).requires_grad_() for name, value in w.items()}
+
+
+def norms(ws: list[Weights], scale: str, shift: str) -> Norms | None:
+    sizes = [w[scale].numel() for w in ws if scale in w]
+    if not sizes:
+        return None
+    mean = [torch.zeros(sizes[0], device=DEVICE) if scale in w else None for w in ws]
+    var = [torch.ones(sizes[0], device=DEVICE) if scale in w else None for w in ws]
+    return Norms([w.get(scale) for w in ws], [w.get(shift) for w in ws], mean, var)
+
+
+def stack(ws: list[Weights]) -> Stack:
+    mlp = "w2" in ws[0]
+    second = ([w["w2"] for w in ws], [w["b2"] for w in ws]) if mlp else ([], [])
+    return Stack([w["w1"] for w in ws], [w["b1"] for w in ws], norms(ws, "g1", "t1"), *second, norms(ws, "g2", "t2"))
+
+
+def plain_norm(x: Tensor, scale: Tensor, shift: Tensor, rows: Tensor) -> Tensor:
+    y = x[rows]
+    out = (y - y.mean(0)) * torch.rsqrt(y.var(0, correction=0) + 1e-5) * scale + shift
+    return torch.zeros_like(x).index_copy(0, rows.nonzero().squeeze(1), out)
+
+
+def plain_slot(x: Tensor, w: Weights, inner: Tensor, outer: Tensor) -> Tensor:
+    y = x @ w["w1"].t() + w["b1"]
+    if "w2" in w:
+        if "g1" in w:
+            y = plain_norm(y, w["g1"], w["t1"], inner)
+        y = y.relu() @ w["w2"].t() + w["b2"]
+    return plain_norm(y, w["g2"], w["t2"], outer) if "g2" in w else y
+
+
+def plain_messages(h: Tensor, bag: SubgraphBag, neighbours: Any, table: Tensor | None, eps: Tensor, kind: Tensor | None) -> Tensor:
+    messages = bag.wiring.make_messages(neighbours)
+    message, edge = h[messages.from_rows.index], messages.from_edges.index
+    if table is not None:
+        message = (message + table[edge if kind is None else kind[edge]]).relu()
+    return (1 + eps) * h + torch.zeros_like(h).index_add(0, messages.into_targets.index_t, message)
+
+
+def doubles(leaves: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().double().requires_grad_() for name, value in leaves.items()}
+
+
+def assert_close(outs: list[Tensor], expected: list[Tensor], leaves: dict[str, Tensor], twins: dict[str, Tensor]) -> None:
+    """Outputs, and gradients of all leaves, to float32; biases before a norm have no gradient but for rounding."""
+    for out, value in zip(outs, expected, strict=True):
+        assert float((out.detach().double() - value.detach()).abs().max()) <= 2e-5 * float(value.detach().abs().max()) + 1e-12
+    largest = max(float(twin.grad.abs().max()) for twin in twins.values() if twin.grad is not None)
+    for name, leaf in leaves.items():
+        grad, twin = leaf.grad, twins[name].grad
+        assert grad is not None, name
+        assert twin is not None, name
+        assert float((grad.double() - twin).abs().max()) <= 5e-5 * max(float(twin.abs().max()), 0.05 * largest), name
+
+
+OWN, LOCAL = ("own", True, True, False), ("Ak", True, True, True)
+CASES = [  # channels, policy, domain, roots apart, edges, directed, slots, activation
+    ((6, 8, 8), "ego+:2", "all", True, "types", False, (OWN, LOCAL), True),
+    ((62, 64, 64), "ego:1", "members", False, "edges", True, (OWN, LOCAL), True),
+    ((10, 12, 24), "ego:1", "all", False, None, True, (LOCAL, ("swap", True, True, True)), True),
+    ((8, 8, 8), "nm", "all", True, "types", False, (("own", False, False, False), ("Ak", True, False, True)), True),
+    ((5, 7, 3), "nm", "all", False, None, False, (("own", True, False, False),), False),
+]
+if DEVICE == "cuda":
+    CASES += [
+        ((66, 64, 64), "ego+:3", "all", True, "types", False, (OWN, LOCAL), True),
+        ((100, 100, 100), "ego+:3", "all", True, "edges", True, (OWN, LOCAL), True),
+        ((110, 110, 110), "ego+:2", "members", False, None, False, (OWN, LOCAL), True),
+    ]
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_pair_stage(case: int) -> None:
+    channels, policy, domain, roots, typed, directed, slots, act = CASES[case]
+    first, _, last = channels
+    batch = graphs((1, 2, 5, 7, 3) if DEVICE == "cpu" else (1, 9, 23, 30, 2) * 8, directed, case)
+    bag = reign.policy(policy).from_data(batch, domain=domain)
+    masked = domain == "all" and not roots and policy.startswith("ego")  # domain members on a bag of all pairs
+    inner = bag.member if masked else torch.ones_like(bag.member)
+    outer = inner.clone()
+    if roots:
+        outer[bag.root_row] = False
+    kind = batch.edge_attr.view(-1)
+    leaves: dict[str, Tensor] = {}
+    weights, made = [], []
+    for t, (source, mlp, with_inner, with_outer) in enumerate(slots):
+        w = draw(channels, mlp, with_inner, with_outer, 10 * case + t)
+        if source == "own":
+            made.append(PairSlot(stack([w])))
+        else:
+            w["eps"] = torch.full((1,), 0.3, device=DEVICE).requires_grad_()
+            if typed is not None:
+                w["table"] = torch.randn(4 if typed == "types" else kind.numel(), first, device=DEVICE).requires_grad_()
+            edges = narrow_edges(bag, source)
+            if typed == "types":
+                edges = type(edges)(**{**vars(edges), "kind": kind.to(torch.int32)})
+            made.append(PairSlot(stack([w]), edges, w.get("table"), w["eps"]))
+        weights.append(w)
+        leaves |= {f"{name}{t}": value for name, value in w.items()}
+    shapes = {"h": (bag.num_pairs, first), "S": (bag.num_subgraphs, last), "N": (bag.num_nodes, last)}
+    shapes |= {"R": (bag.num_subgraphs, last)} if roots else {}
+    leaves |= {name: torch.randn(*shape, device=DEVICE).requires_grad_() for name, shape in shapes.items()}
+    picks = narrow_near(bag)[0]
+    wanted = frozenset({"readout", "needle", "root", "near"})
+    stage = PairStage(narrow_pairs(bag, roots, masked), made, 1, 2, act, masked, True, picks, wanted)
+    outs = list(stage(leaves["h"], leaves["S"], leaves["N"], leaves.get("R")))
+    back = [torch.randn_like(out) for out in outs]
+    torch.autograd.backward(outs, back)
+
+    twins = doubles(leaves)
+    total = twins["S"][bag.sub] + twins["N"][bag.node]
+    for t, (source, *_) in enumerate(slots):
+        w = {name: twins[f"{name}{t}"] for name in weights[t]}
+        x = twins["h"]
+        if source != "own":
+            x = plain_messages(x, bag, source, w.get("table"), w["eps"], kind if typed == "types" else None)
+        total = total + plain_slot(x, w, inner, outer)
+    if roots:
+        total = total.index_copy(0, bag.root_row, twins["R"])
+    total = total.relu() if act else total
+    total = total * bag.member[:, None] if masked else total
+    zeros = torch.zeros(bag.num_subgraphs, last, dtype=torch.float64, device=DEVICE)
+    sums = [zeros.index_add(0, bag.sub, total), zeros.index_add(0, bag.node, total)]
+    expected = [total, *sums, total[bag.root_row], total[picks.rows.long()]]
+    torch.autograd.backward(expected, [g.double() for g in back])
+    assert_close(outs, expected, leaves, twins)
+
+
+@pytest.mark.parametrize("channels", [(6, 5, 7), (66, 64, 64)] + ([(128, 128, 128)] if DEVICE == "cuda" else []))
+def test_node_stage(channels: tuple[int, int, int]) -> None:
+    rows, groups = 37, (0, 1, 1, 2, 0)
+    flags = (torch.arange(rows, device=DEVICE) % 5 != 3).to(torch.int32)  # the others are padding
+    real = flags != 0
+    ws = [draw(channels, True, True, t >= 2, t) for t in range(5)]
+    made = stack(ws)
+    leaves = {f"{name}{t}": value for t, w in enumerate(ws) for name, value in w.items()}
+    leaves["x"] = torch.randn(5, rows, channels[0], device=DEVICE).requires_grad_()
+    out = NodeStage(made, groups, Rows(rows, flags, 1, 1), True)(leaves["x"])
+    back = torch.randn_like(out) * real[:, None]
+    out.backward(back)
+    twins = doubles(leaves)
+    slots = [plain_slot(twins["x"][t], {name: twins[f"{name}{t}"] for name in ws[t]}, real, real) for t in range(5)]
+    expected = torch.stack([torch.stack([slots[t] for t in range(5) if groups[t] == q]).sum(0) for q in range(3)])
+    expected.backward(back.double())
+    assert_close([out[:, real]], [expected[:, real]], leaves, twins)
+    hidden = [
+        leaves["x"].detach()[t].double() @ ws[t]["w1"].detach().double().t() + ws[t]["b1"].detach().double() for t in range(5)
+    ]
+    assert made.inner is not None
+    for t in range(5):  # running statistics move by a tenth
+        mean, var = made.inner.mean[t], made.inner.var[t]
+        assert mean is not None
+        assert var is not None
+        assert torch.allclose(mean.double(), 0.1 * hidden[t][real].mean(0), atol=1e-5)
+        assert torch.allclose(var.double(), 0.9 + 0.1 * hidden[t][real].var(0), atol=1e-5)
+
+
+def test_a_slot_without_a_norm_leaves_the_statistics_of_others_alone() -> None:
+    ws = [draw((4, 4, 4), True, True, t == 0, t) for t in range(8)]
+    made = stack(ws)
+    x = torch.randn(8, 300, 4, device=DEVICE)
+    NodeStage(made, (0,) * 8, Rows(300, x, 0, 0), True)(x)
+    w = {name: value.detach() for name, value in ws[0].items()}
+    hidden = plain_norm(x[0] @ w["w1"].t() + w["b1"], w["g1"], w["t1"], torch.ones(300, dtype=torch.bool, device=DEVICE)).relu()
+    assert made.outer is not None
+    assert made.outer.mean[0] is not None
+    assert torch.allclose(made.outer.mean[0], 0.1 * (hidden @ w["w2"].t() + w["b2"]).mean(0), atol=1e-5)
+
+
+MODELS = {"sun": {}, "sswl": {}, "idgnn": {}, "gnnakctx": {}, "dss": {}, "ngnn": {}}
+MODELS |= {"gnnakplus": {}, "reign2": {}, "ds": {}, "mpnn": {}} if DEVICE == "cuda" else {}
+
+
+@pytest.mark.parametrize(("name", "train"), list(product(MODELS, (True, False) if DEVICE == "cuda" else (True,))))
+def test_models(name: str, train: bool) -> None:
+    """Outputs, gradients and running statistics are those of the plain version; the same twice, bit for bit."""
+    batch = Batch.from_data_list(random_graphs(3, min_nodes=1, max_nodes=4, edge_prob=0.6)).to(DEVICE)
+    results = []
+    for fast in (True, False, True):
+        torch.manual_seed(0)
+        model = reign.build_model(name, 3, 4, 2, 2).to(DEVICE)
+        model.train(train)
+        with fast_path(fast):
+            out = model(batch.x, batch.edge_index, batch=batch.batch)
+            out.square().sum().backward()
+        results.append([out.detach(), *(p.grad for p in model.parameters() if p.grad is not None), *model.buffers()])
+    largest = max(float(value.abs().max()) for value in results[1] if value.is_floating_point())
+    for value, expected, again in zip(*results, strict=True):
+        assert float((value.double() - expected.double()).abs().max()) <= 2e-5 * largest
+        assert torch.equal(value, again)
+
+
+def test_sums_are_fused_too() -> None:
+    x = torch.randn(9, 5, device=DEVICE).requires_grad_()
+    sums = reign.kernels.Sum.build(*torch.tensor([[0, 3, 3, 8], [1, 0, 1, 4]], device=DEVICE), 9, 6)
+    out = sums(x)
+    out.sum().backward()
+    expected = torch.zeros(6, 5, device=DEVICE).index_add(0, torch.tensor([1, 0, 1, 4], device=DEVICE), x.detach()[[0, 3, 3, 8]])
+    assert torch.allclose(out.detach(), expected)
+    assert x.grad is not None
+    assert x.grad[:, 0].tolist() == [1, 0, 0, 2, 0, 0, 0, 0, 1]
+
+
+def test_gathering_columns() -> None:
+    """The kernel writes what the plain version writes: positions, indices, bounds, and padding."""
+    sizes = torch.tensor([[2, 3], [0, 1], [4, 2], [0, 0]], device=DEVICE)  # three graphs in two spaces, and no graph
+    starts = torch.tensor([[0, 0], [2, 3], [2, 4], [0, 0]], device=DEVICE)
+    index = torch.tensor([2, 0, 1, 1, 0, -1], dtype=torch.int32, device=DEVICE)  # from the first space into the second
+    bounds = torch.tensor([0, 1, 2, 0, 2, 3], dtype=torch.int32, device=DEVICE)  # of the second in the first
+    ids = torch.tensor([2, 3, 0, 1], device=DEVICE)
+    results = []
+    for version in (fused.gather, gather_columns):
+        outs = [
+            torch.full((size,), -7, dtype=dtype, device=DEVICE)
+            for size, dtype in ((8, torch.long), (8, torch.int32), (9, torch.long))
+        ]
+        offsets = torch.zeros(5, 2, dtype=torch.long, device=DEVICE)
+        columns = [(None, outs[0], 0, -1, False, 0), (index, outs[1], 0, 1, False, 99), (bounds, outs[2], 1, 0, True, 0)]
+        with fast_path(False):  # gather_columns would choose the kernel itself on a GPU
+            version(columns, offsets, 4)(ids, sizes, starts)
+        results.append([out.tolist() for out in (*outs, offsets)])
+    assert results[0] == results[1]
+    assert results[0][0] == [2, 3, 4, 5, 0, 1, 0, 0]
+    assert results[0][1] == [1, 1, 0, -1, 4, 2, 99, 99]

@@ -1,0 +1,131 @@
+"""Training with the data set on the device: the same losses and weights as batch by batch. Without a GPU nothing is captured."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import reign
+from reign.data import Problem
+from reign.train import fit, learner
+from reign.train.callbacks import Callback
+from reign.train.config import TrainingConfig
+from reign.train.resident import portable
+
+SGD = {"name": "sgd", "lr": 0.01, "momentum": 0.9}
+
+
+def graph(number: int, rng: torch.Generator) -> Data:
+    a = torch.rand(number, number, generator=rng) < 0.5
+    edges = (a.triu(1) | a.triu(1).t()).nonzero().t()
+    kinds = torch.randint(0, 3, (edges.size(1), 1), generator=rng)
+    x = torch.randint(0, 4, (number, 1), generator=rng)
+    return Data(x=x, edge_index=edges, edge_attr=kinds, y=torch.tensor([[edges.size(1) / 10]]))
+
+
+def problem(label: float | None = None) -> Problem:
+    rng = torch.Generator().manual_seed(0)
+    sizes = torch.randint(1, 7, (25,), generator=rng).tolist()
+    graphs = [graph(size, rng) for size in sizes]
+    if label is not None:
+        graphs[3].y.fill_(label)
+    return Problem.of(graphs[:17], graphs[17:21], graphs[21:], node_encoder=4, edge_encoder=3)
+
+
+class Notes(Callback):
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.notes: list[str] = []
+
+    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+        self.losses.append(row["train_loss"])
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def train(
+    monkeypatch: pytest.MonkeyPatch, resident: bool, name: str = "sun", folder: Path | None = None, **options: Any
+) -> tuple[Notes, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    monkeypatch.setattr(learner, "why_not_resident", lambda _: None if resident else "a test")
+    torch.manual_seed(1)
+    data = options.pop("data", None) or problem()
+    model = reign.build_model(name, 4, 4, 2, 1, node_encoder=4, edge_encoder=3, **options.pop("model", {}))
+    config = {"epochs": 2, "batch_size": 6, "optimiser": SGD, "precision": "64-true", "report": "last", **options}
+    notes = Notes()
+    _, predictions = fit(model, data, TrainingConfig(**config), folder=folder, callback=notes)
+    return notes, dict(model.state_dict()), predictions
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sun", {}),
+        ("sun", {"optimiser": {**SGD, "sharpness": "asam"}, "model": {"residual": True, "transform": "linear"}}),
+        ("dss", {"clip": 0.1, "schedule": {"name": "cosine"}}),
+        ("ngnn", {"schedule": {"name": "step", "every": 1}}),
+        ("gnnakplus", {}),
+        ("mpnn", {"optimiser": {"name": "adamw", "lr": 0.001}}),
+    ],
+)
+def test_the_same_as_batch_by_batch(monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, Any]) -> None:
+    one, weights, predictions = train(monkeypatch, True, name, **options)
+    other, expected, outputs = train(monkeypatch, False, name, **options)
+    assert one.notes == []
+    assert one.losses == pytest.approx(other.losses, rel=1e-6)
+    for key, value in weights.items():  # the learning rate has seven digits on the device
+        assert torch.allclose(value.double(), expected[key].double(), atol=1e-5), key
+    for split, values in predictions.items():
+        assert torch.allclose(values, outputs[split], atol=1e-5), split
+
+
+def test_twice_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (train(monkeypatch, True, model={"dropout": 0.3}) for _ in range(2))
+    assert one[0].losses == other[0].losses
+    assert all(torch.equal(value, other[1][key]) for key, value in one[1].items())
+
+
+def test_a_loss_that_is_not_finite_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"the loss is inf in epoch 1, batch \d \(\d graphs of graphs: .*\b3\b"):
+        train(monkeypatch, True, data=problem(float("inf")))
+
+
+def test_a_batch_larger_than_all_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames are made for the batches of the first epoch; later ones may be larger."""
+    monkeypatch.setattr("reign.train.resident.MORE_ROOM", 1.0)
+    one, other = (train(monkeypatch, resident, epochs=4, batch_size=3) for resident in (True, False))
+    assert one[0].losses == pytest.approx(other[0].losses, rel=1e-6)
+
+
+@pytest.mark.parametrize(("first", "then"), [(True, False), (False, True)])
+def test_a_checkpoint_of_either_path_continues_on_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool, then: bool
+) -> None:
+    adam = {"name": "adam", "lr": 0.001}
+    whole = train(monkeypatch, then, optimiser=adam, epochs=3)
+    train(monkeypatch, first, optimiser=adam, epochs=1, folder=tmp_path)
+    state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["learner"]["optimiser"]
+    assert type(state["param_groups"][0]["lr"]) is float
+    parts = train(monkeypatch, then, optimiser=adam, epochs=3, folder=tmp_path)
+    assert parts[0].losses == pytest.approx(whole[0].losses[1:], rel=1e-5)
+
+
+def test_portable_states_are_those_of_plain_optimisers() -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    plain = torch.optim.Adam([weight]).state_dict()
+    fused = torch.optim.Adam([weight], lr=torch.tensor(0.001), fused=True).state_dict()
+    assert portable(fused)["param_groups"][0].keys() == plain["param_groups"][0].keys()
+    assert portable(fused)["param_groups"][0]["lr"] == pytest.approx(0.001)
+
+
+def test_what_cannot_be_kept_is_left_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reign.train.resident.BagStore.__init__", _fails)
+    one, other = (train(monkeypatch, resident) for resident in (True, False))
+    assert one[0].losses == other[0].losses
+    assert one[0].notes == ["batches are put together one by one, not on the device: no such luck."]
+
+
+def _fails(*_: Any) -> None:
+    raise RuntimeError("no such luck\nand more lines")
