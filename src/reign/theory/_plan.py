@@ -64,7 +64,7 @@ def plan_of_model(model: Model) -> Plan:
     if model.jk == "max":
         raise ValueError("jk='max' has no exact form: a maximum needs an order of numbers; use 'cat', 'sum' or 'last'.")
     chosen = copy.deepcopy(model.policy).train(False)
-    if chosen.num_draws > 1:
+    if len(chosen.draws()) > 1:
         raise ValueError(
             f"policy '{model.policy}' draws subgraphs at random, and exact tests need all of them; leave out eval_draws."
         )
