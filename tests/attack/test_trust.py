@@ -522,6 +522,10 @@ def test_9_options_of_a_data_set_of_other_types(name: str, options: str) -> None
     assert ", expected a value such as " in fails("train", "r.yaml")
 
 
+def test_9_an_option_of_a_data_set_that_does_not_exist() -> None:
+    assert "counting has no option 'kin'; did you mean 'kind'?" in fails("data", "info", "counting", "--set", "kin=er")
+
+
 def test_9_options_of_a_data_set_name_no_other_folder(tmp_path: Path) -> None:
     for kind in ("../../x", "a/b", "a\\b"):
         with pytest.raises(ValueError, match="expected a value without slashes"):

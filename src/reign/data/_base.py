@@ -72,7 +72,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         for name, value in given.items():
             if name not in known:
                 raise ValueError(
-                    f"{cls.name} has no option '{name}'{did_you_mean(name, known)} It has {', '.join(known) or 'none'}."
+                    f"{cls.name} has no option '{name}'{did_you_mean(name, list(known))} It has {', '.join(known) or 'none'}."
                 )
             kinds = (int, float) if isinstance(known[name], float) else (type(known[name]),)
             good = isinstance(value, kinds) and isinstance(value, bool) == isinstance(known[name], bool)

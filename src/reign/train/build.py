@@ -94,7 +94,7 @@ def check_options(kind: type[Model], options: Mapping[str, Any]) -> None:
         if name in DECIDED:
             raise ValueError(f"model.{name} is not for a recipe to say: {DECIDED[name]}; leave it out.")
         if name not in known:
-            raise ValueError(f"model.{name} is not an argument of {kind.__name__}{did_you_mean(name, known)}")
+            raise ValueError(f"model.{name} is not an argument of {kind.__name__}{did_you_mean(name, list(known))}")
         try:
             TypeAdapter(known[name].annotation, config=PLAIN).validate_python(value)
         except ValidationError as error:
