@@ -32,7 +32,7 @@ def bench(
 
         check_writable(json)
         workload = Workload(model, policy, batch_size, width, layers, device, repeats)
-        with Console(stderr=True).status("measuring ..."):
+        with plain_console(stderr=True).status("measuring ..."):
             report = run(workload)
         if json is not None:
             write_json(json, report.to_dict())
@@ -41,4 +41,4 @@ def bench(
     if report.kernels:
         console.print(kernel_table(report))
     for line in explanations(report):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)

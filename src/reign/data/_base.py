@@ -19,6 +19,8 @@ Transform = Callable[[Data], Data]
 
 DATASETS: Registry[type["GraphDataset"]] = Registry("data set")
 
+USUAL = ("x", "edge_index", "edge_attr", "y")  # the order in which people write them
+
 
 class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     """A data set in PyG's words; a new one is a subclass with one method, ``make``, and a name by ``@DATASETS.register()``.
@@ -153,7 +155,8 @@ def _read(file: Path, about: Mapping[str, str]) -> tuple[Data, dict[str, Tensor]
         parts.setdefault(kind, {})[own] = value
     if found != about or not _fits(parts["data"], parts["slices"]):
         return None
-    return Data.from_dict(parts["data"]), parts["slices"] or None
+    names = sorted(parts["data"], key=lambda name: (USUAL.index(name) if name in USUAL else len(USUAL), name))
+    return Data.from_dict({name: parts["data"][name] for name in names}), parts["slices"] or None
 
 
 def _fits(data: dict[str, Tensor], slices: dict[str, Tensor]) -> bool:

@@ -7,15 +7,16 @@ from typing import Any
 
 from jaxtyping import Float
 from lightning.fabric import Fabric
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from reign.data import Ids, Problem
+from reign.disk import write_tensors
 from reign.kernels import fast_path
 from reign.nn import Model
 from reign.train import batches
 from reign.train.budget import Budget
 from reign.train.callbacks import Callback
+from reign.train.capturable import make_plain, portable
 from reign.train.config import TrainingConfig
 from reign.train.distributed import synchronise
 from reign.train.formats import dtype_of, number_format
@@ -23,7 +24,7 @@ from reign.train.gradients import Gradients
 from reign.train.inference import Inference
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS
-from reign.train.resident import Resident, make_plain, portable, why_not_resident
+from reign.train.resident import Resident, why_not_resident
 from reign.train.seeds import epoch_seed, seed_model
 from reign.train.sharpness import Sharpness
 from reign.train.target_scaler import Scale
@@ -199,7 +200,7 @@ class Learner:
             self.model.save_pretrained(folder)
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            save_file({name: value.contiguous() for name, value in self.weights().items()}, folder / "model.safetensors")
+            write_tensors(folder / "model.safetensors", self.weights())
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to continue."""

@@ -1,0 +1,40 @@
+"""Optimisers inside of a CUDA graph: their numbers live on the device. On disk, and batch by batch, they are as always."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def make_capturable(optimiser: torch.optim.Optimizer, device: torch.device) -> None:
+    """Keep the learning rate and the numbers of steps on the device, and use the fused version there."""
+    for group in optimiser.param_groups:
+        if not isinstance(group["lr"], Tensor):
+            group["lr"] = torch.tensor(float(group["lr"]), device=device)
+        group["fused"], group["foreach"] = True, False
+        if "capturable" in group:
+            group["capturable"] = device.type == "cuda"
+    for state in optimiser.state.values():
+        if isinstance(state.get("step"), Tensor):
+            state["step"] = state["step"].to(device, torch.float32)
+
+
+def make_plain(optimiser: torch.optim.Optimizer) -> None:
+    """Undo ``make_capturable``."""
+    vars(optimiser).pop("found_inf", None)
+    for group in optimiser.param_groups:
+        group |= _plain(group)
+    for state in optimiser.state.values():
+        if isinstance(state.get("step"), Tensor):
+            state["step"] = state["step"].cpu()
+
+
+def portable(state: dict[str, Any]) -> dict[str, Any]:
+    """The state of an optimiser as it is written: the same, whichever path it comes from."""
+    return {**state, "param_groups": [group | _plain(group) for group in state["param_groups"]]}
+
+
+def _plain(group: dict[str, Any]) -> dict[str, Any]:
+    lr = group["lr"]
+    lr = float(f"{float(lr):.7g}") if isinstance(lr, Tensor) else lr  # a device keeps no more digits
+    return {"lr": lr, "fused": None, "foreach": None, **({"capturable": False} if "capturable" in group else {})}
