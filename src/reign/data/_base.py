@@ -156,7 +156,8 @@ def _read(file: Path, about: Mapping[str, str]) -> tuple[Data, dict[str, Tensor]
     if found != about or not _fits(parts["data"], parts["slices"]):
         return None
     names = sorted(parts["data"], key=lambda name: (USUAL.index(name) if name in USUAL else len(USUAL), name))
-    return Data.from_dict({name: parts["data"][name] for name in names}), parts["slices"] or None
+    data, slices = ({name: parts[kind][name] for name in names if name in parts[kind]} for kind in ("data", "slices"))
+    return Data.from_dict(data), slices or None
 
 
 def _fits(data: dict[str, Tensor], slices: dict[str, Tensor]) -> bool:

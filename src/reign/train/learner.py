@@ -199,7 +199,6 @@ class Learner:
         if isinstance(self.model, Model):
             self.model.save_pretrained(folder)
         else:
-            folder.mkdir(parents=True, exist_ok=True)
             write_tensors(folder / "model.safetensors", self.weights())
 
     def state_dict(self) -> dict[str, Any]:
