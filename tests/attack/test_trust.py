@@ -620,12 +620,19 @@ def test_9_meta_and_nested_tensors() -> None:
 def test_9_ctrl_c_in_the_first_second(trained: Path, wait: float) -> None:
     code = "from reign.__main__ import main; print('up', flush=True); main()"  # before that it is Python that starts
     args = ["train", "-i", str(trained / "mols.csv"), "--target-columns", "size", "-o", "run", *SMALL, "--epochs", "100000"]
-    process = subprocess.Popen([sys.executable, "-c", code, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    process.stdout.readline()
-    time.sleep(wait)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # background jobs of a shell ignore it
+    process = subprocess.Popen(
+        [sys.executable, "-c", heard + code, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(wait)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
     assert "Traceback" not in said, said
     assert process.returncode == 2
     assert "stopped" in said
