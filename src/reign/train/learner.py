@@ -178,7 +178,8 @@ class Learner:
 
     def predict(self, split: str) -> Float[Tensor, "graphs outputs"]:
         """Predictions for the graphs of a split, in the units of the targets (logits for classes)."""
-        return self.inference(self.problem.splits[split], split)
+        with fast_path(not self.config.eager):
+            return self.inference(self.problem.splits[split], split)
 
     def score(self, split: str, out: Float[Tensor, "graphs outputs"]) -> float:
         """The metric of the predictions for a split."""
