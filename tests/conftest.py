@@ -1,11 +1,16 @@
-"""Shapes and types in the signatures of reign are checked while its tests run."""
+"""Shapes and types in the signatures of reign are checked while its tests run, and all randomness comes from one seed.
+
+``REIGN_SEED`` is that seed, 0 if it is not set: the examples that hypothesis draws, and what every test finds in the global generators.
+"""
 
 import os
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import core, settings
 from jaxtyping import install_import_hook
 
 # all modules, private ones too, but for the command line, whose signatures are typer's
@@ -15,6 +20,24 @@ if "REIGN_ATTACK" not in os.environ:  # the large attack is to meet reign as use
 torch.set_num_threads(1)  # the tests run in several processes
 settings.register_profile("reign", deadline=None, print_blob=True)
 settings.load_profile("reign")
+SEED = int(os.environ.get("REIGN_SEED", "0"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-seed") is None:
+        core.global_force_seed = SEED
+
+
+def pytest_report_header() -> str:
+    return f"REIGN_SEED={SEED}"
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Every test starts from the same state of the global generators, whatever ran before it in its process."""
+    random.seed(SEED)
+    np.random.seed(SEED % 2**32)  # noqa: NPY002: this is the global generator
+    torch.manual_seed(SEED)
 
 
 @pytest.fixture(scope="session")
