@@ -188,6 +188,17 @@ def test_evaluation_takes_all_subgraphs_or_fixed_draws() -> None:
     assert_batch_invariant(fixed, graphs)
 
 
+def test_draws_of_evaluation_depend_on_the_seed() -> None:
+    batch = Batch.from_data_list(random_graphs(4, min_nodes=6))
+
+    def anchors(seed: int) -> list[list[int]]:
+        policy = Sampled(NodeMarking(), share=0.5, seed=seed, eval_draws=2).eval()
+        return [draw.from_data(batch).anchor.flatten().tolist() for draw in policy.draws()]
+
+    assert anchors(1) == anchors(1)
+    assert len({tuple(roots) for seed in range(4) for roots in anchors(seed)}) == 8
+
+
 def test_wrong_domain() -> None:
     (data,) = random_graphs(1)
     with pytest.raises(ValueError, match="domain is 'some', expected 'all' or 'members'"):
