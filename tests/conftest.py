@@ -36,7 +36,7 @@ def pytest_report_header() -> str:
 def _seeded() -> None:
     """Every test starts from the same state of the global generators, whatever ran before it in its process."""
     random.seed(SEED)
-    np.random.seed(SEED % 2**32)  # noqa: NPY002: this is the global generator
+    np.random.seed(SEED % 2**32)  # noqa: NPY002
     torch.manual_seed(SEED)
 
 

@@ -1,11 +1,13 @@
 """Every lemma, theorem, proposition and corollary of the paper's main text, on random graphs and random weights."""
 
+import copy
+
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
 import reign
-from reign.nn import DS, DSS, GNNAK, IDGNN, NGNN, REIGN2_OFF, REIGN2_ON, SUN, GNNAKctx, Model, ReconstructionGNN, ReIGN2
+from reign.nn import DS, DSS, GNNAK, IDGNN, NGNN, REIGN2_OFF, REIGN2_ON, SUN, GNNAKctx, Model, ReconstructionGNN, ReIGN2, State
 from reign.testing import random_graphs
 from reign.theory import family, implement, linear_options, policy_program, run_policy, separate, wl_separates
 from reign.theory._ign3_policies import lift
@@ -33,6 +35,23 @@ def assert_implements(model: Model, target: str, given: list[Data], tolerance: f
         ours, theirs = (m(batch.x, batch.edge_index, batch=batch.batch) for m in (made, model))
     assert (ours - theirs).abs().max() <= tolerance * max(1.0, float(theirs.abs().max()))
     return made
+
+
+@pytest.mark.parametrize("target", ["reign2", "sun", "ign3"])
+def test_what_does_not_implement_is_found(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check above fails for weights that are off by a millionth part."""
+    model, right = instance(DSS, "nm"), implement
+
+    def nearly(given: Model, name: str, graphs: list[Data]) -> torch.nn.Module:
+        other = copy.deepcopy(given)
+        with torch.no_grad():
+            other.layers[0].slots()[0].encoder.lin_own.weight *= 1 + 1e-6
+        return right(other, name, graphs=graphs)
+
+    assert_implements(model, target, graphs(3))
+    monkeypatch.setitem(globals(), "implement", nearly)
+    with pytest.raises(AssertionError):
+        assert_implements(model, target, graphs(3))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -64,11 +83,13 @@ def test_lemma_3ign_implements_subgraph_networks(kind: type) -> None:
         with torch.no_grad():
             for layer in model.layers:
                 h = layer(h, bag)
-        n, width = data.num_nodes, made.inner_width
-        if kind is NGNN:
-            continue  # its cube has gone on through the outer network; outputs are compared below
-        values = made.cube(data)[:, torch.arange(n), torch.arange(n), :width]
-        torch.testing.assert_close(values, h.view(n, n, -1), atol=1e-8, rtol=1e-8)
+        n = data.num_nodes
+        expected = h.view(n, n, -1)
+        if kind is NGNN:  # its cube has gone on through the outer network: every subgraph has the values of nodes
+            with torch.no_grad():
+                expected = model.pooling.nodes(State(h, bag))[None].expand(n, n, -1)
+        values = made.cube(data)[:, torch.arange(n), torch.arange(n), : expected.size(2)]
+        torch.testing.assert_close(values, expected, atol=1e-8, rtol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KNOWN)
