@@ -74,3 +74,8 @@ def test_partitions() -> None:
     assert partition(values) != partition(torch.tensor([[4], [7], [7], [1]]))
     assert salt("a", 1) == salt("a", 1) != salt("a", 2)
     assert rows(torch.tensor([[0.0], [-0.0]]).double()).unique().numel() == 1
+    assert (
+        rows(torch.tensor([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]]).double()).tolist()[::2]
+        == [rows(torch.tensor([[1.0, 2.0]]).double()).item()] * 2
+    )
+    assert rows(torch.tensor([[1.0, 2.0], [2.0, 1.0]]).double()).unique().numel() == 2

@@ -257,3 +257,36 @@ def test_layers_in_a_row(residual: bool, jk: str | None) -> None:
         before = before if residual else 0
     h = {None: seen[-1], "cat": torch.cat(seen, dim=1), "max": torch.maximum(*seen), "sum": seen[0] + seen[1]}[jk]
     torch.testing.assert_close(model(x, EDGES), h.mean(0, keepdim=True))
+
+
+def test_an_edge_is_its_two_ends() -> None:
+    """At the level of edges the head sees the source, then the target."""
+    model = randomised(SubgraphGNN(3, WIDTH, 1, 2, policy="nm", task_level="edge", norm=None)).eval()
+    x = torch.randn(N, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    here = reign.policy("nm")(x, EDGES)
+    nodes = model.layers[0](here.x, here).view(N, N, WIDTH).mean(0)
+    torch.testing.assert_close(model(x, EDGES), model.head(torch.cat([nodes[EDGES[0]], nodes[EDGES[1]]], dim=1)))
+
+
+def test_policies_by_default() -> None:
+    found = {name: str(reign.build_model(name, 3, 4, 2).policy) for name in reign.list_models()}
+    assert (
+        found
+        | {
+            "sun": "ego+:3",
+            "reign2": "ego+:3",
+            "ds": "ego+:3",
+            "dss": "ego+:3",
+            "reconstructiongnn": "nd",
+            "ngnn": "ego:3",
+            "idgnn": "ego+:2",  # as deep as it has layers
+            "gnnak": "ego:3",
+            "gnnakctx": "ego:3",
+            "gnnakplus": "ego:3",
+            "sswl": "nm+distance5",
+            "ign2": "null",
+            "ppgn": "null",
+            "mpnn": "whole",
+        }
+        == found
+    )
