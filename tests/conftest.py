@@ -5,20 +5,23 @@
 
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
-from hypothesis import core, settings
+from hypothesis import Phase, core, settings
 from jaxtyping import install_import_hook
 
 # all modules, private ones too, but for the command line, whose signatures are typer's
 PARTS = [p.stem for p in (Path(__file__).parents[1] / "src" / "reign").iterdir() if not p.stem.startswith("__") and p.stem != "cli"]
-if "REIGN_ATTACK" not in os.environ:  # the large attack is to meet reign as users do
+MUTANT = "REIGN_MUTANT" in os.environ  # a mutant is tried: that a test fails is enough, and that it fails soon
+if "REIGN_ATTACK" not in os.environ and not MUTANT:  # the large attack is to meet reign as users do
     install_import_hook([f"reign.{part}" for part in PARTS], "beartype.beartype")
 torch.set_num_threads(1)  # the tests run in several processes
-settings.register_profile("reign", deadline=None, print_blob=True)
+settings.register_profile("reign", deadline=None, print_blob=True, **({"phases": [Phase.generate]} if MUTANT else {}))
 settings.load_profile("reign")
 SEED = int(os.environ.get("REIGN_SEED", "0"))
 
@@ -38,6 +41,17 @@ def _seeded() -> None:
     random.seed(SEED)
     np.random.seed(SEED % 2**32)  # noqa: NPY002
     torch.manual_seed(SEED)
+
+
+@pytest.fixture
+def signatures_unchecked() -> Iterator[None]:
+    """Without the checks of signatures, which take most of the time of small trainings: for tests that go once more through what other
+    tests go through with them.
+    """
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="session")

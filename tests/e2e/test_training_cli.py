@@ -21,6 +21,8 @@ import reign as package
 from reign.cli import app
 from reign.disk import read_json
 
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
 SMALL = ["--set", "model.hidden_channels=8", "--set", "model.num_layers=2", "-b", "8", "--epochs", "2"]
 CARBON = (
     ["C" * n for n in range(1, 11)]

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from mutants import ROOT, Mutant, is_test, read_mutants
 
 TREE = ("src", "tests", "conftest.py", "pyproject.toml")  # what tests need
-LIMIT = 300  # seconds that the tests of one mutant may take
+LIMIT, ALL = 300, 3600  # seconds that the tests of one mutant may take, and all named tests together
 HEAVY = "torch torch_geometric.nn lightning.fabric pandas rdkit.Chem sklearn.metrics networkx pydantic typer rich"
 
 
@@ -62,15 +62,15 @@ def run_tests(root: Path, tests: Sequence[str], stop: bool, send: Connection) ->
     send.send((outcomes.failed, outcomes.passed, outcomes.broken or ([] if code in (0, 1) else [f"pytest ended with {code}"])))
 
 
-def in_a_child(root: Path, tests: Sequence[str], stop: bool) -> tuple[list[str], list[str], list[str]]:
+def in_a_child(root: Path, tests: Sequence[str], stop: bool, limit: float = LIMIT) -> tuple[list[str], list[str], list[str]]:
     """Tests that failed, tests that passed, and what could not be run; in a fork, so that large packages are imported once."""
     receive, send = get_context("fork").Pipe(duplex=False)
     child = get_context("fork").Process(target=run_tests, args=(root, tests, stop, send))
     child.start()
     send.close()
-    found: tuple[list[str], list[str], list[str]] = ([], [], [f"the tests took more than {LIMIT} s, or their process died"])
+    found: tuple[list[str], list[str], list[str]] = ([], [], [f"the tests took more than {limit} s, or their process died"])
     with suppress(EOFError):
-        if receive.poll(LIMIT):
+        if receive.poll(limit):
             found = receive.recv()
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)  # the child is the leader of its group
@@ -113,8 +113,8 @@ def worker(part: list[Mutant], tests: list[str], send: Connection) -> None:
                 shutil.copytree(source, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
             else:
                 shutil.copy(source, root / name)
-        os.environ["PYTHONPATH"] = str(root / "src")
-        failed, _, broken = in_a_child(root, tests, stop=False) if tests else ([], [], [])
+        os.environ |= {"PYTHONPATH": str(root / "src"), "REIGN_MUTANT": "1"}
+        failed, _, broken = in_a_child(root, tests, stop=False, limit=ALL) if tests else ([], [], [])
         send.send(("baseline", None, [*failed, *broken]))
         if failed or broken:
             return
@@ -124,10 +124,9 @@ def worker(part: list[Mutant], tests: list[str], send: Connection) -> None:
             send.send((mutant, problem, time.monotonic() - start))
 
 
-def in_parallel(chosen: list[Mutant], jobs: int, tell: Callable[[Any, Any, Any], None]) -> None:
+def in_parallel(chosen: list[Mutant], tests: list[str], jobs: int, tell: Callable[[Any, Any, Any], None]) -> None:
     """Deal the mutants to some processes, and tell what each of them reports."""
     context = get_context("fork")
-    tests = sorted({test for mutant in chosen for test in mutant.fails})
     workers = []
     for j in range(jobs):
         receive, send = context.Pipe(duplex=False)
@@ -151,6 +150,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Try the mutants: every one must be noticed by the tests that it names.")
     parser.add_argument("words", nargs="*", help="only mutants with one of these words in their group, file or description")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="number of processes (2)")
+    parser.add_argument("--skip-baseline", action="store_true", help="do not first run the named tests without any change")
     parser.add_argument("-v", "--verbose", action="store_true", help="show every mutant and its time")
     given = parser.parse_args()
     start, everything = time.monotonic(), read_mutants()
@@ -170,7 +170,8 @@ def main() -> int:
             print(f"{mutant.group:12} {seconds:5.1f} s  {mutant.what}: {problem or 'noticed'}", flush=True)  # noqa: T201
 
     if not problems:
-        in_parallel(chosen, min(given.jobs, max(len(chosen), 1)), tell)
+        tests = [] if given.skip_baseline else sorted({test for mutant in chosen for test in mutant.fails})
+        in_parallel(chosen, tests, min(given.jobs, max(len(chosen), 1)), tell)
     for problem in problems:
         print(problem, flush=True)  # noqa: T201
     minutes, seconds = divmod(round(time.monotonic() - start), 60)

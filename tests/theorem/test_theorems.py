@@ -12,6 +12,8 @@ from reign.testing import random_graphs
 from reign.theory import family, implement, linear_options, policy_program, run_policy, separate, wl_separates
 from reign.theory._ign3_policies import lift
 
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
 POLICIES = ["null", "nd", "nm", "ego:1", "ego:2", "ego:3", "ego+:1", "ego+:3"]
 KNOWN = [ReconstructionGNN, DS, DSS, GNNAK, GNNAKctx, IDGNN, NGNN]  # the class Upsilon
 

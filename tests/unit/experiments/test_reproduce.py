@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reign.experiments.reproduce import Cell, _cell
-from reign.experiments.tables import Column, Row, Table
+from reign.experiments.tables import Column, Quick, Row, Table
 from reign.experiments.tune import Search, best_first
 
 
@@ -57,3 +57,18 @@ def test_all_points_of_a_grid() -> None:
     assert grid == {"model.hidden_channels": [4, 8], "train.optimiser.lr": [0.1, 0.2, 0.3]}
     found = {(recipe.model.hidden_channels, recipe.train.optimiser.lr) for recipe in search.recipes()}
     assert found == {(width, lr) for width in (4, 8) for lr in (0.1, 0.2, 0.3)}
+
+
+def test_whose_settings_count() -> None:
+    """Those of a table, then of its column, then of its row, then of the quick look."""
+    table = Table(
+        title="t",
+        unit="",
+        seeds=2,
+        settings={"a": 1, "b": 1, "c": 1, "d": 1},
+        columns={"test": Column(settings={"b": 2, "c": 2, "d": 2})},
+        rows={"sun": Row(title="SUN", settings={"c": 3, "d": 3})},
+        quick=Quick(settings={"d": 4}),
+    )
+    assert table.settings_of("sun", "test") == {"seeds": [0, 1], "a": 1, "b": 2, "c": 3, "d": 3}
+    assert table.settings_of("sun", "test", quick=True) == {"seeds": [0, 1], "a": 1, "b": 2, "c": 3, "d": 4}

@@ -11,6 +11,8 @@ from reign.bags import DoesNotFit
 from reign.nn import SUN
 from reign.train import Callback
 
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
 
 class Small(nn.Module):
     """A model on a machine that can hold so many pairs at a time."""

@@ -16,6 +16,8 @@ from reign.train import Callback, Training, fit
 from reign.train.devices import make_fabric
 from reign.train.learner import Learner
 
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
 
 def test_it_learns() -> None:
     result = learn(config={"epochs": 30, "optimiser": {"lr": 0.01}, "loss": "l1"}, problem=tiny.problem(60))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import networkx as nx
 import pytest
 import torch
 from torch import Tensor, nn
@@ -152,6 +153,12 @@ def test_ppgn() -> None:
     torch.testing.assert_close(layer(h, here).view(N, N, WIDTH), layer.skip(torch.cat([X, product], dim=2)).relu())
 
 
+def hops(depth: int) -> Tensor:
+    """The hop distance from k to i in ego nets of a depth, whichever way edges point, and one more for nodes outside."""
+    lengths = dict(nx.all_pairs_shortest_path_length(nx.Graph(EDGES.t().tolist())))
+    return torch.tensor([[lengths[k][i] if lengths[k].get(i, N) <= depth else depth + 1 for i in range(N)] for k in range(N)])
+
+
 @pytest.mark.parametrize("aggregation", ["sum", "mean"])
 @pytest.mark.parametrize("domain", ["all", "members"])
 @pytest.mark.parametrize("plus", [None, 2])
@@ -161,14 +168,16 @@ def test_gnn_ak(plus: int | None, domain: str, aggregation: str) -> None:
     layer = randomised(AKConv(3, WIDTH, inner_layers=1, context=True, plus=plus, aggregation=aggregation, norm=None, domain=domain))
     h, B = values(here), here.to_dense().A
     kept = here.member.view(N, N, 1).double() if domain == "members" else torch.ones(N, N, 1, dtype=torch.float64)
-    X = h.view(N, N, 3) + (0 if plus is None else layer.distance(here.hops(plus)).view(N, N, 3))
+    far = hops(2) if plus is None else hops(plus)
+    assert far.unique().tolist() == [0, 1, 2, 3]
+    X = h.view(N, N, 3) + (0 if plus is None else layer.distance(far))
     X = X * kept
     X = gin(layer.inner[0].slots()[0].encoder, X, torch.einsum("kij,kjd->kid", B, X)).relu() * kept
     parts = []
     for p in range(3):
         V = X
         if plus is not None:
-            V = mlp(layer.before[p], X) * (1 / (1 + (-layer.gates[p](here.hops(plus)).view(N, N, WIDTH)).exp()))
+            V = mlp(layer.before[p], X) * (1 / (1 + (-layer.gates[p](far)).exp()))
         V = V * kept
         total, number = [(V.diagonal().t(), 1), (V.sum(1), kept.sum(1)), (V.sum(0), kept.sum(0))][p]
         parts.append(total / number if aggregation == "mean" else total)
