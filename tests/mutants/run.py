@@ -24,15 +24,16 @@ from mutants import ROOT, Mutant, is_test, read_mutants
 
 TREE = ("src", "tests", "conftest.py", "pyproject.toml")  # what tests need
 LIMIT, ALL = 300, 3600  # seconds that the tests of one mutant may take, and all named tests together
+NO_DATA = "was not tried: its tests need real data (REIGN_DATA)"
 HEAVY = "torch torch_geometric.nn lightning.fabric pandas rdkit.Chem sklearn.metrics networkx pydantic typer rich"
 
 
 class Outcomes:
-    """A pytest plugin that keeps which tests failed, which passed, and what could not even be run."""
+    """A pytest plugin that keeps which tests failed, which were skipped, and what could not even be run."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []
-        self.passed: list[str] = []
+        self.skipped: list[str] = []
         self.broken: list[str] = []
 
     def pytest_collectreport(self, report: Any) -> None:
@@ -40,10 +41,10 @@ class Outcomes:
             self.broken.append(report.nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.when == "call":
-            (self.failed if report.failed else self.passed).append(report.nodeid)
+        if report.skipped:
+            self.skipped.append(report.nodeid)
         elif report.failed:
-            self.broken.append(report.nodeid)
+            (self.failed if report.when == "call" else self.broken).append(report.nodeid)
 
 
 def run_tests(root: Path, tests: Sequence[str], stop: bool, send: Connection) -> None:
@@ -59,11 +60,11 @@ def run_tests(root: Path, tests: Sequence[str], stop: bool, send: Connection) ->
     outcomes = Outcomes()
     options = ["-q", "-p", "no:cacheprovider", "-m", "", f"--rootdir={root}", *(["-x"] if stop else [])]
     code = pytest.main([*options, *tests], plugins=[outcomes])
-    send.send((outcomes.failed, outcomes.passed, outcomes.broken or ([] if code in (0, 1) else [f"pytest ended with {code}"])))
+    send.send((outcomes.failed, outcomes.skipped, outcomes.broken or ([] if code in (0, 1) else [f"pytest ended with {code}"])))
 
 
 def in_a_child(root: Path, tests: Sequence[str], stop: bool, limit: float = LIMIT) -> tuple[list[str], list[str], list[str]]:
-    """Tests that failed, tests that passed, and what could not be run; in a fork, so that large packages are imported once."""
+    """Tests that failed, tests that were skipped, and what could not be run; in a fork, so that large packages are imported once."""
     receive, send = get_context("fork").Pipe(duplex=False)
     child = get_context("fork").Process(target=run_tests, args=(root, tests, stop, send))
     child.start()
@@ -91,14 +92,21 @@ def try_mutant(mutant: Mutant, root: Path, number: int) -> str | None:
     try:
         file.write_text(text)
         os.utime(file, (times.st_atime, times.st_mtime + 1000 + number))  # so that no compiled file of another version is used
-        failed, _, broken = in_a_child(root, mutant.fails, stop=len(mutant.fails) == 1)
+        failed, skipped, broken = in_a_child(root, mutant.fails, stop=len(mutant.fails) == 1)
     finally:
         file.write_text(before)
         os.utime(file, (times.st_atime, times.st_mtime))
     if broken:
         return f"broke more than the test: {broken[0]}"
-    left = [test for test in mutant.fails if not any(name == test or name.startswith(f"{test}[") for name in failed)]
+    left = [test for test in mutant.fails if not any(is_case(name, test) for name in failed)]
+    if left and all(any(is_case(name, test) for name in skipped) for test in left):
+        return NO_DATA if not failed else None
     return f"was not noticed by {left[0]}" if left else None
+
+
+def is_case(name: str, test: str) -> bool:
+    """Whether a test that ran is the named one, or one of its cases."""
+    return name == test or name.startswith(f"{test}[")
 
 
 def worker(part: list[Mutant], tests: list[str], send: Connection) -> None:
@@ -156,15 +164,15 @@ def main() -> int:
     start, everything = time.monotonic(), read_mutants()
     chosen = [m for m in everything if not given.words or any(w in f"{m.group} {m.file} {m.what}" for w in given.words)]
     problems = [f"{m.group}: {m.what}: there is no test {test}" for m in chosen for test in m.fails if not is_test(test)]
-    tried = 0
+    tried = untried = 0
 
     def tell(mutant: Any, problem: Any, seconds: Any) -> None:
-        nonlocal tried
+        nonlocal tried, untried
         if mutant == "baseline":
             problems.extend(f"fails without any change: {test}" for test in seconds)
             return
-        tried += 1
-        if problem is not None:
+        tried, untried = tried + (problem != NO_DATA), untried + (problem == NO_DATA)
+        if problem not in (None, NO_DATA):
             problems.append(f"{mutant.group}: {mutant.what}: {problem}")
         if problem is not None or given.verbose:
             print(f"{mutant.group:12} {seconds:5.1f} s  {mutant.what}: {problem or 'noticed'}", flush=True)  # noqa: T201
@@ -175,8 +183,8 @@ def main() -> int:
     for problem in problems:
         print(problem, flush=True)  # noqa: T201
     minutes, seconds = divmod(round(time.monotonic() - start), 60)
-    good = not problems and tried == len(chosen)
-    ending = "all were noticed" if good else f"{len(problems)} problems"
+    good = not problems and tried + untried == len(chosen)
+    ending = "all of them were noticed" if good else f"{len(problems)} problems"
     print(f"{tried} of {len(chosen)} mutants tried, {ending}; it took {minutes} min {seconds} s.", flush=True)  # noqa: T201
     return 0 if good and chosen else 1
 
