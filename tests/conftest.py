@@ -1,4 +1,4 @@
-"""Shapes and types in the signatures of reign are checked while its tests run, and all randomness comes from one seed.
+"""Shapes and types in the signatures of reign are checked while its tests run, and what they draw comes from one seed.
 
 ``REIGN_SEED`` is that seed, 0 if it is not set: the examples that hypothesis draws, and what every test finds in the global generators.
 """
