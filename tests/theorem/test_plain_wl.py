@@ -14,7 +14,7 @@ import reign
 from plain_colours import plain_bag, pool, refine
 from reign.data import from_networkx
 from reign.testing import random_permutation
-from reign.theory import Pair, wl, wl_classes
+from reign.theory import Pair, model_colours, wl, wl_classes
 from reign.theory._colours import pooled_rounds
 from reign.theory._hashing import Hashing
 from reign.theory._margins import _margins
@@ -143,6 +143,18 @@ def last_of(plains: list[Any], terms: list[str], root_terms: list[str] | None) -
     return last
 
 
+def test_set_networks_pool_sets_and_means_all_pairs() -> None:
+    """Two trees whose pairs are the same after a round, but not those of their subgraphs."""
+    trees = []
+    for legs in ((2, 2, 1), (1, 1, 3)):
+        graph = nx.Graph()
+        for leg, length in enumerate(legs):
+            nx.add_path(graph, ["centre", *((leg, step) for step in range(length))])
+        trees.append(from_networkx(graph))
+    assert model_colours(trees, reign.nn.DS(1, 8, 3, 1, policy="nm")).separated(0, 1) == 1
+    assert model_colours(trees, reign.nn.DS(1, 8, 3, 1, policy="nm", set_channels=())).separated(0, 1) == 2
+
+
 def test_margins_by_hand() -> None:
     """The difference of two outputs over 100 times the noise, which is the difference between a graph and its permuted copy."""
 
@@ -154,13 +166,15 @@ def test_margins_by_hand() -> None:
 
     margins = inspect.unwrap(_margins)  # without the checks of signatures: this is no model of reign
     one, other = from_networkx(nx.path_graph(4)), from_networkx(nx.cycle_graph(4))
-    one.x, other.x = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.tensor([[5.0], [9.0], [7.0], [8.0]])
+    one.x, other.x = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.tensor([[5.0], [9.0], [7.0], [6.0]])
     perm = random_permutation(4, 3)
     first = int((perm == 0).nonzero())  # the node that comes first in the copies
     noise = [1e-3 * abs(float(g.x[first] - g.x[0])) for g in (one, other)]
     assert min(noise) > 0
     found = float(margins(model, [Pair("pair", one, other)], 3))
     assert found == pytest.approx(2 / (100 * max(noise)))
+    assert float(margins(model, [Pair("pair", other, one)], 3)) == pytest.approx(found)  # the larger noise counts, on either side
+    assert noise[0] != noise[1]
     same = one.clone()
     same.x = one.x.clone()
     assert float(margins(model, [Pair("pair", one, same)], 3)) == 0
