@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 
 from reign.bags import BagStore, Frame, SubgraphBag, all_real
 from reign.data import GraphPack, Ids
+from reign.kernels import compile_ahead
 from reign.nn import Model
 from reign.train.capturable import make_capturable
+from reign.train.flat import FlatAdam
 from reign.train.formats import number_format
 from reign.train.losses import Loss
 from reign.train.sharpness import Sharpness
@@ -82,6 +83,7 @@ class Resident:
         nothing = torch.full_like(self.graphs.y[:1], torch.nan)
         self._targets = torch.cat([self.graphs.y, nothing])
         self._store: BagStore | None = None
+        self._flat: FlatAdam | None = None
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
         self._loss, self._labels = (torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2))
         self._step, self._bad = (torch.full((), -1, dtype=torch.long, device=self.device) for _ in range(2))
@@ -137,18 +139,29 @@ class Resident:
             with sharpness.nearby():
                 self._gradients(frame, y, labels)
             torch._foreach_copy_(buffers, here)  # norms are to know the weights that stay, not those nearby
-        grads = [p.grad for p in self.model.parameters() if p.grad is not None]
+        flat = self._flat_weights(optimiser)
+        grads = [p.grad for p in self.model.parameters() if p.grad is not None] if flat is None else [flat.collect()]
         self._skip.copy_(~loss.isfinite())
         torch._amp_foreach_non_finite_check_and_unscale_(grads, self._skip, self._one)  # 1 if a gradient is not finite
         self._step += 1
         torch.where((self._bad < 0) & (self._skip > 0), self._step, self._bad, out=self._bad)
         self._skip.copy_(self._bad >= 0)
         if clip:
-            clip_grad_norm_(self.model.parameters(), clip)
-        optimiser.found_inf = self._skip  # type: ignore[attr-defined]  # a fused optimiser leaves the weights alone where it is 1
-        optimiser.step()
+            norm = torch.nn.utils.get_total_norm(grads)
+            torch._foreach_mul_(grads, (clip / (norm + 1e-6)).clamp(max=1.0))
+        if flat is None:
+            optimiser.found_inf = self._skip  # type: ignore[attr-defined]  # a fused optimiser leaves the weights alone where it is 1
+            optimiser.step()
+        else:
+            flat.step(self._skip)
         self._loss += loss
         self._labels += labels
+
+    def _flat_weights(self, optimiser: torch.optim.Optimizer) -> FlatAdam | None:
+        """All weights that have gradients as one tensor, if that is what the optimiser can be done with."""
+        if self._flat is None and self.device.type == "cuda" and FlatAdam.takes(optimiser):
+            self._flat = FlatAdam(optimiser, [p for p in self.model.parameters() if p.grad is not None])
+        return self._flat
 
     def _gradients(self, frame: Frame, y: Float[Tensor, "graphs targets"], labels: Tensor) -> Tensor:
         """Gradients of the mean loss; its sum."""
@@ -227,6 +240,8 @@ class Resident:
         with self._unchanged(optimiser), number_format(self.device, self.precision), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Synchronization debug mode")  # that it may miss some is fine: the capture would fail
             warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # gradients are not accumulated here
+            with compile_ahead(self.device):
+                played.run()
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
@@ -247,11 +262,13 @@ class Resident:
     def _unchanged(self, optimiser: torch.optim.Optimizer | None) -> Iterator[Callable[[], None]]:
         """Whatever happens within to weights, norms, optimiser and random numbers is undone, unless what is given is called."""
 
-        def all_tensors() -> list[Tensor]:
-            state = [] if optimiser is None else [v for s in optimiser.state.values() for v in s.values() if isinstance(v, Tensor)]
-            return [*self.model.parameters(), *self.model.buffers(), *state]
+        def all_tensors() -> dict[Any, Tensor]:
+            found: dict[Any, Tensor] = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+            for weight, state in ({} if optimiser is None else optimiser.state).items():
+                found |= {(weight, name): value for name, value in state.items() if isinstance(value, Tensor)}
+            return found
 
-        known = {id(tensor): tensor.detach().clone() for tensor in all_tensors()}
+        known = {name: tensor.detach().clone() for name, tensor in all_tensors().items()}
         random = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.get_rng_state()
         kept: list[bool] = []
         try:
@@ -259,9 +276,9 @@ class Resident:
         finally:
             if not kept:
                 with torch.no_grad():
-                    for tensor in all_tensors():
-                        if id(tensor) in known:
-                            tensor.copy_(known[id(tensor)])
+                    for name, tensor in all_tensors().items():
+                        if name in known:
+                            tensor.copy_(known[name])
                         else:
                             tensor.zero_()  # a state that the optimiser did not have before
                 if self.device.type == "cuda":
@@ -294,8 +311,8 @@ class Resident:
         b = self.graphs.batch(ids)
         policy = self.model.policy
         bag = all_real(policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size, domain=self.model.domain))
-        with torch.no_grad(), number_format(self.device, self.precision):
-            self.model.predict(b.x, bag)
+        with torch.no_grad(), number_format(self.device, self.precision), compile_ahead(self.device, wait=False):
+            self.model.predict(b.x, bag)  # only what it asks of the bag matters, not what it gives
         assert bag.wiring.to_node is not None  # what flows back to nodes in training needs it
         return bag
 
