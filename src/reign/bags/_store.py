@@ -16,6 +16,7 @@ from reign.bags._bag import SubgraphBag
 from reign.bags._columns import Column, all_columns, walk
 from reign.kernels import Gathered, gather_columns
 
+WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # numbers of so many bytes
 BASE = ("graph", "node", "edge", "sub", "pair")
 
 
@@ -111,8 +112,10 @@ class Frame:
             rows = padded[column.rows] + (1 if column.bounds else 0)
             out = torch.zeros(*((2,) if column.ends else ()), rows, *piece.width, dtype=piece.dtype, device=device)
             if not _is_index(piece.data, column):
-                if out.numel() == rows and out.element_size() in (1, 4, 8):
-                    self._columns.append(Gathered("value", piece.data.contiguous(), out.view(-1), number[column.rows]))
+                raw = WHOLE.get(out[0].numel() * out.element_size()) if rows else None
+                if raw is not None:  # a row of a few bytes is copied as one number
+                    data = piece.data.contiguous().view(len(piece.data), -1).view(raw).view(-1)
+                    self._columns.append(Gathered("value", data, out.view(rows, -1).view(raw).view(-1), number[column.rows]))
                 else:
                     self._wide.append((piece.data, out, column.rows))
                 return out

@@ -17,7 +17,7 @@ class Gathered(NamedTuple):
     Args:
         role: "index" (whole numbers that point within graphs), "value" (copied as they are), "position" (of the rows in the data set) or
             "real" (whether a row is no padding).
-        data: the column of the whole data set: 32 bits for indices, any 1, 4 or 8 bytes for values; None where the role needs none.
+        data: the column of the whole data set: 32 bits for indices, any 1, 2, 4 or 8 bytes for values; None where the role needs none.
         out: where the column of the batch is written.
         rows_in, values_in: the spaces of its rows, and of what it points into (-1 if that is nothing).
         bounds: whether it says where the entries of each row begin.

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.optim import Adam, AdamW, Optimizer
 
 Weights = Sequence[torch.nn.Parameter]
+PIECE = 4096  # numbers that one block of threads updates
 
 
 class FlatAdam:
@@ -30,6 +31,7 @@ class FlatAdam:
         states = [optimiser.state[weight] for weight in self.weights]
         self.values, self.grads, self.mean, self.square = (torch.zeros(sum(sizes), device=device) for _ in range(4))
         self.steps = torch.zeros(len(sizes), device=device)
+        self.places = [place.view_as(weight) for place, weight in zip(self.grads.split(sizes), self.weights, strict=True)]
         with torch.no_grad():
             parts = zip(self.values.split(sizes), self.mean.split(sizes), self.square.split(sizes), self.steps, strict=True)
             for weight, state, (value, mean, square, step) in zip(self.weights, states, parts, strict=True):
@@ -44,20 +46,20 @@ class FlatAdam:
         plain = type(optimiser) in (Adam, AdamW) and len(optimiser.param_groups) == 1
         return plain and not any(optimiser.param_groups[0].get(name) for name in ("amsgrad", "maximize", "differentiable"))
 
-    def collect(self) -> Tensor:
-        """The gradients of all weights, one after the other."""
-        grads = [weight.grad for weight in self.weights]
-        torch.cat([grad.reshape(-1) for grad in grads if grad is not None], out=self.grads)
-        return self.grads
+    def collect(self) -> list[Tensor]:
+        """The gradients of all weights, one after the other, in pieces of one size."""
+        torch._foreach_copy_(self.places, [weight.grad for weight in self.weights])  # type: ignore[misc]
+        return list(self.grads.split(PIECE))
 
     def step(self, skip: Tensor) -> None:
         """One update along the gradients that were collected, unless ``skip`` is 1."""
         options: dict[str, Any] = self.group
         beta1, beta2 = options["betas"]
         update = torch._fused_adamw_ if options.get("decoupled_weight_decay") else torch._fused_adam_
+        values, grads, mean, square = (list(flat.split(PIECE)) for flat in (self.values, self.grads, self.mean, self.square))
         self.steps += 1
         update(
-            [self.values], [self.grads], [self.mean], [self.square], [], [self.steps[0]], lr=options["lr"], beta1=beta1, beta2=beta2,
+            values, grads, mean, square, [], [self.steps[0]] * len(values), lr=options["lr"], beta1=beta1, beta2=beta2,
             weight_decay=options["weight_decay"], eps=options["eps"], amsgrad=False, maximize=False, grad_scale=None, found_inf=skip,
         )  # fmt: skip
         self.steps -= skip

@@ -140,7 +140,7 @@ class Resident:
                 self._gradients(frame, y, labels)
             torch._foreach_copy_(buffers, here)  # norms are to know the weights that stay, not those nearby
         flat = self._flat_weights(optimiser)
-        grads = [p.grad for p in self.model.parameters() if p.grad is not None] if flat is None else [flat.collect()]
+        grads = [p.grad for p in self.model.parameters() if p.grad is not None] if flat is None else flat.collect()
         self._skip.copy_(~loss.isfinite())
         torch._amp_foreach_non_finite_check_and_unscale_(grads, self._skip, self._one)  # 1 if a gradient is not finite
         self._step += 1

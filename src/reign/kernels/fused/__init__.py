@@ -2,6 +2,7 @@
 
 from reign.kernels.fused._gather import gather
 from reign.kernels.fused._launch import compile_ahead
+from reign.kernels.fused._lift import lift
 from reign.kernels.fused._messages import FEW_TYPES
 from reign.kernels.fused._node_stage import NodeInput, NodeStage
 from reign.kernels.fused._pair_stage import PairSlot, PairStage
@@ -21,6 +22,7 @@ __all__ = [
     "Stack",
     "compile_ahead",
     "gather",
+    "lift",
     "segment_sum",
     "sums",
 ]

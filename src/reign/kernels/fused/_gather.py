@@ -17,7 +17,7 @@ from torch import Tensor
 from reign.kernels.fused._launch import launch
 
 BLOCK = 256
-BOUNDS, LONG_OUT, LONG_IN, BYTES, REAL, RAW = 1, 2, 4, 8, 16, 32  # kinds of columns, see ``gather``
+BOUNDS, LONG_OUT, LONG_IN, BYTE, REAL, RAW, SHORT = 1, 2, 4, 8, 16, 32, 64  # kinds of columns, see ``gather``
 
 
 @triton.jit
@@ -54,6 +54,8 @@ def _gather(columns, ids, starts, offsets, S, B, BM: tl.constexpr, STEPS: tl.con
                 value = tl.load(data.to(tl.pointer_type(tl.int64)) + at, mask=real, other=0)
             elif (kind & 8) != 0:
                 value = tl.load(data.to(tl.pointer_type(tl.int8)) + at, mask=real, other=0).to(tl.int64)
+            elif (kind & 64) != 0:
+                value = tl.load(data.to(tl.pointer_type(tl.int16)) + at, mask=real, other=0).to(tl.int64)
             else:
                 value = tl.load(data.to(tl.pointer_type(tl.int32)) + at, mask=real, other=0).to(tl.int64)
         if (kind & 16) != 0:
@@ -68,6 +70,8 @@ def _gather(columns, ids, starts, offsets, S, B, BM: tl.constexpr, STEPS: tl.con
             tl.store(out.to(tl.pointer_type(tl.int64)) + row, value, mask=m)
         elif (kind & 8) != 0:
             tl.store(out.to(tl.pointer_type(tl.int8)) + row, value.to(tl.int8), mask=m)
+        elif (kind & 64) != 0:
+            tl.store(out.to(tl.pointer_type(tl.int16)) + row, value.to(tl.int16), mask=m)
         else:
             tl.store(out.to(tl.pointer_type(tl.int32)) + row, value.to(tl.int32), mask=m)
 
@@ -86,7 +90,7 @@ def gather(columns: Sequence[Any], offsets: Tensor, num_graphs: int) -> Callable
     rows = []
     for role, data, out, rows_in, values_in, bounds, fill in columns:
         size = out.element_size()
-        kind = (BOUNDS if bounds else 0) | (LONG_OUT if size == 8 else BYTES if size == 1 else 0) | (REAL if role == "real" else 0)
+        kind = (BOUNDS if bounds else 0) | {1: BYTE, 2: SHORT, 4: 0, 8: LONG_OUT}[size] | (REAL if role == "real" else 0)
         if role == "value":
             kind |= RAW | (LONG_IN if size == 8 else 0)
         rows.append([0 if data is None else data.data_ptr(), out.data_ptr(), out.numel(), rows_in, values_in, kind, fill])

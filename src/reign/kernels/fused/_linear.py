@@ -300,9 +300,9 @@ def parts(channels: int) -> tuple[int, int]:
     return (half, tail) if half >= 16 and half + tail < whole else (whole, 0)
 
 
-def chunks(channels: int) -> tuple[int, int]:
+def chunks(channels: int, most: int = 64) -> tuple[int, int]:
     """How many channels a program without products takes at a time, and how many such programs there are."""
-    size = min(64, block(channels))
+    size = min(most, block(channels))
     return size, triton.cdiv(channels, size)
 
 

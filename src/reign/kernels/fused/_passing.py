@@ -14,7 +14,7 @@ from reign.kernels.fused._linear import add_up, apart, chunks, programs
 from reign.kernels.fused._messages import FEW_TYPES
 from reign.kernels.fused._stack import precision
 
-BACKWARD = (16, 1056, 2)
+BACKWARD = (16, 2112, 1)
 MANY = 8_192  # rows; fewer are taken in smaller tiles
 
 
@@ -49,8 +49,8 @@ class Messages:
 def collect(own: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[Messages], out: Sequence[Tensor]) -> None:
     """``(1 + eps) own[t]`` plus the messages into t, for slots whose messages go along the same edges."""
     (rows, channels), edges = own[0].shape, messages[0].edges
-    size, pieces = chunks(channels)
-    tile = 16 if rows <= MANY else 64 if channels % 16 == 0 else 16  # rows that are not aligned take many registers
+    size, pieces = chunks(channels, 64 if channels % 16 == 0 else 32)  # rows that are not aligned take many registers
+    tile = 64 if rows > MANY and channels % 16 == 0 else 16
     tables, eps = _tables(messages, own[0]), [m.eps for m in messages]
     launch(_messages._forward, (triton.cdiv(rows, tile), len(own), pieces),
         own[0], apart(own), source[0], apart(source), edges.ptr, edges.source, edges.edge, edges.edge if edges.kind is None else edges.kind,
@@ -65,7 +65,7 @@ def collect_back(
     """Gradients of the sources into ``gx`` (added to what is there), of the tables, and of eps where own rows are the sources."""
     tile, most, warps = BACKWARD
     (rows, channels), edges, slots = source[0].shape, messages[0].edges, len(source)
-    (size, pieces), few = chunks(channels), edges.kind is not None
+    (size, pieces), few = chunks(channels, 64 if channels % 16 == 0 else 32), edges.kind is not None
     count = programs(rows, tile, max(1, most // slots // pieces))
     types = FEW_TYPES * channels if few else 0
     part = source[0].new_empty(slots, count, types + pieces)

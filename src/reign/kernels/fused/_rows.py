@@ -111,8 +111,11 @@ def _combine_backward(
 
 
 @triton.jit
-def _segment_sum(x, ptr, index, out, C, BC: tl.constexpr, BM: tl.constexpr, INDEXED: tl.constexpr):
-    """``out[s] = sum of x[index[ptr[s]:ptr[s + 1]]]``, a program a segment; without ``index`` the rows lie one after the other."""
+def _segment_sum(x, ptr, index, out, C, S, first_channel, BC: tl.constexpr, BM: tl.constexpr, INDEXED: tl.constexpr):
+    """``out[s] = sum of x[index[ptr[s]:ptr[s + 1]]]``, a program a segment; without ``index`` the rows lie one after the other.
+
+    A row has S channels, of which C are summed, from ``first_channel`` on.
+    """
     s, c = tl.program_id(0), tl.program_id(1) * BC + tl.arange(0, BC)
     ok = c < C
     end = tl.load(ptr + s + 1)
@@ -122,7 +125,9 @@ def _segment_sum(x, ptr, index, out, C, BC: tl.constexpr, BM: tl.constexpr, INDE
         there = row < end
         if INDEXED:
             row = tl.load(index + row, mask=there, other=0)
-        total += tl.load(x + row[:, None].to(tl.int64) * C + c[None, :], mask=there[:, None] & ok[None, :], other=0.0)
+        total += tl.load(
+            x + row[:, None].to(tl.int64) * S + first_channel + c[None, :], mask=there[:, None] & ok[None, :], other=0.0
+        )
     tl.store(out + s.to(tl.int64) * C + c, tl.sum(total, 0), mask=ok)
 
 

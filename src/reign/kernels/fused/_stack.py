@@ -13,6 +13,7 @@ from reign.kernels.fused._linear import add_up, apart, block, chunks, parts, poi
 
 # rows of a tile, programs at most, warps, stages of loads: few programs where each keeps a gradient of the weights
 FORWARD, BACKWARD, SUMS = (32, 528, 4, 2), (16, 528, 2, 3), (64, 528, 4)
+FEW, BACKWARD_OF_FEW = 50_000, (32, 264, 4, 3)  # the same where all slots together have no more rows than this
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,8 +252,8 @@ def _map_back(
     before: tuple[Norms | None, Tensor | None], gx: Sequence[Tensor], act: bool = False, add: int = 0,
 ) -> tuple[tuple[list[Tensor], list[Tensor]], Tensor | None]:  # fmt: skip
     """Back through one linear map: gradients of weights and biases, and the sums that the norm before it needs."""
-    tile, most, warps, stages = BACKWARD
     slots, (channels, inputs), number = len(w), w[0].shape, rows.number
+    tile, most, warps, stages = BACKWARD if slots * number > FEW or max(channels, inputs) > 80 else BACKWARD_OF_FEW
     count = programs(number, tile, max(1, most // slots))
     norm_after, stats_after, sums, inverse = after
     norm_before, stats_before = before

@@ -13,14 +13,14 @@ from reign.kernels.fused._linear import chunks, programs
 BACKWARD = (32, 528, 4)
 
 
-def segment_sum(x: Tensor, segments: Segments) -> Tensor:
-    """Sums of rows, one row a segment."""
-    number, channels = segments.ptr.numel() - 1, x.size(1)
+def segment_sum(x: Tensor, segments: Segments, first: int = 0) -> Tensor:
+    """Sums of rows, one row a segment; of the channels from ``first`` on."""
+    number, channels = segments.ptr.numel() - 1, x.size(1) - first
     out, (size, pieces) = x.new_empty(number, channels), chunks(channels)
     if number == 0:
         return out
     launch(_rows._segment_sum, (number, pieces),
-        x, segments.ptr, segments.ptr if segments.index is None else segments.index, out, channels,
+        x, segments.ptr, segments.ptr if segments.index is None else segments.index, out, channels, x.size(1), first,
         BC=size, BM=32, INDEXED=segments.index is not None, num_warps=4,
     )  # fmt: skip
     return out
