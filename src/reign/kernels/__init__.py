@@ -3,7 +3,7 @@
 from reign.kernels._gather import Gathered, gather_columns
 from reign.kernels._indices import INNER, KEPT, OUTER, ROOT, Edges, Pairs, Picks, Segments
 from reign.kernels._sums import Sum
-from reign.kernels._switch import compile_ahead, fast_path, kernels_for
+from reign.kernels._switch import compile_ahead, fast_path, fast_path_state, kernels_for
 
 __all__ = [
     "INNER",
@@ -18,6 +18,7 @@ __all__ = [
     "Sum",
     "compile_ahead",
     "fast_path",
+    "fast_path_state",
     "gather_columns",
     "kernels_for",
 ]

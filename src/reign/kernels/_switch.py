@@ -28,6 +28,14 @@ def fast_path(enabled: bool) -> Iterator[None]:
         _enabled = before
 
 
+def _set(enabled: bool) -> None:
+    global _enabled
+    _enabled = enabled
+
+
+fast_path_state = (lambda: _enabled), _set  # for threads that take turns: how to read the switch, and how to set it
+
+
 @cache
 def _load() -> ModuleType | None:
     try:

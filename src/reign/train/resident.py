@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,10 +27,12 @@ from reign.train.flat import FlatAdam
 from reign.train.formats import number_format
 from reign.train.losses import Loss
 from reign.train.sharpness import Sharpness
+from reign.train.turns import hand_over, wait_for
 
 if TYPE_CHECKING:
     from reign.train.learner import Learner
 
+STORES: WeakKeyDictionary[Any, WeakValueDictionary[Any, BagStore]] = WeakKeyDictionary()  # bags that several runs share
 CHUNK = 1_000_000  # pairs whose index maps are made in one go
 SHARES = (0.4, 0.7, 1.0)  # the first frames are for the smaller batches, for these shares of all
 ROOM, MORE_ROOM = 1.005, 1.05  # sizes of a frame, over those of the largest batch it was made for: of the first frames, of the last
@@ -67,6 +70,7 @@ class Resident:
         batch_size: number of graphs in a batch.
         precision: as in ``TrainingConfig``.
         pairs: number of pairs of each graph, by which the graphs are taken in parts when their bags are made.
+        key: something that only runs on the same graphs have in common, which then share their bags; None to share nothing.
     """
 
     model: Model
@@ -75,6 +79,7 @@ class Resident:
     batch_size: int
     precision: str
     pairs: Int[Tensor, "graphs"]
+    key: object = None
     _frames: dict[str, list[Played]] = field(default_factory=lambda: {"train": [], "predict": []})
 
     def __post_init__(self) -> None:
@@ -85,6 +90,9 @@ class Resident:
         self._store: BagStore | None = None
         self._flat: FlatAdam | None = None
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
+        self._stream = (
+            torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        )  # its own: work space of products is by stream
         self._loss, self._labels = (torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2))
         self._step, self._bad = (torch.full((), -1, dtype=torch.long, device=self.device) for _ in range(2))
         self._skip, self._one = torch.zeros((), device=self.device), torch.ones((), device=self.device)
@@ -121,6 +129,8 @@ class Resident:
                     self._loss.zero_(), self._labels.zero_(), self._step.fill_(-1), self._bad.fill_(-1)
                 played(ids)
                 after_step(s)
+                hand_over()
+            wait_for(self.device)
             found = float(self._loss), float(self._labels)
             bad = int(self._bad)
             if bad < 0:
@@ -193,6 +203,8 @@ class Resident:
             assert played.out is not None
             rows.append(played.out[: chunks[c].numel()].clone())
             after_batch(c + 1, len(chunks))
+            hand_over()
+        wait_for(self.device)
         return torch.cat(rows)
 
     # -- frames ----------------------------------------------------------------------------------------------------
@@ -242,7 +254,8 @@ class Resident:
             warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # gradients are not accumulated here
             with compile_ahead(self.device):
                 played.run()
-            side = torch.cuda.Stream()
+            side = self._stream
+            assert side is not None
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for w in range(WARM_UP):
@@ -254,7 +267,7 @@ class Resident:
                         torch.cuda.set_sync_debug_mode(mode)
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool):
+            with torch.cuda.graph(graph, pool=self._pool, stream=side, capture_error_mode="thread_local"):
                 played.run()
             played.graph = graph
 
@@ -290,7 +303,12 @@ class Resident:
     def store(self) -> BagStore:
         """The bags of all graphs, made at the first use."""
         if self._store is None:
-            self._store = BagStore(self._bags())
+            config = getattr(self.model, "_config", None)
+            key = (type(self.model), repr(config), self.precision, self.device)
+            known = STORES.setdefault(self.key, WeakValueDictionary()) if self.key is not None and config else {}
+            self._store = known.get(key)
+            if self._store is None:
+                known[key] = self._store = BagStore(self._bags())
         return self._store
 
     def _bags(self) -> Iterator[SubgraphBag]:
