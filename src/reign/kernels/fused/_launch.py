@@ -17,6 +17,18 @@ from torch import Tensor
 THREADS = 8
 
 
+@dataclass(frozen=True)
+class _Like:
+    """What a compiler asks of a tensor."""
+
+    dtype: torch.dtype
+    address: int
+
+    def data_ptr(self) -> int:
+        """The address."""
+        return self.address
+
+
 @dataclass
 class _Compiler:
     """The kernels that are being compiled; ``on`` says that launches only compile."""
@@ -35,10 +47,11 @@ class _Compiler:
         if self.threads is None:
             self.threads = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "compile")
         device = next(arg.device for arg in args if isinstance(arg, Tensor))
+        like = [_Like(arg.dtype, arg.data_ptr()) if isinstance(arg, Tensor) else arg for arg in args]  # does not hold its memory
 
         def work() -> None:
             with torch.cuda.device(device):
-                kernel.warmup(*args, grid=grid, **options)
+                kernel.warmup(*like, grid=grid, **options)
 
         self.waiting.append(self.threads.submit(work))
 
