@@ -87,7 +87,7 @@ class State:
             self._computed[key] = compute()
         return self._computed[key]
 
-    def once_for_all(self, key: tuple[str, ...], compute: Callable[[], Rows]) -> Rows:
+    def once_for_all(self, key: tuple[str, ...], compute: Callable[[], Tensor]) -> Tensor:
         """The same for what depends on the bag alone, and so is the same in all layers of a model."""
         if key not in self._for_all:
             self._for_all[key] = compute()
