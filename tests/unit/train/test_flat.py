@@ -40,7 +40,7 @@ def test_the_same_numbers(kind: type[Optimizer], before: int) -> None:
     net = copy.deepcopy(plain)
     optimiser = kind(net.parameters(), lr=0.01, weight_decay=0.1, fused=True)  # type: ignore[call-arg]
     if before:
-        optimiser.load_state_dict(reference.state_dict())
+        optimiser.load_state_dict(copy.deepcopy(reference.state_dict()))
     flat = None
     for step in range(before, before + 4):
         gradients(plain, step)
