@@ -279,6 +279,7 @@ def test_deep_ego_nets_end_with_the_graph() -> None:
         assert_bags_equal(EgoNets(30_000).from_data(data, domain=domain), EgoNets(6).from_data(data, domain=domain))
 
 
+@pytest.mark.usefixtures("signatures_unchecked")
 def test_paths_that_are_too_long_to_count() -> None:
     n = 33_000
     path = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
