@@ -48,6 +48,7 @@ def covered(conv: "SubgraphConv") -> bool:
         bool(pair_slots)
         and isinstance(conv.norm, NoNorm)
         and isinstance(conv.root_norm, NoNorm | None)
+        and conv.roots == "apart"
         and isinstance(conv.act, nn.ReLU | nn.Identity)
         and max(conv.in_channels, conv.out_channels) <= WIDEST
         and all(_simple(slot) for slot in [*conv.slots(), *conv.slots(on=True)])
@@ -59,11 +60,20 @@ def _simple(slot: Slot) -> bool:
     if isinstance(slot, EncoderSlot):
         encoder = slot.encoder
         return isinstance(encoder, GIN) and _norm_covered(slot.norm) and _mlp_covered(encoder.mlp)
-    return type(slot.transform) is Linear or (type(slot.transform) is MLP and _mlp_covered(slot.transform))
+    if type(slot.transform) is Linear:
+        return slot.transform.bias is not None
+    return type(slot.transform) is MLP and _mlp_covered(slot.transform)
 
 
 def _mlp_covered(mlp: MLP) -> bool:
-    return isinstance(mlp.act, nn.ReLU) and _norm_covered(mlp.norm) and mlp.lin1.out_features <= WIDEST
+    biased = mlp.lin1.bias is not None
+    return biased and isinstance(mlp.act, nn.ReLU) and _norm_covered(mlp.norm) and mlp.lin1.out_features <= WIDEST
+
+
+def _passes(slot: EncoderSlot) -> bool:
+    """Whether the encoder reads its values, and sums those of their neighbours, as they are."""
+    own, sums, neighbours = MERGED[slot.name]
+    return own in ("own", "needle") and len(sums) == 1 and neighbours is not None
 
 
 def _norm_covered(norm: nn.Module) -> bool:
@@ -147,12 +157,12 @@ class _Update:
         assert isinstance(slot.encoder, GIN)
         on_pairs = slot.scope == "pair"
         near = Neighbourhood(self.state, slot.name, where if on_pairs else "off", self.edge_attr, None)
-        if len(MERGED[slot.name][1]) > 1:
+        if not _passes(slot):
             return _NodeSlot(slot, slot.encoder.collected(near), into, rows)
         if on_pairs:
             edges, source = narrow_near(self.state.bag)[1], self.state.once(("near",), lambda: self.state.near)
         else:
-            edges, source = narrow_edges(self.state.bag, MERGED[slot.name][2]), near.own
+            edges, source = narrow_edges(self.state.bag, near.neighbours), near.own
         edges, table = self._edge_table(slot.encoder, edges, near)
         x = self.kernels.pass_messages(near.own, source, edges, table, slot.encoder.eps)
         if not on_pairs and where == "on" and not self.state.bag.node_based:
@@ -189,14 +199,14 @@ class _Update:
         if not isinstance(slot, EncoderSlot):
             if slot.term.name == "own":
                 return self.kernels.PairSlot(stack)
-            others.append(self.state.get(slot.term).contiguous())
+            others.append(slot.value(self.state).contiguous())
             return self.kernels.PairSlot(stack, other=len(others) - 1)
         assert isinstance(slot.encoder, GIN)
         near = Neighbourhood(self.state, slot.name, "off", self.edge_attr, None)
-        if len(MERGED[slot.name][1]) > 1 or self._averaged(slot):
+        if not _passes(slot) or self._averaged(slot):
             others.append(slot.encoder.collected(near).contiguous())
             return self.kernels.PairSlot(stack, other=len(others) - 1)
-        edges, table = self._edge_table(slot.encoder, narrow_edges(self.state.bag, MERGED[slot.name][2]), near)
+        edges, table = self._edge_table(slot.encoder, narrow_edges(self.state.bag, near.neighbours), near)
         return self.kernels.PairSlot(stack, edges, table, slot.encoder.eps)
 
     def _averaged(self, slot: EncoderSlot) -> bool:
@@ -276,11 +286,15 @@ def needs(conv: "SubgraphConv") -> frozenset[str]:
     found: set[str] = set()
     for where, slots in (("off", conv.slots()), ("on", conv.slots(on=True))):
         for slot in slots:
-            names = (MERGED[slot.name][0],) if isinstance(slot, EncoderSlot) else (slot.name,)
+            if isinstance(slot, EncoderSlot):
+                own, sums, neighbours = MERGED[slot.name]
+                names = (own,) if neighbours is not None else (own, *sums)
+            else:
+                names = (slot.name,)
             for name in names:
                 found |= _sums_of(TERMS[name].name, where == "on")
             if where == "on" and isinstance(slot, EncoderSlot) and slot.scope == "pair":
-                found |= {"root", "near"} if len(MERGED[slot.name][1]) == 1 else {"root"}
+                found |= {"root", "near"} if _passes(slot) else {"root"}
     return frozenset(found)
 
 

@@ -7,9 +7,13 @@ from reign.nn.models._ds_dss import DS, DSS, DSConv, DSSConv, ReconstructionGNN
 from reign.nn.models._nested import IDGNN, NGNN, IDConv
 from reign.nn.models._ak_conv import AKConv
 from reign.nn.models._gnnak import GNNAK, GNNAKctx, GNNAKPlus
-from reign.nn.models._sswl import SSWL, SSWLConv
+from reign.nn.models._sswl import SSWL, SSWLConv, SSWLPublished
 from reign.nn.models._ign2 import IGN2, TensorGNN
-from reign.nn.models._ppgn import PPGN, PPGNConv
+from reign.nn.models._ppgn import PPGN, PPGNBlock, PPGNConv
+from reign.nn.models._nested_published import IDGNNPublished, NGNNPublished, NGNNTUPublished
+from reign.nn.models._ak_kernel import AKKernel
+from reign.nn.models._gnnak_published import GNNAKctxPublished, GNNAKPlusPublished, GNNAKPublished
+from reign.nn.models._tensors_published import IGN2Published, PPGNPublished
 from reign.nn.models._mpnn import MPNN
 
 # ruff: isort: on
@@ -27,16 +31,27 @@ __all__ = [
     "SSWL",
     "SUN",
     "AKConv",
+    "AKKernel",
     "DSConv",
     "DSSConv",
     "GNNAKPlus",
+    "GNNAKPlusPublished",
+    "GNNAKPublished",
     "GNNAKctx",
+    "GNNAKctxPublished",
     "IDConv",
+    "IDGNNPublished",
+    "IGN2Published",
+    "NGNNPublished",
+    "NGNNTUPublished",
+    "PPGNBlock",
     "PPGNConv",
+    "PPGNPublished",
     "ReIGN2",
     "ReIGN2Conv",
     "ReconstructionGNN",
     "SSWLConv",
+    "SSWLPublished",
     "SUNConv",
     "TensorGNN",
 ]
