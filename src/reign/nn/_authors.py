@@ -75,16 +75,25 @@ def allow(config: Mapping[str, Any], **allowed: tuple[Any, ...]) -> None:
     for name, values in allowed.items():
         key = name.replace("__", ".")
         if config.get(key, values[0]) not in values:
-            raise ValueError(f"config has {key}={config[key]!r}, expected {' or '.join(map(repr, values))}: others are not known here.")
+            raise ValueError(
+                f"config has {key}={config[key]!r}, expected {' or '.join(map(repr, values))}: others are not known here."
+            )
 
 
 def gnn_ak(w: Weights, config: Config, policy: str | None) -> Model:
     """GNN-AK, GNN-AK-ctx and GNN-AK+."""
     c, hops = config["constructor"], config["hops"]
     allow(c, gnn_types=(["GINEConv"],), node_embedding=(False,), use_normal_gnn=(False,), bn=(True,), vn=(False,), mlp_layers=(1,))
-    allow(c, subsampling=(False,), nfeat_node=(None,), nfeat_edge=(None,), embs_combine_mode=("concat", "add"), pooling=("add", "mean"))
+    allow(
+        c,
+        subsampling=(False,),
+        nfeat_node=(None,),
+        nfeat_edge=(None,),
+        embs_combine_mode=("concat", "add"),
+        pooling=("add", "mean"),
+    )
     atoms, bonds = "input_encoder.embeddings.0.weight", "edge_encoders.{}.embeddings.0.weight"
-    names = ("centroid", "subgraph", "context")
+    names: tuple[Any, ...] = ("centroid", "subgraph", "context")
     parts = [names[part] for part in sorted(c["embs"])]
     width, hop_dim, deep = c["nhid"], c.get("hop_dim", 0), c["nlayer_outer"]
     model = GNNAKctxPublished(
@@ -172,11 +181,8 @@ def ngnn_tu(w: Weights, config: Config, policy: str | None) -> Model:
         c["num_layers"],
         c["num_classes"],
         policy=policy or f"ego:{about['h']}",
-        label=about["node_label"] if c.get("use_z", True) else None,
+        label=about["node_label"] if "z_embedding.weight" in w else None,
         resistance=about["use_rd"],
-        label_channels=w.get("z_embedding.weight" if c.get("use_z", True) else "rd_projection.weight").size(-1 if c.get("use_z", True) else 0)
-        if c.get("use_z", True) or about["use_rd"]
-        else 1,
         log_softmax=True,
         head_dropout=dropout if isinstance(dropout, float | int) else 0.0,
         node_encoder="one-hot",
@@ -197,7 +203,10 @@ def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> Model:
     allow(c, gnn_type=("gin",), JK=("last",), use_rp=(None, False), RNI=(False,))
     allow(c, graph_pooling=("mean", "sum"), subgraph_pooling=("mean", "sum"))
     inner, deep = "gnn_node", c["num_layer"]
-    atoms, bonds = f"{inner}.node_encoder.atom_embedding_list.0.weight", inner + ".convs.{}.edge_encoder.bond_embedding_list.0.weight"
+    atoms, bonds = (
+        f"{inner}.node_encoder.atom_embedding_list.0.weight",
+        inner + ".convs.{}.edge_encoder.bond_embedding_list.0.weight",
+    )
     model = NGNNPublished(
         c["emb_dim"],
         c["emb_dim"],
@@ -235,10 +244,13 @@ def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> Model:
 def idgnn(w: Weights, config: Config, policy: str | None) -> Model:
     """ID-GNN, with its three kinds of layers."""
     c = config["cfg"]
-    kinds = {"idconv": "id", "gcnidconv": "gcn", "ginidconv": "gin"}
-    allow(c, gnn__layer_type=tuple(kinds), gnn__stage_type=("stack",), gnn__batchnorm=(True,), gnn__act=("relu",), gnn__agg=("add",))
+    kinds: dict[str, Any] = {"idconv": "id", "gcnidconv": "gcn", "ginidconv": "gin"}
+    allow(
+        c, gnn__layer_type=tuple(kinds), gnn__stage_type=("stack",), gnn__batchnorm=(True,), gnn__act=("relu",), gnn__agg=("add",)
+    )
     allow(c, gnn__normalize_adj=(False,), model__graph_pooling=("add", "mean"), dataset__node_encoder=(False,))
-    kind, pre, deep, post = (kinds[c["gnn.layer_type"]], *(c[f"gnn.layers_{part}"] for part in ("pre_mp", "mp", "post_mp")))
+    kind = kinds[c["gnn.layer_type"]]
+    pre, deep, post = (c[f"gnn.layers_{part}"] for part in ("pre_mp", "mp", "post_mp"))
     model = IDGNNPublished(
         config["constructor"]["dim_in"],
         c["gnn.dim_inner"],

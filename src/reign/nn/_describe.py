@@ -6,6 +6,7 @@ from torch import nn
 
 from reign.nn._mlp import num_parameters
 from reign.nn._neighbourhood import MERGED
+from reign.nn._options import Roots
 from reign.nn._slots import EncoderSlot, Slot
 from reign.nn._state import Aggregation
 from reign.nn._terms import TERMS, Term
@@ -21,7 +22,7 @@ class TermLayer(Protocol):
     out_channels: int
     act: nn.Module
     root_terms: nn.ModuleList | None
-    roots: str
+    roots: Roots
     aggregation: dict[str, Aggregation]
 
     def slots(self, on: bool = False) -> list[Slot]:
@@ -105,7 +106,10 @@ def _line(slot: Slot, layer: TermLayer, on: bool, condition: str = "") -> str:
     formulas = [_formula(part, layer, on) for part in _parts(slot)]
     head = type(slot.encoder if isinstance(slot, EncoderSlot) else slot.transform).__name__
     where = "roots" if on else SCOPES[slot.scope]
-    return f"      + {condition}{head}({', '.join(formulas)})".ljust(64) + f"  {slot.name}, {num_parameters(slot):,} parameters, on {where}"
+    return (
+        f"      + {condition}{head}({', '.join(formulas)})".ljust(64)
+        + f"  {slot.name}, {num_parameters(slot):,} parameters, on {where}"
+    )
 
 
 def _parts(slot: Slot) -> list[Term]:

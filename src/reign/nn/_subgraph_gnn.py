@@ -79,9 +79,8 @@ class SubgraphGNN(Model):
             "expansion": expansion,
             "train_eps": train_eps,
         }
-        own = {"terms": terms, "root_terms": root_terms, "transform": transform, "aggregation": aggregation}
-        own |= {"roots": roots, "on_pairs": on_pairs, "norm_at": norm_at, "bias": bias, "end_act": end_act}
-        used = {name: value for name, value in own.items() if value is not None}
+        own = terms, root_terms, transform, aggregation, roots, on_pairs, norm_at, bias, end_act
+        used: dict[str, Any] = {name: value for name, value in zip(TERM_OPTIONS, own, strict=True) if value is not None}
         if layer is None:
             layer = partial(SubgraphConv, **({"terms": ("own+local",)} | used))
         elif used:

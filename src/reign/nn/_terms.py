@@ -190,7 +190,7 @@ _ALL = [
         "own_root",
         "[i = k] x[k,k]",
         "pair",
-        lambda s, where: s.root if where == "on" else s.h.masked_fill(s.bag.wiring.off_mask.values[:, None], 0),
+        lambda s, where: s.root if where == "on" else s.h.new_zeros(s.h.shape).index_copy(0, s.bag.wiring.root_row, s.root),
         formula_on="x[i,i]",
     ),
     Term(

@@ -1,7 +1,7 @@
 """The block of GNN-As-Kernel as published: a network with residual connections in every ego net, then its gated and transformed parts."""
 
 from collections.abc import Sequence
-from typing import Literal, Unpack
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Shaped
@@ -11,9 +11,9 @@ from reign._validate import check
 from reign.bags import Domain, SubgraphBag
 from reign.nn._conv import SubgraphConv
 from reign.nn._edge_encoders import encode_edges, make_edge_encoder
-from reign.nn._encoders import lookup
+from reign.nn._encoders import EncoderSpec, lookup
 from reign.nn._mlp import Activation, make_act, make_norm, normalise, num_parameters
-from reign.nn._options import ConvOptions
+from reign.nn._options import Conv, EncoderOptions
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
 from reign.nn.models._ak_conv import Combine
@@ -63,7 +63,11 @@ class AKKernel(nn.Module):
         act: Activation = "relu",
         norm: str | None = "batch_norm",
         domain: Domain = "members",
-        **options: Unpack[ConvOptions],
+        conv: Conv = "gin",
+        edge_dim: int | None = None,
+        edge_encoder: EncoderSpec = None,
+        expansion: int = 1,
+        train_eps: bool = True,
     ) -> None:
         super().__init__()
         good = not isinstance(parts, str) and 0 < len(parts) == len(set(parts)) and set(parts) <= set(PARTS)
@@ -75,11 +79,11 @@ class AKKernel(nn.Module):
         self.in_channels, self.out_channels, self.domain, self.max_distance = in_channels, out_channels, domain, max_distance
         self.parts, self.combine, self.aggregation, self.inner_residual = tuple(parts), combine, aggregation, inner_residual
         width, bias = in_channels + hop_channels, norm is None
-        self.edge_encoder = make_edge_encoder(options.pop("edge_encoder", None), options.pop("edge_dim", None), width)
-        edges = None if self.edge_encoder is None else _no_encoder
+        self.edge_encoder = make_edge_encoder(edge_encoder, edge_dim, width)
+        options: EncoderOptions = {"conv": conv, "act": act, "norm": norm, "expansion": expansion, "train_eps": train_eps}
+        options["edge_encoder"] = None if self.edge_encoder is None else _no_encoder
         self.inner = nn.ModuleList(
-            SubgraphConv(width, width, ["own+local"], edge_encoder=edges, act=act, norm=norm, domain=domain, bias=bias, **options)
-            for _ in range(inner_layers)
+            SubgraphConv(width, width, ["own+local"], domain=domain, bias=bias, **options) for _ in range(inner_layers)
         )
         rows = max_distance + (2 if domain == "all" else 1)  # beyond the members lies nothing that has a row
         self.hops = nn.Embedding(rows, hop_channels) if hop_channels else None

@@ -6,7 +6,7 @@ from typing import ClassVar, Unpack
 
 import reign.policies as policies
 from reign.bags import Domain
-from reign.nn._model import MODELS
+from reign.nn._model import MODELS, Model
 from reign.nn._options import PublishedEdgeOptions, Residual
 from reign.nn._pooling import RootPooling
 from reign.nn._state import Aggregation
@@ -38,7 +38,7 @@ class GNNAKPublished(SubgraphGNN):
 
     needs_node_based = True
     drops_input = False
-    wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs), without embedded hop distances"
+    wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
     parts: ClassVar[tuple[Part, ...]] = ("centroid", "subgraph")
     hop_channels: ClassVar[int] = 0
 
@@ -99,4 +99,5 @@ class GNNAKctxPublished(GNNAKPublished):
 class GNNAKPlusPublished(GNNAKctxPublished):
     """GNN-AK+ as published: with the context, embedded hop distances, and gates by them. Its arguments are those of ``GNNAKPublished``."""
 
+    wl_bound = Model.wl_bound
     hop_channels = 16

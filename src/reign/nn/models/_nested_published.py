@@ -41,7 +41,6 @@ class NGNNPublished(SubgraphGNN):
 
     needs_node_based = True
     drops_input = False
-    wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs), without resistance distances and labels"
 
     def __init__(
         self,
@@ -100,7 +99,6 @@ class NGNNTUPublished(SubgraphGNN):
 
     needs_node_based = True
     drops_input = False
-    wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs), without resistance distances and labels"
 
     def __init__(
         self,

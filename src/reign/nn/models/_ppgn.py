@@ -64,12 +64,9 @@ class PPGNBlock(nn.Module):
         out_channels: number of channels of the output.
         depth: number of layers of the MLPs.
         act: activation.
-        options: other ``LayerOptions`` have no effect.
     """
 
-    def __init__(
-        self, in_channels: int, out_channels: int, *, depth: int = 2, act: Activation = "relu", **options: Unpack[LayerOptions]
-    ) -> None:
+    def __init__(self, in_channels: int, out_channels: int, *, depth: int = 2, act: Activation = "relu") -> None:
         super().__init__()
         if type(depth) is not int or depth < 1:
             raise ValueError(f"depth is {depth!r}, expected at least 1.")

@@ -14,7 +14,7 @@ from reign.nn._conv import SubgraphConv
 from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._mlp import Activation
 from reign.nn._model import MODELS
-from reign.nn._options import DomainOptions, OuterOptions
+from reign.nn._options import DomainOptions, LayerOptions, OuterOptions
 from reign.nn._pooling import Pooling
 from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
@@ -158,7 +158,7 @@ class PPGNPublished(TensorPublished):
             hidden_channels,
             num_layers,
             out_channels,
-            layer=partial(PPGNBlock, depth=depth),
+            layer=partial(_block, depth),
             widths=widths,
             jk="cat" if new else None,
             head={"hidden": [] if new else list(head_channels)},
@@ -168,6 +168,10 @@ class PPGNPublished(TensorPublished):
             act=act,
             **options,
         )
+
+
+def _block(depth: int, in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> PPGNBlock:
+    return PPGNBlock(in_channels, out_channels, depth=depth, act=options["act"])
 
 
 @MODELS.register("ign2published", "2-IGN (published)")
