@@ -60,14 +60,11 @@ def _simple(slot: Slot) -> bool:
     if isinstance(slot, EncoderSlot):
         encoder = slot.encoder
         return isinstance(encoder, GIN) and _norm_covered(slot.norm) and _mlp_covered(encoder.mlp)
-    if type(slot.transform) is Linear:
-        return slot.transform.bias is not None
-    return type(slot.transform) is MLP and _mlp_covered(slot.transform)
+    return type(slot.transform) is Linear or (type(slot.transform) is MLP and _mlp_covered(slot.transform))
 
 
 def _mlp_covered(mlp: MLP) -> bool:
-    biased = mlp.lin1.bias is not None
-    return biased and isinstance(mlp.act, nn.ReLU) and _norm_covered(mlp.norm) and mlp.lin1.out_features <= WIDEST
+    return isinstance(mlp.act, nn.ReLU) and _norm_covered(mlp.norm) and mlp.lin1.out_features <= WIDEST
 
 
 def _passes(slot: EncoderSlot) -> bool:
@@ -237,13 +234,13 @@ class _Update:
         maps: list[Any] = [slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform for slot in slots]
         outer = self._norms([slot.norm if isinstance(slot, EncoderSlot) else None for slot in slots])
         if isinstance(maps[0], Linear):
-            return self.kernels.Stack([m.weight for m in maps], [m.bias for m in maps], outer=outer)
+            return self.kernels.Stack([m.weight for m in maps], [_bias(m) for m in maps], outer=outer)
         return self.kernels.Stack(
             [m.lin1.weight for m in maps],
-            [m.lin1.bias for m in maps],
+            [_bias(m.lin1) for m in maps],
             self._norms([m.norm for m in maps]),
             [m.lin2.weight for m in maps],
-            [m.lin2.bias for m in maps],
+            [_bias(m.lin2) for m in maps],
             outer,
         )
 
@@ -257,6 +254,11 @@ class _Update:
             for name in ("weight", "bias", "running_mean", "running_var")
         ]
         return self.kernels.Norms(*parts, some.momentum, some.eps)
+
+
+def _bias(linear: nn.Linear) -> Tensor:
+    """The bias of a linear map; zeros where it has none."""
+    return linear.weight.new_zeros(linear.out_features) if linear.bias is None else linear.bias
 
 
 @cache
