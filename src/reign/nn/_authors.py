@@ -108,7 +108,7 @@ def gnn_ak(w: Weights, config: Config, policy: str | None) -> Model:
         aggregation="sum" if c.get("pooling", "mean") == "add" else "mean",
         hop_channels=hop_dim,
         residual="identity" if c.get("res", True) else False,
-        dropout=c.get("dropout", 0),
+        dropout=float(c.get("dropout", 0)),
         node_encoder=w.rows(atoms),
         edge_encoder=w.rows(bonds.format(0)),
     )
@@ -184,7 +184,7 @@ def ngnn_tu(w: Weights, config: Config, policy: str | None) -> Model:
         label=about["node_label"] if "z_embedding.weight" in w else None,
         resistance=about["use_rd"],
         log_softmax=True,
-        head_dropout=dropout if isinstance(dropout, float | int) else 0.0,
+        head_dropout=float(dropout) if isinstance(dropout, float | int) else 0.0,
         node_encoder="one-hot",
     )
     _nested_labels(w, "", about["h"])
@@ -219,7 +219,7 @@ def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> Model:
         residual="identity" if c["residual"] else False,
         readout=c["subgraph_pooling"],
         graph_pooling=c["graph_pooling"],
-        dropout=c["drop_ratio"],
+        dropout=float(c["drop_ratio"]),
         node_encoder=w.rows(atoms),
         edge_encoder=w.rows(bonds.format(0)),
     )
@@ -262,7 +262,7 @@ def idgnn(w: Weights, config: Config, policy: str | None) -> Model:
         post_layers=post,
         unit=c["gnn.l2norm"],
         graph_pooling="sum" if c["model.graph_pooling"] == "add" else "mean",
-        dropout=c.get("gnn.dropout", 0.0),
+        dropout=float(c.get("gnn.dropout", 0)),
         node_encoder="one-hot",
     )
     for t in range(pre):

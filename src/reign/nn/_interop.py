@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from reign._validate import kind_of
-from reign.disk import first_line
 from reign.nn._authors import PEERS, UNUSED, Weights
 from reign.nn._model import Model
 from reign.nn.models import DS, DSS, SUN
@@ -60,18 +59,20 @@ def from_authors(
         name: value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
         for name, value in params.items()
     }
-    found = Weights(theirs)
+    found, names = Weights(theirs), dict[str, str]()
     if config is not None:
         made = _peer(found, model, policy, config)
     else:
         made = _empty(theirs, model, policy or "ego+:3")
-        for our, their in (_ds_names(theirs) if model == "ds" else _layer_names(made, theirs)).items():
+        names = _ds_names(theirs) if model == "ds" else _layer_names(made, theirs)
+        for our, their in names.items():
             if their in theirs:
                 found.put(our, their)
     state = made.state_dict()
     missing = [name for name in state if name not in found.ours and not name.endswith("num_batches_tracked")]
     if missing:
-        raise ValueError(f"params lack {len(missing)} arrays of a '{model}', our {missing[0]!r} first; got {len(theirs)} arrays.")
+        first = names.get(missing[0], missing[0])
+        raise ValueError(f"params lack {len(missing)} arrays of a '{model}', {first!r} first; got {len(theirs)} arrays.")
     unused = [name for name in theirs if name not in found.used and not name.endswith("num_batches_tracked")]
     known = r"u_readout" if model == "sun_linear_residual" else UNUSED if model in PEERS else r"$^"  # there, but not used
     unused = [name for name in unused if not re.match(known, name)]
@@ -79,11 +80,12 @@ def from_authors(
         raise ValueError(
             f"params hold {len(unused)} arrays that a '{model}' has not, {unused[0]!r} first; expected those of another model?"
         )
+    for name, value in found.ours.items():
+        if name in state and value.shape != state[name].shape:
+            expected = tuple(state[name].shape)
+            raise ValueError(f"params have shape {tuple(value.shape)} for our '{name}', expected {expected} in this '{model}'.")
     made.to(next(v.dtype for v in found.ours.values() if v.is_floating_point()))
-    try:
-        made.load_state_dict(found.ours, strict=False)
-    except RuntimeError as error:
-        raise ValueError(f"params have other sizes than a '{model}' of these settings: {first_line(error)}") from None
+    made.load_state_dict(found.ours, strict=False)
     return made.eval()
 
 
