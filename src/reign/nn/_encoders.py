@@ -28,12 +28,7 @@ class TypeEmbedding(nn.Module):
 
     def forward(self, x: Shaped[Tensor, "rows *columns"]) -> Float[Tensor, "rows channels"]:
         """Encode types of shape (rows, columns), or (rows,), as vectors."""
-        if x.is_floating_point() and x.device.type == "cpu" and bool((x != x.round()).any()):
-            raise ValueError(f"types must be whole numbers, got {x[x != x.round()][0].item()}.")
-        x = x.long().view(x.size(0), -1 if x.numel() else len(self.columns))
-        if x.size(1) != len(self.columns):
-            raise ValueError(f"the encoder has {len(self.columns)} columns of types, got features of shape {tuple(x.shape)}.")
-        _checked(x, [cast(nn.Embedding, column).num_embeddings for column in self.columns])
+        x = _types(x, [cast(nn.Embedding, column).num_embeddings for column in self.columns])
         return _add([lookup(cast(nn.Embedding, embed).weight, x[:, c]) for c, embed in enumerate(self.columns)])
 
 
@@ -52,9 +47,7 @@ class OneHot(nn.Module):
 
     def forward(self, x: Shaped[Tensor, "rows *columns"]) -> Float[Tensor, "rows channels"]:
         """Encode types of shape (rows, 1) or (rows,)."""
-        if x.numel() != x.size(0):
-            raise ValueError(f"the encoder takes one column of types, got features of shape {tuple(x.shape)}.")
-        return self.unit.index_select(0, _checked(x.long().view(-1, 1), [self.unit.size(0)]).squeeze(1))
+        return self.unit.index_select(0, _types(x, [self.unit.size(0)]).squeeze(1))
 
 
 class _Lookup(torch.autograd.Function):
@@ -81,8 +74,13 @@ def lookup(table: Float[Tensor, "types channels"], types: Int[Tensor, "rows"]) -
     return nn.functional.embedding(types, table)
 
 
-def _checked(x: Int[Tensor, "rows columns"], sizes: list[int]) -> Int[Tensor, "rows columns"]:
-    """Raise ``ValueError`` for types that are not there; a GPU is not asked."""
+def _types(x: Shaped[Tensor, "rows *columns"], sizes: list[int]) -> Int[Tensor, "rows columns"]:
+    """Types as whole numbers, one column for each size; ``ValueError`` for what is not there, though a GPU is not asked."""
+    if x.is_floating_point() and x.device.type == "cpu" and bool((x != x.round()).any()):
+        raise ValueError(f"types must be whole numbers, got {x[x != x.round()][0].item()}.")
+    x = x.long().view(x.size(0), -1 if x.numel() else len(sizes))
+    if x.size(1) != len(sizes):
+        raise ValueError(f"the encoder has {len(sizes)} columns of types, got features of shape {tuple(x.shape)}.")
     if x.device.type == "cpu" and x.numel():
         for c, (low, high, size) in enumerate(zip(x.amin(0).tolist(), x.amax(0).tolist(), sizes, strict=True)):
             if low < 0 or high >= size:
