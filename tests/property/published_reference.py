@@ -39,7 +39,7 @@ def dense(data: Data, hops: int | None) -> Graph:
     D = torch.where(A + A.t() > 0, 1.0, torch.inf).fill_diagonal_(0)
     for w in range(n):
         D = torch.minimum(D, D[:, [w]] + D[[w], :])
-    return Graph(A, B, D, torch.ones_like(A) if hops is None else (D <= hops).double(), data.x[:, 0])
+    return Graph(A, B, D, torch.ones_like(A) if hops is None else (hops >= D).double(), data.x[:, 0])
 
 
 class Net:
@@ -96,7 +96,11 @@ def gnn_ak(net: Net, g: Graph, layers: int, parts: list[str], hops: bool) -> Ten
         x = net.lin(f"{here}.back", x) if hops else x
         values = []
         for part in parts:
-            y = x if part == "centroid" else net.bn(f"{here}.transform_norms.{part}", net.lin(f"{here}.transforms.{part}", x)).relu()
+            y = (
+                x
+                if part == "centroid"
+                else net.bn(f"{here}.transform_norms.{part}", net.lin(f"{here}.transforms.{part}", x)).relu()
+            )
             y = y * net.lin(f"{here}.gates.{part}", place).sigmoid() if hops else y
             y = y * g.M[:, :, None]
             values.append(roots(y) if part == "centroid" else y.sum(1 if part == "subgraph" else 0))
@@ -116,7 +120,13 @@ def sswl(net: Net, g: Graph, layers: int, names: list[str]) -> Tensor:
                 table = net.w[f"{slot}.edge_encoder.columns.0.weight"][g.B]
                 m = torch.einsum("kh,khic->kic", g.A, (x[None] + table[:, :, None]).relu())
             else:
-                m = {"vv": roots(x)[None], "uu": roots(x)[:, None], "vu": x.transpose(0, 1), "uG": x.sum(1)[:, None], "vG": x.sum(0)}[name]
+                m = {
+                    "vv": roots(x)[None],
+                    "uu": roots(x)[:, None],
+                    "vu": x.transpose(0, 1),
+                    "uG": x.sum(1)[:, None],
+                    "vG": x.sum(0),
+                }[name]
             total = total + net.mlp(f"{slot}.mlp", (1 + net.w[f"{slot}.eps"]) * x + m)
         x = net.bn(f"layers.{t}.norm", total).relu()
     x = net.mlp(f"layers.{layers}.terms.0.transform", x.sum(1)[:, None].expand_as(x))
@@ -144,7 +154,9 @@ def ngnn(net: Net, g: Graph, layers: int) -> Tensor:
     x, u = net.w["node_encoder.columns.0.weight"][g.t] + labels(net, g), net.w["virtual_node.start"][0]
     for t in range(layers):
         x, slot = x + u, f"layers.{t}.terms.0"
-        new = net.bn(f"{slot}.norm", net.gin(f"{slot}.encoder", x, g.inside(), net.w[f"{slot}.encoder.edge_encoder.columns.0.weight"], g))
+        new = net.bn(
+            f"{slot}.norm", net.gin(f"{slot}.encoder", x, g.inside(), net.w[f"{slot}.encoder.edge_encoder.columns.0.weight"], g)
+        )
         if t < layers - 1:
             s = net.mlp(f"virtual_node.mlps.{t}", u + (x * g.M[:, :, None]).sum((0, 1)))
             u, new = net.bn(f"virtual_node.norms.{t}", s).relu(), new.relu()
@@ -213,9 +225,22 @@ def ign2(net: Net, x: Tensor, layers: int) -> Tensor:
     n = len(x)
     for t in range(layers):
         d, row, column = roots(x), x.mean(1), x.mean(0)
-        terms = [x, x.transpose(0, 1), d[:, None], d[None], row[:, None], column[None], row[None], column[:, None], d.mean(0), x.mean((0, 1))]
+        terms = [
+            x,
+            x.transpose(0, 1),
+            d[:, None],
+            d[None],
+            row[:, None],
+            column[None],
+            row[None],
+            column[:, None],
+            d.mean(0),
+            x.mean((0, 1)),
+        ]
         y = torch.stack([net.lin(f"layers.{t}.terms.{s}.transform", term).expand(n, n, -1) for s, term in enumerate(terms)]).sum(0)
         mine = [d, d.mean(0), row, column, x.mean((0, 1))]
-        on = torch.stack([net.lin(f"layers.{t}.root_terms.{s}.transform", term).expand(n, -1) for s, term in enumerate(mine)]).sum(0)
+        on = torch.stack([net.lin(f"layers.{t}.root_terms.{s}.transform", term).expand(n, -1) for s, term in enumerate(mine)]).sum(
+            0
+        )
         x = (y + torch.eye(n, dtype=torch.float64)[:, :, None] * on[:, None]).relu()
     return net.head(largest(x))

@@ -38,7 +38,7 @@ class VirtualNode(nn.Module):
 
     def first(self, bag: SubgraphBag) -> Float[Tensor, "graphs channels"]:
         """The vectors before the first layer."""
-        return self.start.expand(bag.num_graphs, -1)
+        return self.start.expand(bag.num_graphs, -1).contiguous()
 
     def read(self, state: State, u: Float[Tensor, "graphs channels"]) -> State:
         """The values of pairs with the vector of their graph added."""
