@@ -107,7 +107,9 @@ class SubgraphConv(nn.Module):
                     "train_eps": train_eps,
                     "bias": biased,
                 }
-                encoder = make_conv(conv if passes or conv != "gine" else "gin", in_channels, out_channels, name, **options)
+                encoder = make_conv(
+                    conv if passes or str(conv).lower() != "gine" else "gin", in_channels, out_channels, name, **options
+                )
                 return EncoderSlot(name, encoder, make_norm(norm if norm_at == "terms" else None, out_channels))
             if transform == "linear":
                 return TermSlot(name, Linear(in_channels, out_channels, bias=biased), on_pairs)
@@ -128,7 +130,7 @@ class SubgraphConv(nn.Module):
         merged = [name for name in names if "+" in name]
         passing = [name for name in merged if name in MERGED and MERGED[name][2] is not None]
         still = [name for name in merged if name in MERGED and MERGED[name][2] is None]
-        if still and conv not in ("gin", "gine", "graphconv"):
+        if still and str(conv).lower() not in ("gin", "gine", "graphconv"):
             raise ValueError(f"{still} pass no messages, and conv={conv!r} needs some; use conv='gin' or 'graphconv'.")
         if edges and not passing:
             raise ValueError(

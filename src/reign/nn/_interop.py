@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from reign._validate import kind_of
-from reign.nn._authors import PEERS, UNUSED, Weights
 from reign.nn._model import Model
+from reign.nn.authors import PEERS, UNUSED, Weights
 from reign.nn.models import DS, DSS, SUN
 
 _MODELS = ("sun", "sun_transpose", "sun_linear_residual", "dss", "ds")
