@@ -85,11 +85,13 @@ def test_published_models_are_their_formulas(case: str) -> None:
             if key.endswith("running_var"):
                 value.uniform_(0.5, 2)
             elif value.is_floating_point() and value.dim() < 2:
-                value.normal_(0.4, 0.5)
+                value.normal_(0.2, 0.5)
+            elif value.is_floating_point():
+                value.mul_(2)
     made = graphs()
     batch = Batch.from_data_list(made)
     with torch.no_grad():
         out = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
         expected = torch.stack([formula(Net(model), data) for data in made])
     torch.testing.assert_close(out, expected, atol=1e-10, rtol=1e-10)
-    assert (out[0] - out[1]).abs().max() > 1e-4
+    assert (out.amax(0) - out.amin(0)).max() > 1e-2

@@ -39,15 +39,17 @@ class OneHot(nn.Module):
         channels: number of types.
     """
 
-    unit: Float[Tensor, "types types"]
+    like: Float[Tensor, "0"]
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.register_buffer("unit", torch.eye(channels), persistent=False)
+        self.channels = channels
+        self.register_buffer("like", torch.zeros(0), persistent=False)  # has the number format of the model
 
     def forward(self, x: Shaped[Tensor, "rows *columns"]) -> Float[Tensor, "rows channels"]:
         """Encode types of shape (rows, 1) or (rows,)."""
-        return self.unit.index_select(0, _types(x, [self.unit.size(0)]).squeeze(1))
+        types = torch.arange(self.channels, device=x.device)
+        return (_types(x, [self.channels]) == types).to(self.like.dtype)
 
 
 class _Lookup(torch.autograd.Function):
