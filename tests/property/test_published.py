@@ -1,6 +1,7 @@
-"""Peers as published against plain dense formulas, on directed graphs with types of nodes and edges."""
+"""Peers as published against plain dense formulas, on directed graphs with types of nodes and edges; and each of their options."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch_geometric.data import Batch, Data
 import reign
 from property import published_reference as plain
 from property.published_reference import Net, dense
+from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs
 
 TYPES, BONDS, LAYERS = 5, 3, 2
 ALL = ["centroid", "subgraph", "context"]
@@ -95,3 +97,69 @@ def test_published_models_are_their_formulas(case: str) -> None:
         expected = torch.stack([formula(Net(model), data) for data in made])
     torch.testing.assert_close(out, expected, atol=1e-10, rtol=1e-10)
     assert (out.amax(0) - out.amin(0)).max() > 1e-2
+
+
+# an option of a published model that is not its default
+OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("gnnak", {"inner_layers": 2}),
+    ("gnnak", {"parts": ["context"]}),
+    ("gnnak", {"combine": "sum"}),
+    ("gnnak", {"aggregation": "mean"}),
+    ("gnnak", {"hop_channels": 3}),
+    ("gnnak", {"residual": False}),
+    ("gnnakplus", {"hop_channels": 4}),
+    ("sswl", {"aggregations": ["uL", "vL"]}),
+    ("sswl", {"aggregations": ["vL", "uL", "vv"]}),
+    ("sswl", {"pool": "vG"}),
+    ("sswl", {"max_distance": 1}),
+    ("ngnn", {"label": "hop"}),
+    ("ngnn", {"label": None, "resistance": False}),
+    ("ngnn", {"virtual_node": False}),
+    ("ngnn", {"residual": "identity"}),
+    ("ngnn", {"readout": "sum"}),
+    ("ngnn", {"graph_pooling": "sum"}),
+    ("ngnntu", {"resistance": True}),
+    ("ngnntu", {"label_channels": 3}),
+    ("ngnntu", {"log_softmax": True}),
+    ("idgnn", {"kind": "id"}),
+    ("idgnn", {"kind": "gcn"}),
+    ("idgnn", {"pre_layers": 0}),
+    ("idgnn", {"post_layers": 1}),
+    ("idgnn", {"unit": False}),
+    ("idgnn", {"graph_pooling": "mean"}),
+    ("ppgn", {"depth": 1}),
+    ("ppgn", {"suffix": "new"}),
+    ("ppgn", {"widths": [4, 7]}),
+    ("ppgn", {"tensor": "degrees"}),
+    ("ign2", {"aggregation": "sum"}),
+    ("ign2", {"suffix": "nodes", "pooled_channels": 5}),
+    ("ign2", {"linear": True}),
+    ("ign2", {"widths": [4, 7]}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS)
+def test_options_of_published_models(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    """Symmetry, batches, saving and gradients; and another output, with the same weights where these are of the same shapes."""
+    made = random_graphs(4, min_nodes=3, max_nodes=6, edge_prob=0.5, dtype=torch.float64, seed=2)
+    batch = Batch.from_data_list(made)
+    small: dict[str, Any] = {"head_channels": [5]} if name in ("ppgn", "ign2") else {}
+    torch.manual_seed(0)
+    plain_model, model = (reign.build_model(f"{name}published", 3, 6, 2, 2, **small, **given).double() for given in ({}, options))
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    model(
+        batch.x, batch.edge_index, None, batch.batch
+    ).square().sum().backward()  # norms learn of the graphs, and weights have gradients
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
+    model.eval()
+    assert_equivariant(model, batch, atol=1e-9, rtol=1e-9)
+    assert_batch_invariant(model, made, atol=1e-9, rtol=1e-9)
+    model.save_pretrained(tmp_path)
+    out = model(batch.x, batch.edge_index, None, batch.batch)
+    assert torch.equal(type(model).from_pretrained(tmp_path)(batch.x, batch.edge_index, None, batch.batch), out)
+    weights = list(model.state_dict().values())
+    if [w.shape for w in weights] == [w.shape for w in plain_model.state_dict().values()]:
+        plain_model.load_state_dict(dict(zip(plain_model.state_dict(), weights, strict=True)))
+        assert (plain_model.eval()(batch.x, batch.edge_index, None, batch.batch) - out).abs().max() > 1e-6
