@@ -9,7 +9,7 @@ from torch import nn
 from reign.bags import Domain
 from reign.nn._conv import SubgraphConv, Transform
 from reign.nn._encoders import EncoderSpec
-from reign.nn._mlp import Activation, num_parameters
+from reign.nn._mlp import Activation
 from reign.nn._model import MODELS, Model
 from reign.nn._options import Bias, CompositionOptions, Conv, LayerOptions, NormAt, Roots
 from reign.nn._state import Aggregation
@@ -110,7 +110,7 @@ class SubgraphGNN(Model):
         sizes = f"{self.in_channels} -> {self.hidden_channels} x {self.num_layers}"
         if self.out_channels is not None:
             sizes += f" -> {self.out_channels}"
-        layer = repr(max(self.layers, key=num_parameters))
+        layer = max(map(repr, self.layers), key=len)  # others stand before or after those of the model
         terms = layer[layer.index(", ") + 2 : -1]
         return f"{type(self).__name__}({sizes}, policy='{self.policy}', {terms})"
 

@@ -4,12 +4,12 @@ from typing import Any
 
 from reign.nn._model import Model
 from reign.nn.authors._weights import Config, Weights, allow, head
-from reign.nn.models import GNNAKctxPublished
+from reign.nn.models import GNNAKctxPublished, GNNAKPlusPublished, GNNAKPublished
 
 
 def gnn_ak(w: Weights, config: Config, policy: str | None) -> Model:
     """GNN-AK, GNN-AK-ctx and GNN-AK+."""
-    c, hops = config["constructor"], config["hops"]
+    c = config["constructor"]
     allow(c, gnn_types=(["GINEConv"],), node_embedding=(False,), use_normal_gnn=(False,), bn=(True,), vn=(False,), mlp_layers=(1,))
     allow(
         c,
@@ -23,12 +23,13 @@ def gnn_ak(w: Weights, config: Config, policy: str | None) -> Model:
     names: tuple[Any, ...] = ("centroid", "subgraph", "context")
     parts = [names[part] for part in sorted(c["embs"])]
     width, hop_dim, deep = c["nhid"], c.get("hop_dim", 0), c["nlayer_outer"]
-    model = GNNAKctxPublished(
+    kind = GNNAKPlusPublished if hop_dim else GNNAKctxPublished if "context" in parts else GNNAKPublished
+    model = kind(
         width,
         width,
         deep,
         c["nout"],
-        policy=policy or f"ego:{hops}",
+        policy=policy or f"ego:{config['hops']}",
         inner_layers=c["nlayer_inner"],
         parts=parts,
         combine="cat" if c.get("embs_combine_mode", "add") == "concat" else "sum",
@@ -39,6 +40,7 @@ def gnn_ak(w: Weights, config: Config, policy: str | None) -> Model:
         node_encoder=w.rows(atoms),
         edge_encoder=w.rows(bonds.format(0)),
     )
+    rows = model.state_dict()["layers.0.hops.weight"].size(0) if hop_dim else 0
     w.put("node_encoder.columns.0.weight", atoms)
     for t in range(deep):
         here, there = f"layers.{t}", f"subgraph_layers.{t}"
@@ -49,7 +51,7 @@ def gnn_ak(w: Weights, config: Config, policy: str | None) -> Model:
             w.mlp(f"{slot}.encoder.mlp", f"{conv}.nn.layers.0", f"{conv}.nn.norms.0", f"{conv}.nn.layers.1")
             w.norm(f"{slot}.norm", f"{there}.gnns.0.norms.{r}")
         if hop_dim:
-            w.put(f"{here}.hops.weight", f"{there}.hop_embedder.weight", lambda table: table[1 : hops + 2])
+            w.put(f"{here}.hops.weight", f"{there}.hop_embedder.weight", lambda table: table[1 : rows + 1])  # 0 never occurs
             w.linear(f"{here}.back", f"{there}.gnns.0.output_encoder.layers.0")
         for part in parts:
             if part != "centroid" and len(parts) > 1:

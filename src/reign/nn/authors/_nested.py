@@ -22,7 +22,7 @@ def ngnn_tu(w: Weights, config: Config, policy: str | None) -> Model:
         head_dropout=float(dropout) if isinstance(dropout, float | int) else 0.0,
         node_encoder="one-hot",
     )
-    _nested_labels(w, "", about["h"])
+    _labels(w, "", model)
     for t in range(c["num_layers"]):
         here, there = f"layers.{t}.terms.0", "conv1" if t == 0 else f"convs.{t - 1}"
         w.put(f"{here}.encoder.eps", f"{there}.eps")
@@ -59,7 +59,7 @@ def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> Model:
         edge_encoder=w.rows(bonds.format(0)),
     )
     w.put("node_encoder.columns.0.weight", atoms)
-    _nested_labels(w, f"{inner}.", about["h"])
+    _labels(w, f"{inner}.", model)
     for t in range(deep):
         here, there = f"layers.{t}.terms.0", f"{inner}.convs.{t}"
         w.put(f"{here}.encoder.eps", f"{there}.eps")
@@ -76,10 +76,11 @@ def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> Model:
     return model
 
 
-def _nested_labels(w: Weights, inner: str, hops: int) -> None:
+def _labels(w: Weights, inner: str, model: Model) -> None:
     """NGNN's labels: of their table only the rows that can occur."""
-    if f"{inner}z_embedding.weight" in w:
-        w.put("labels.embedding.weight", f"{inner}z_embedding.weight", lambda table: table[: hops + 2])
+    if model.labels is not None and model.labels.embedding is not None:
+        rows = model.labels.embedding.num_embeddings
+        w.put("labels.embedding.weight", f"{inner}z_embedding.weight", lambda table: table[:rows])
     if f"{inner}rd_projection.weight" in w:
         w.linear("labels.resistance", f"{inner}rd_projection")
 

@@ -90,7 +90,7 @@ class NGNNTUPublished(SubgraphGNN):
         resistance: whether the resistance distance is embedded.
         label_channels: number of channels of embedded labels.
         log_softmax: whether predictions are log-probabilities of classes.
-        head_dropout: dropout probability in the head; there is none elsewhere.
+        head_dropout: dropout probability in the head; elsewhere it is ``dropout``, 0 as published.
         domain: whether sums range over "members" of ego nets, as published, or over "all" nodes.
         options: see ``PublishedOptions``.
     """
