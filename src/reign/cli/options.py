@@ -12,3 +12,11 @@ Accelerator = Annotated[str, typer.Option(help="Where to compute: auto (a GPU if
 Devices = Annotated[int, typer.Option(help="Number of processes on this machine; torchrun works as well.")]
 Nodes = Annotated[int, typer.Option(help="Number of machines.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "-j",
+        "--jobs",
+        help="Number of models to train at once: as many as fit on a GPU, and one on a CPU, if not given. On a CPU they are processes.",
+    ),
+]
