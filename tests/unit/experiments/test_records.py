@@ -66,7 +66,7 @@ def test_the_table_beside_the_paper() -> None:
 
 def test_every_part_of_the_plan_exists() -> None:
     parts = plan()
-    assert [len(list(part.runs())) for part in parts][:3] == [2, 12, 52]
+    assert [len(list(part.runs())) for part in parts][:3] == [2, 15, 52]
     assert parts[0].seeds == 10
 
 
