@@ -41,3 +41,17 @@ def test_columns_of_types_are_summed() -> None:
     types = torch.tensor([[4, 0], [1, 2], [0, 0]])
     torch.testing.assert_close(encoder(types), torch.stack([first[4] + second[0], first[1] + second[2], first[0] + second[0]]))
     assert torch.equal(TypeEmbedding([5], 4)(torch.tensor([3, 3])).diff(dim=0), torch.zeros(1, 4))
+
+
+def test_types_as_unit_vectors() -> None:
+    data = batch()
+    data.x = torch.randint(0, 8, (data.num_nodes, 1))
+    data.edge_attr = torch.randint(0, 4, (data.num_edges, 1))
+    model = SUN(8, 6, 2, 2, node_encoder="one-hot", edge_encoder=4).double().eval()
+    assert torch.equal(model.encode(data.x), torch.eye(8, dtype=torch.float64)[data.x[:, 0]])
+    assert not any("node_encoder" in key for key in model.state_dict())
+    assert run(model, data).shape == (6, 2)
+    with pytest.raises(ValueError, match="types in column 0 go from 8 to 8, expected 0 to 7"):
+        model.encode(torch.full((3, 1), 8))
+    with pytest.raises(ValueError, match="the encoder has 1 columns of types"):
+        model.encode(torch.zeros(3, 2))
