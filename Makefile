@@ -9,7 +9,7 @@ ifneq ($(wildcard $(DATA)/README.md),)
 export REIGN_DATA ?= $(DATA)
 endif
 
-.PHONY: setup demo test slow attack lint format bench clean
+.PHONY: setup demo test slow attack mutate lint format bench clean
 
 setup: $(STAMP)
 
@@ -35,6 +35,10 @@ attack: $(STAMP)
 	@echo REIGN_ATTACK_SEED=$(REIGN_ATTACK_SEED)
 	REIGN_ATTACK=50000 $(BIN)/python -m pytest -q -n 2 tests/attack/test_attack.py
 	$(BIN)/python -m pytest -q -s tests/attack/test_kill.py tests/attack/test_trust.py -m "slow or not slow"
+
+# Every small wrong change of tests/mutants is made to a copy, and must fail the tests that it names.
+mutate: $(STAMP)
+	$(BIN)/python tests/mutants/run.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,22 +1,59 @@
-"""Shapes and types in the signatures of reign are checked while its tests run."""
+"""Shapes and types in the signatures of reign are checked while its tests run, and what they draw comes from one seed.
+
+``REIGN_SEED`` is that seed, 0 if it is not set: the examples that hypothesis draws, and what every test finds in the global generators.
+"""
 
 import os
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
+import jaxtyping
+import numpy as np
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import Phase, core, settings
 from jaxtyping import install_import_hook
 
 # all modules, private ones too, but for the command line, whose signatures are typer's, and for kernels, which Triton reads as text
 SOURCE = Path(__file__).parents[1] / "src" / "reign"
 PARTS = [p.stem for p in SOURCE.iterdir() if not p.stem.startswith("__") and p.stem not in ("cli", "kernels")]
 PARTS += [f"kernels.{p.stem}" for p in (SOURCE / "kernels").iterdir() if not p.stem.startswith("__") and p.stem != "fused"]
-if "REIGN_ATTACK" not in os.environ:  # the large attack is to meet reign as users do
+MUTANT = "REIGN_MUTANT" in os.environ  # a mutant is tried: that a test fails is enough, and that it fails soon
+if "REIGN_ATTACK" not in os.environ and not MUTANT:  # the large attack is to meet reign as users do
     install_import_hook([f"reign.{part}" for part in PARTS], "beartype.beartype")
 torch.set_num_threads(1)  # the tests run in several processes
-settings.register_profile("reign", deadline=None, print_blob=True)
+settings.register_profile("reign", deadline=None, print_blob=True, **({"phases": [Phase.generate]} if MUTANT else {}))
 settings.load_profile("reign")
+SEED = int(os.environ.get("REIGN_SEED", "0"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-seed") is None:
+        core.global_force_seed = SEED
+
+
+def pytest_report_header() -> str:
+    return f"REIGN_SEED={SEED}"
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Every test starts from the same state of the global generators, whatever ran before it in its process."""
+    random.seed(SEED)
+    np.random.seed(SEED % 2**32)  # noqa: NPY002
+    torch.manual_seed(SEED)
+
+
+@pytest.fixture
+def signatures_unchecked() -> Iterator[None]:
+    """Without the checks of signatures, which take most of the time of small trainings: for tests that go once more through what other
+    tests go through with them.
+    """
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="session")

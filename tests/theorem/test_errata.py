@@ -7,10 +7,12 @@ from torch_geometric.data import Data
 import reign
 from reign.nn import TERMS, GNNAKctx, ReIGN2, State
 from reign.testing import random_graphs
+from reign.theory import Program, Step, implement, linear_options, pool_broadcast
 from reign.theory import _ign3_layers as layer_programs
-from reign.theory import implement, linear_options
+from reign.theory._ign3_gates import gate
 from reign.theory._ign3_policies import _ego_nets, lift, to_bag
 from reign.theory._linear_layers import reign2_layer, sun_layer, weights_of
+from reign.theory._matrices import keep
 
 EYE = torch.eye(3, dtype=torch.float64)
 
@@ -113,10 +115,21 @@ def test_ego_nets_without_clearing_the_scratch(hops: int) -> None:
 
 
 def test_a_gate_with_the_bound_as_a_bias_loses_digits() -> None:
-    """relu(m + M a - M) is not m for a = 1: m + M is rounded. With c = 1 - a kept as a channel it is."""
-    m, M = torch.tensor(0.1, dtype=torch.float64), 1e9
-    assert ((m + M) - M - m).abs() > 1e-9
-    assert m - M * 0.0 == m
+    """relu(m + M a - M) is not m for a = 1: m + M is rounded. With c = 1 - a kept as a channel, as the gate has it, it is."""
+    channels, M = 4, 1e9  # c, the message, and the two halves of the gate
+    Y = torch.randn(4, 4, 4, channels, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    Y[..., 0] = 0  # every link is open
+    exact = gate(channels, "abc", closed=0, message=1, width=1, scratch=2, bound=M)(Y)
+    links = pool_broadcast(torch.ones(4, 4, 4, 1, dtype=torch.float64), "abc->abc")[..., 0].bool()
+    assert torch.equal(exact[links][:, 1], Y[links][:, 1])
+    first, second = (keep(channels, *row) for row in ((2, 3), (1,)))
+    first[2, 1], first[3, 1], first[2:, 0] = 1, -1, M  # channel 0 is a now, and the bound a bias
+    second[1, 2], second[1, 3] = 1, -1
+    Y[..., 0] = 1
+    steps = [Step(channels, {"abc": [("abc->abc", first)]}, {"abc": {2: -M, 3: -M}}, {"abc": [2, 3]})]
+    printed = Program([*steps, Step(channels, {"abc": [("abc->abc", second)]})])(Y)
+    off = (printed[links][:, 1] - Y[links][:, 1]).abs().max()
+    assert 1e-9 < off < 1e-6  # right but for the digits
 
 
 def test_gnn_ak_ctx_reads_as_its_formula() -> None:

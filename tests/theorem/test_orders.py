@@ -12,6 +12,8 @@ from reign.data import from_networkx
 from reign.theory import Finding, Pair, family, list_families, relations, separate, small_graphs, survey, wl_separates
 from reign.theory._order_table import is_proven, order_table
 
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
 POLICIES = ["null", "nd", "nm", "ego:1", "ego:2", "ego+:1", "ego+:2", "nm+distance", "ego+distance:2"]
 MODELS = ["ds", "idgnn", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "dss", "sun", "sswl", "reign2"]
 

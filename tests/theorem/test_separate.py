@@ -10,6 +10,8 @@ import reign
 from reign.testing import permute_graph, random_permutation
 from reign.theory import Pair, Verdict, colours, family, parse_method, separate, wl_separates
 
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
 NODE_BASED = ["null", "nd", "nm", "ego:1", "ego:2", "ego+:1", "ego+:2", "nm+distance", "ego+distance:2"]
 MODELS = ["sun", "reign2", "ds", "dss", "ngnn", "idgnn", "gnnak", "gnnakctx", "gnnakplus", "sswl"]
 

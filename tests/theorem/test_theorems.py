@@ -1,14 +1,18 @@
 """Every lemma, theorem, proposition and corollary of the paper's main text, on random graphs and random weights."""
 
+import copy
+
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
 import reign
-from reign.nn import DS, DSS, GNNAK, IDGNN, NGNN, REIGN2_OFF, REIGN2_ON, SUN, GNNAKctx, Model, ReconstructionGNN, ReIGN2
+from reign.nn import DS, DSS, GNNAK, IDGNN, NGNN, REIGN2_OFF, REIGN2_ON, SUN, GNNAKctx, Model, ReconstructionGNN, ReIGN2, State
 from reign.testing import random_graphs
 from reign.theory import family, implement, linear_options, policy_program, run_policy, separate, wl_separates
 from reign.theory._ign3_policies import lift
+
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
 POLICIES = ["null", "nd", "nm", "ego:1", "ego:2", "ego:3", "ego+:1", "ego+:3"]
 KNOWN = [ReconstructionGNN, DS, DSS, GNNAK, GNNAKctx, IDGNN, NGNN]  # the class Upsilon
@@ -35,6 +39,23 @@ def assert_implements(model: Model, target: str, given: list[Data], tolerance: f
     return made
 
 
+@pytest.mark.parametrize("target", ["reign2", "sun", "ign3"])
+def test_what_does_not_implement_is_found(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check above fails for weights that are off by a millionth part."""
+    model, right = instance(DSS, "nm"), implement
+
+    def nearly(given: Model, name: str, graphs: list[Data]) -> torch.nn.Module:
+        other = copy.deepcopy(given)
+        with torch.no_grad():
+            other.layers[0].slots()[0].encoder.lin_own.weight *= 1 + 1e-6
+        return right(other, name, graphs=graphs)
+
+    assert_implements(model, target, graphs(3))
+    monkeypatch.setitem(globals(), "implement", nearly)
+    with pytest.raises(AssertionError):
+        assert_implements(model, target, graphs(3))
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_lemma_3ign_implements_policies(policy: str) -> None:
     for seed in range(4):
@@ -57,18 +78,24 @@ def test_programs_are_plain_3igns(policy: str) -> None:
 def test_lemma_3ign_implements_subgraph_networks(kind: type) -> None:
     """The layers: values of all roots and all other nodes after the whole stack."""
     model, given = instance(kind), graphs(2)
-    made = implement(model, "ign3", graphs=given)
+    assert_same_values(model, implement(model, "ign3", graphs=given), given)
+
+
+def assert_same_values(model: Model, made: torch.nn.Module, given: list[Data]) -> None:
+    """The cube of a 3-IGN has the values of all pairs; outputs alone could agree where pairs have changed places."""
     for data in given:
         bag = model.policy.from_data(data)
         h = bag.lift(data.x)
         with torch.no_grad():
             for layer in model.layers:
                 h = layer(h, bag)
-        n, width = data.num_nodes, made.inner_width
-        if kind is NGNN:
-            continue  # its cube has gone on through the outer network; outputs are compared below
-        values = made.cube(data)[:, torch.arange(n), torch.arange(n), :width]
-        torch.testing.assert_close(values, h.view(n, n, -1), atol=1e-8, rtol=1e-8)
+        n = data.num_nodes
+        expected = h.view(n, n, -1)
+        if isinstance(model, NGNN):  # its cube has gone on through the outer network: every subgraph has the values of nodes
+            with torch.no_grad():
+                expected = model.pooling.nodes(State(h, bag))[None].expand(n, n, -1)
+        values = made.cube(data)[:, torch.arange(n), torch.arange(n), : expected.size(2)]
+        torch.testing.assert_close(values, expected, atol=1e-8, rtol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KNOWN)
@@ -102,7 +129,7 @@ def test_proposition_3ign_implements_reign_term_by_term(term: str) -> None:
         off = [term] if term in REIGN2_OFF else ["own"]
         on = None if shared else [term] if term in REIGN2_ON else ["own"]
         model = ReIGN2(2, 2, 1, 2, policy="ego+:1", terms=off, root_terms=on, norm=None).double().eval()
-        assert_implements(model, "ign3", graphs(5, size=5))
+        assert_same_values(model, assert_implements(model, "ign3", graphs(5, size=5)), graphs(5, size=5))
 
 
 def test_proposition_3ign_implements_reign() -> None:

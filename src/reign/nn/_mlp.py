@@ -34,7 +34,7 @@ class BatchNorm(nn.BatchNorm1d):
             here = (x * weight).sum(0) / number.clamp(min=1)
             squares = ((x - here).square() * weight).sum(0)
             with torch.no_grad():
-                momentum = torch.where(enough, 0.1 if self.momentum is None else self.momentum, 0.0).to(mean.dtype)
+                momentum = enough.to(mean.dtype) * (0.1 if self.momentum is None else self.momentum)
                 old_mean, old_var = mean.clone(), var.clone()
                 mean.lerp_(here.to(mean.dtype), momentum)
                 var.lerp_((squares / (number - 1).clamp(min=1)).to(var.dtype), momentum)

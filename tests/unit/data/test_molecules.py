@@ -26,6 +26,17 @@ def test_features_of_a_molecule() -> None:
     assert ring.edge_attr[:, 0].tolist() == [3] * 12
     assert from_smiles("C/C=C/C").edge_attr[1, 1] == 2  # STEREOE
     assert from_smiles("[He]").edge_index.shape == (2, 0)
+    assert from_smiles("N[C@@H](C)C(=O)[O-]").x[:, [1, 3]].tolist() == [
+        [0, 5],
+        [1, 5],
+        [0, 5],
+        [0, 5],
+        [0, 5],
+        [0, 4],
+    ]  # chirality, charge
+    assert from_smiles("N[C@H](C)O").x[1].tolist() == [5, 2, 4, 5, 1, 0, 2, 0, 0]
+    assert from_smiles("[CH2+]C").x[0].tolist() == [5, 0, 3, 6, 2, 0, 1, 0, 0]
+    assert from_smiles("[CH3]").x[0].tolist() == [5, 0, 3, 5, 3, 1, 2, 0, 0]  # one radical electron
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ TABLES = [name for name in list_tables() if name != "molecules"]
 ROWS = [(name, row) for name in TABLES for row in find_table(name).rows]
 
 
+@pytest.mark.usefixtures("signatures_unchecked")
 @pytest.mark.parametrize(("name", "row"), ROWS)
 def test_every_row_trains(name: str, row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two steps on tiny data with the features of the real one, at the real size of the model."""

@@ -6,6 +6,7 @@ from torch import nn
 
 from model_inputs import batch, run
 from reign.nn import OGB_ATOM, OGB_BOND, SUN
+from reign.nn._encoders import TypeEmbedding
 
 
 def test_encoders_of_types() -> None:
@@ -32,6 +33,14 @@ def test_types_out_of_range_are_named() -> None:
         model(torch.full((data.num_nodes, 1), 7), data.edge_index, batch=data.batch)
     with pytest.raises(ValueError, match="types must be whole numbers, got 0.5"):
         model(torch.full((data.num_nodes, 1), 0.5), data.edge_index, batch=data.batch)
+
+
+def test_columns_of_types_are_summed() -> None:
+    encoder = TypeEmbedding([5, 3], 4)
+    first, second = (column.weight for column in encoder.columns)
+    types = torch.tensor([[4, 0], [1, 2], [0, 0]])
+    torch.testing.assert_close(encoder(types), torch.stack([first[4] + second[0], first[1] + second[2], first[0] + second[0]]))
+    assert torch.equal(TypeEmbedding([5], 4)(torch.tensor([3, 3])).diff(dim=0), torch.zeros(1, 4))
 
 
 def test_types_as_unit_vectors() -> None:

@@ -49,14 +49,17 @@ FLAGS: list[tuple[type, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("kind", "one", "other"), FLAGS, ids=lambda v: v.__name__ if isinstance(v, type) else str(v))
 def test_every_flag_changes_something(kind: type, one: dict[str, Any], other: dict[str, Any]) -> None:
-    data = batch(edge_dim=2)
-    outs = []
-    for options in (one, other):
-        sizes = {"in_channels": 3, "hidden_channels": 6, "num_layers": 2, "out_channels": 2}
-        torch.manual_seed(0)
-        model = kind(**(sizes | options))
-        outs.append(run(model, data).detach())
+    """With equal weights where both models have them, so that it is the flag that makes the difference, not the draw."""
+    data, sizes = batch(edge_dim=2), {"in_channels": 3, "hidden_channels": 6, "num_layers": 2, "out_channels": 2}
+    first, second = (kind(**(sizes | options)) for options in (one, other))
+    theirs = second.state_dict()
+    shared = {name: value for name, value in first.state_dict().items() if name in theirs and theirs[name].shape == value.shape}
+    second.load_state_dict(theirs | shared)
+    outs = [run(model, data) for model in (first, second)]
     assert outs[0].shape != outs[1].shape or (outs[0] - outs[1]).abs().max() > 1e-4
+    outs[1].pow(2).sum().backward()
+    for name, weight in second.named_parameters():  # what the flag adds is used
+        assert name in shared or weight.dim() < 2 or weight.grad.abs().max() > 0, name
 
 
 def test_dropout_acts_in_training_alone() -> None:

@@ -9,11 +9,12 @@ import networkx as nx
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
 from torch_geometric.utils import to_networkx
 from typer.testing import CliRunner
 
 import reign
+from reign.bags import FAR
 from reign.cli import app
 from reign.policies import (
     POLICIES,
@@ -32,6 +33,7 @@ from reign.policies import (
     policy_meanings,
 )
 from reign.testing import assert_bags_equal, assert_batch_invariant, assert_equivariant, random_graphs
+from reign.transforms import AddHopDistance
 
 NAMED = {
     "null": Null(),
@@ -188,6 +190,37 @@ def test_evaluation_takes_all_subgraphs_or_fixed_draws() -> None:
     assert_batch_invariant(fixed, graphs)
 
 
+def test_a_sample_has_at_least_one_subgraph() -> None:
+    alone = Data(x=torch.ones(1, 1), edge_index=torch.empty(2, 0, dtype=torch.long))
+    assert Sampled(NodeMarking(), share=0.4).from_data(alone).num_subgraphs == 1
+
+
+@dataclass(frozen=True)
+class Beyond(Policy):
+    """The root, and the nodes that are more than one hop away."""
+
+    def keep(self, pairs: Pairs) -> torch.Tensor:
+        return (pairs.hops(1)[:, 0] == FAR) | pairs.is_anchor[:, 0]
+
+
+def test_stored_distances_end_where_a_search_does() -> None:
+    path = Data(x=torch.ones(4, 1), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+    expected = [[1, 0, 1, 1], [0, 1, 0, 1], [1, 0, 1, 0], [1, 1, 0, 1]]
+    for data in (path, AddHopDistance()(path.clone())):
+        assert Beyond().from_data(data).to_dense().member.int().tolist() == expected
+
+
+def test_draws_of_evaluation_depend_on_the_seed() -> None:
+    batch = Batch.from_data_list(random_graphs(4, min_nodes=6))
+
+    def anchors(seed: int) -> list[list[int]]:
+        policy = Sampled(NodeMarking(), share=0.5, seed=seed, eval_draws=2).eval()
+        return [draw.from_data(batch).anchor.flatten().tolist() for draw in policy.draws()]
+
+    assert anchors(1) == anchors(1)
+    assert len({tuple(roots) for seed in range(4) for roots in anchors(seed)}) == 8
+
+
 def test_wrong_domain() -> None:
     (data,) = random_graphs(1)
     with pytest.raises(ValueError, match="domain is 'some', expected 'all' or 'members'"):
@@ -246,6 +279,7 @@ def test_deep_ego_nets_end_with_the_graph() -> None:
         assert_bags_equal(EgoNets(30_000).from_data(data, domain=domain), EgoNets(6).from_data(data, domain=domain))
 
 
+@pytest.mark.usefixtures("signatures_unchecked")
 def test_paths_that_are_too_long_to_count() -> None:
     n = 33_000
     path = torch.stack([torch.arange(n - 1), torch.arange(1, n)])

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+import reign
 from reign.kernels import Sum
 from reign.theory._field import PRIME, Field, inverse
 from reign.theory._hashing import Hashing, mix, partition, rows, salt
+from reign.theory._rules import Product
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 7, 64, 101])
@@ -15,6 +17,7 @@ def test_inverses(size: int) -> None:
     found = inverse(x)
     assert found.shape == x.shape
     assert torch.equal(found * x % PRIME, (x != 0).long())
+    assert (found[x == 0] == 0).all()
 
 
 def test_whole_numbers_are_summed_exactly_modulo_2_to_the_64() -> None:
@@ -37,6 +40,19 @@ def test_mean_of_colours_are_proportions() -> None:
     assert a == b
     assert len({a, c, d}) == 3
     assert Field().divide(totals % PRIME, counts).shape == (4, 1)
+
+
+def test_blocks_of_ppgn() -> None:
+    """[h, mean over j of left[k, j] right[j, i]], with whole numbers of Python."""
+    n, field = 4, Field()
+    bag = reign.policy("null")(torch.ones(n, 1), torch.tensor([[0, 1], [1, 0]]))
+    h = torch.randint(0, PRIME, (n * n, 2), generator=torch.Generator().manual_seed(0))
+    left, right = (field.mlp(("key", side), h).view(n, n, 2).tolist() for side in ("left", "right"))
+    product = [sum(left[k][j][c] * right[j][i][c] for j in range(n)) % PRIME for k in range(n) for i in range(n) for c in range(2)]
+    mean = torch.tensor(product).view(n * n, 2) * pow(n, -1, PRIME) % PRIME
+    ((out, ends),) = Product().steps(h, bag, field, ("key",))
+    assert ends
+    assert torch.equal(out, field.act(("key", "out"), field.linear(("key", "skip"), h, mean)))
 
 
 def test_field_means_and_products() -> None:
@@ -74,3 +90,8 @@ def test_partitions() -> None:
     assert partition(values) != partition(torch.tensor([[4], [7], [7], [1]]))
     assert salt("a", 1) == salt("a", 1) != salt("a", 2)
     assert rows(torch.tensor([[0.0], [-0.0]]).double()).unique().numel() == 1
+    assert (
+        rows(torch.tensor([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]]).double()).tolist()[::2]
+        == [rows(torch.tensor([[1.0, 2.0]]).double()).item()] * 2
+    )
+    assert rows(torch.tensor([[1.0, 2.0], [2.0, 1.0]]).double()).unique().numel() == 2

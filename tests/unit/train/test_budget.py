@@ -1,5 +1,6 @@
 """Too little memory: batches are split, and nothing of a failed attempt is left."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from learning import learn, model
 from reign.bags import DoesNotFit
 from reign.nn import SUN
 from reign.train import Callback
+
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
 
 class Small(nn.Module):
@@ -48,10 +51,16 @@ def test_batches_are_split_where_memory_is_too_small(error: type[Exception]) -> 
     assert net.largest <= 100
     assert "Memory is too small for this batch; from now on batches are split at" in notes.notes[0]
     bound = int(notes.notes[-1].split("split at ")[1].split(" pairs")[0].replace(",", ""))
-    other = model()
-    learn(other, config={"batch_size": 12, "max_pairs": bound})
-    for one, two in zip(net.net.state_dict().values(), other.state_dict().values(), strict=True):
+    for one, two in zip(net.net.state_dict().values(), weights_with(bound), strict=True):
         assert torch.equal(one, two)
+
+
+@cache
+def weights_with(bound: int) -> list[Tensor]:
+    """The weights after a training with the bound given from the start."""
+    net = model()
+    learn(net, config={"batch_size": 12, "max_pairs": bound})
+    return list(net.state_dict().values())
 
 
 def test_one_graph_that_does_not_fit_is_named() -> None:

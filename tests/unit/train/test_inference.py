@@ -13,6 +13,8 @@ from reign.train.devices import make_fabric
 from reign.train.inference import Inference
 from reign.train.learner import Learner
 
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
 SETTINGS = {
     "data": {"name": "counting"},
     "model": {"name": "sun", "hidden_channels": 8, "num_layers": 2, "policy": "ego+:2"},

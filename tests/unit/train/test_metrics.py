@@ -26,3 +26,48 @@ def test_metrics() -> None:
         assert METRICS[name].better(1.0, None)
     assert METRICS["mae"].better(0.1, 0.2)
     assert METRICS["roc_auc"].better(0.2, 0.1)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("mae", (1.0 + 0.5 + 2.0 + 3.0) / 4),
+        ("rmse", ((1.0 + 0.25 + 4.0 + 9.0) / 4) ** 0.5),
+        ("log10_mse", math.log10((1.0 + 0.25 + 4.0 + 9.0) / 4)),
+    ],
+)
+def test_missing_labels_of_numbers(name: str, expected: float) -> None:
+    """Four labels of six are there; what the model says of the others does not matter."""
+    y = torch.tensor([[1.0, NAN], [2.0, 0.0], [NAN, 5.0]])
+    for other in (0.0, 1e6):
+        out = torch.tensor([[2.0, other], [1.5, 2.0], [other, 8.0]])
+        assert metric(name, out, y) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # first target: the yes at 0.8 is above both no, that at 0.3 above one of them; second: the yes at 0.5 above one of two
+        ("roc_auc", (3 / 4 + 1 / 2) / 2),
+        # first: the yes are first and third; second: the yes is second
+        ("average_precision", ((1 + 2 / 3) / 2 + 1 / 2) / 2),
+        # above 0 is a yes: wrong for the no at 0.4 of the first target, and the one at 0.6 of the second
+        ("accuracy", 5 / 7),
+    ],
+)
+def test_missing_labels_of_classes(name: str, expected: float) -> None:
+    y = torch.tensor([[0.0, 1.0], [NAN, 0.0], [1.0, NAN], [1.0, NAN], [0.0, 0.0]])
+    for other in (-9.0, 9.0):  # as outputs where labels are missing
+        out = torch.tensor([[-0.1, 0.5], [other, 0.6], [0.8, other], [0.3, other], [0.4, -0.2]])
+        assert metric(name, out, y) == pytest.approx(expected)
+
+
+def test_missing_labels_of_one_of_several_classes() -> None:
+    y = torch.tensor([[0.0], [NAN], [2.0], [1.0]])
+    for other in range(3):
+        out = torch.zeros(4, 3)
+        out[range(4), [0, other, 1, 1]] = 1.0
+        assert metric("accuracy", out, y) == pytest.approx(2 / 3)

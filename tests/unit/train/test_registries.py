@@ -11,6 +11,8 @@ from reign.train.optimisers import OPTIMISERS
 from reign.train.schedules import SCHEDULES, Constant
 from reign.train.tasks import choose
 
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
 
 def test_a_new_optimiser_needs_one_entry() -> None:
     with pytest.raises(ValueError, match="unknown optimiser 'rms'"):

@@ -14,6 +14,8 @@ from reign.train.callbacks import Callback
 from reign.train.capturable import portable
 from reign.train.config import TrainingConfig
 
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
 SGD = {"name": "sgd", "lr": 0.01, "momentum": 0.9}
 
 

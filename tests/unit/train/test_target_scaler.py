@@ -10,12 +10,15 @@ from learning import learn
 from reign.train.target_scaler import Scale
 
 
+@pytest.mark.usefixtures("signatures_unchecked")
 def test_targets_far_from_zero() -> None:
     """They are scaled in float64: differences that float32 cannot hold are still learned from."""
     near, far = tiny.problem(), tiny.problem()
     far.y.add_(1e9)
-    results = [learn(problem=problem, config={"scale_targets": True})["last"] for problem in (near, far)]
-    assert results[1] == pytest.approx(results[0], rel=1e-3)
+    for precision, tolerance in (("64-true", 1e-5), ("32-true", 0.05)):  # training in 32 bits makes a little more of rounding
+        config = {"scale_targets": True, "precision": precision}
+        results = [learn(problem=problem, config=config)["last"] for problem in (near, far)]
+        assert results[1] == pytest.approx(results[0], rel=tolerance)
     far.y.mul_(1e35)  # beyond float32
     assert all(math.isfinite(value) for value in learn(problem=far, config={"scale_targets": True})["last"].values())
 

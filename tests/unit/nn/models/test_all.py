@@ -8,6 +8,8 @@ from torch_geometric.data import Batch
 import reign
 from reign.testing import random_graphs
 
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
 
 @pytest.mark.parametrize("name", reign.list_models())
 def test_twenty_graphs_can_be_learned_by_heart(name: str) -> None:

@@ -1,0 +1,74 @@
+"""Ours beside the paper's, and the points of a grid: by hand."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reign.experiments.reproduce import Cell, _cell
+from reign.experiments.tables import Column, Quick, Row, Table
+from reign.experiments.tune import Search, best_first
+
+
+@pytest.mark.parametrize(
+    ("ours", "deviation", "paper", "paper_deviation", "expected"),
+    [
+        (0.09, 0.01, 0.08, 0.005, 2.0),  # in units of the paper's deviation
+        (0.07, 0.01, 0.08, None, -1.0),  # or of ours, where the paper gives none
+        (0.07, None, 0.08, None, None),
+        (0.07, 0.01, None, None, None),
+    ],
+)
+def test_differences(
+    ours: float, deviation: float | None, paper: float | None, paper_deviation: float | None, expected: float | None
+) -> None:
+    found = Cell("row", "column", ours, deviation, 3, paper, paper_deviation).difference
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_cell_in_the_unit_of_the_paper() -> None:
+    table = Table(
+        title="t",
+        unit="percent",
+        factor=100.0,
+        settings={},
+        columns={"test": Column(), "val": Column(value="val")},
+        rows={"sun": Row(title="SUN", paper={"test": (80.0, 2.0)})},
+    )
+    summary: dict[str, Any] = {
+        "test": {"mean": 0.83, "std": 0.01, "values": [0.82, 0.84]},
+        "val": {"mean": 0.5, "std": None, "values": [0.5]},
+    }
+    assert _cell(table, "sun", "test", summary) == Cell("sun", "test", 83.0, 1.0, 2, 80.0, 2.0)
+    assert _cell(table, "sun", "val", summary) == Cell("sun", "val", 50.0, None, 1, None, None)
+
+
+@pytest.mark.parametrize(("direction", "expected"), [("MINIMIZE", [2, 0, 3]), ("MAXIMIZE", [3, 0, 2])])
+def test_the_best_point_comes_first(direction: str, expected: list[int]) -> None:
+    values = [0.5, None, 0.1, 0.9]  # the second was not finished
+    trials = [SimpleNamespace(number=number, value=value) for number, value in enumerate(values)]
+    study = SimpleNamespace(direction=SimpleNamespace(name=direction), trials=trials)
+    assert [trial.number for trial in best_first(study)] == expected
+
+
+def test_all_points_of_a_grid() -> None:
+    search = Search.of("zinc/gin", {"model.hidden_channels": [4, 8], "train.optimiser.lr": [0.1, 0.2, 0.3]})
+    grid = {key: values for key, values in search.grid.items() if key in ("model.hidden_channels", "train.optimiser.lr")}
+    assert grid == {"model.hidden_channels": [4, 8], "train.optimiser.lr": [0.1, 0.2, 0.3]}
+    found = {(recipe.model.hidden_channels, recipe.train.optimiser.lr) for recipe in search.recipes()}
+    assert found == {(width, lr) for width in (4, 8) for lr in (0.1, 0.2, 0.3)}
+
+
+def test_whose_settings_count() -> None:
+    """Those of a table, then of its column, then of its row, then of the quick look."""
+    table = Table(
+        title="t",
+        unit="",
+        seeds=2,
+        settings={"a": 1, "b": 1, "c": 1, "d": 1},
+        columns={"test": Column(settings={"b": 2, "c": 2, "d": 2})},
+        rows={"sun": Row(title="SUN", settings={"c": 3, "d": 3})},
+        quick=Quick(settings={"d": 4}),
+    )
+    assert table.settings_of("sun", "test") == {"seeds": [0, 1], "a": 1, "b": 2, "c": 3, "d": 3}
+    assert table.settings_of("sun", "test", quick=True) == {"seeds": [0, 1], "a": 1, "b": 2, "c": 3, "d": 4}

@@ -1,0 +1,54 @@
+"""Several models together: means, spreads and metrics, by hand."""
+
+import math
+
+import pytest
+import torch
+
+from reign.data import Problem
+from reign.testing import random_graphs
+from reign.train.evaluation import measure_models
+from reign.train.prediction_table import prediction_columns
+
+
+def problem(task: str, labels: list[float], **options: object) -> Problem:
+    graphs = random_graphs(len(labels))
+    for data, label in zip(graphs, labels, strict=True):
+        data.y = torch.tensor([[label]])
+    return Problem.of(graphs, task=task, **options)
+
+
+def logit(p: float) -> float:
+    return math.log(p / (1 - p))
+
+
+def test_an_ensemble_of_probabilities() -> None:
+    """The mean of probabilities decides, not that of logits: (0.999 + 0.3 + 0.1) / 3 is below a half, the mean of logits above 0."""
+    outs = [torch.tensor([[logit(p)], [logit(q)]], dtype=torch.float64) for p, q in ((0.999, 0.2), (0.3, 0.4), (0.1, 0.6))]
+    assert sum(float(out[0]) for out in outs) > 0
+    ids = [torch.arange(2)] * 3
+    found = measure_models("accuracy", problem("classification", [0.0, 0.0]), outs, ids)
+    assert found == {"metric": "accuracy", "models": [0.5, 1.0, 0.5], "ensemble": 1.0}
+    apart = measure_models(
+        "accuracy", problem("classification", [0.0, 0.0]), [out[:1] for out in outs], [torch.tensor([g]) for g in (0, 1, 0)]
+    )
+    assert "ensemble" not in apart  # the models were tested on different graphs
+
+
+def test_columns_of_numbers() -> None:
+    outs = torch.tensor([[[1.0, 10.0]], [[3.0, 14.0]]], dtype=torch.float64)
+    found = prediction_columns(outs, "regression", ["a", "b"], [])
+    assert {name: values[0] for name, values in found.items()} == pytest.approx(
+        {"a_pred": 2.0, "a_unc": 2**0.5, "b_pred": 12.0, "b_unc": 8**0.5}
+    )
+    assert list(prediction_columns(outs[:1], "regression", ["a", "b"], [])) == ["a_pred", "b_pred"]
+
+
+def test_columns_of_classes() -> None:
+    outs = torch.tensor([[[0.5, 0.25, 0.25]], [[0.1, 0.5, 0.4]]], dtype=torch.float64).log()
+    found = prediction_columns(outs, "multiclass", ["kind"], ["x", "y", "z"])
+    assert found["kind_pred"] == ["y"]
+    assert found["kind_unc"] == pytest.approx([0.25 / 2**0.5])
+    assert [found[f"kind_prob_{name}"][0] for name in "xyz"] == pytest.approx([0.3, 0.375, 0.325])
+    yes = torch.tensor([[[logit(0.2)]], [[logit(0.6)]]], dtype=torch.float64)
+    assert prediction_columns(yes, "classification", ["toxic"], [])["toxic_pred"] == pytest.approx([0.4])
