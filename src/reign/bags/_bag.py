@@ -1,5 +1,6 @@
 """The bag of subgraphs: one shared graph, a membership bit per pair, and the maps between scopes."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -10,6 +11,7 @@ from torch_geometric.data import Data
 
 from reign.bags import _relabel as relabel
 from reign.bags import _views as views
+from reign.bags._draw import draw
 from reign.bags._edges import PairEdges, pair_edges
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import root_hops
@@ -18,6 +20,7 @@ from reign.bags._wiring import Wiring
 from reign.kernels import ragged
 
 if TYPE_CHECKING:
+    from reign.draw import Picture
     from reign.policies import Policy
 
 Domain = Literal["all", "members"]
@@ -192,13 +195,36 @@ class SubgraphBag(Keeper):
 
     # -- for people ------------------------------------------------------------------------------------------------
 
-    def subgraph(self, k: int) -> Data:
+    def subgraph(self, k: int, members_only: bool = False) -> Data:
         """Subgraph k as a PyG ``Data`` on all nodes of its graph, in their original order.
 
         It has ``x`` (marks, then features), ``edge_index``, ``edge_attr``, ``member``, and ``root``: the root, or both
         nodes of an edge or a tuple. Nodes without a row (domain members, outside the subgraph) have zeros as ``x``.
+
+        Args:
+            k: the number of the subgraph.
+            members_only: leave the other nodes out. Nodes are then numbered anew, ``node`` has their numbers in the graph, and
+                ``root`` is -1 where it is not a member.
         """
-        return views.subgraph(self, k)
+        return views.subgraph(self, k, members_only)
+
+    def __len__(self) -> int:
+        """The number of subgraphs."""
+        return self.num_subgraphs
+
+    def __iter__(self) -> Iterator[Data]:
+        """The subgraphs in turn, as ``subgraph`` gives them."""
+        return (self.subgraph(k) for k in range(len(self)))
+
+    def draw(self, subgraphs: Sequence[int] | None = None, *, labels: Sequence[str] | None = None, dark: bool = False) -> "Picture":
+        """A picture of the graph and its subgraphs, which notebooks show; ``bag.draw().save("bag.svg")`` keeps it.
+
+        Args:
+            subgraphs: which ones to draw; the first 36 if not given.
+            labels: what is written on the nodes; their numbers if not given.
+            dark: whether to draw for dark paper.
+        """
+        return draw(self, subgraphs, labels, dark)
 
     def to_dense(self) -> views.DenseBag:
         """The tensors (A, x) of the paper, and membership, for a bag of one graph; take ``bag[g]`` out of a batch."""

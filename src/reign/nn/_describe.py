@@ -4,6 +4,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
+from reign.nn._latex import aligned, latex_conv
 from reign.nn._mlp import num_parameters
 from reign.nn._neighbourhood import MERGED
 from reign.nn._slots import EncoderSlot, Slot
@@ -28,8 +29,12 @@ class TermLayer(Protocol):
         ...
 
 
-def describe_model(model: Any) -> str:
-    """Describe a ``Model``: its layers, pooling and head."""
+def describe_model(model: Any, latex: bool = False) -> str:
+    """Describe a ``Model``: its layers, pooling and head; or the equations of its layers alone, as LaTeX."""
+    if latex:
+        texts = dict.fromkeys(layer.describe(latex=True) for layer in model.layers)
+        bodies = [line for text in texts for line in text.splitlines()[1:-1]]
+        return aligned([line.removesuffix(r" \\") for line in bodies])
     lines = [f"{model!r}", f"{num_parameters(model):,} parameters"]
     if model.node_encoder is not None:
         lines.append(f"node encoder: {num_parameters(model.node_encoder):,} parameters")
@@ -45,9 +50,12 @@ def describe_model(model: Any) -> str:
     return "\n".join(lines)
 
 
-def describe_conv(layer: TermLayer) -> str:
+def describe_conv(layer: TermLayer, latex: bool = False) -> str:
     """Show the update equations of one layer on and off the diagonal, with parameters and scope of every term, and its cost."""
     assert isinstance(layer, nn.Module)
+    if latex:
+        targets = [("x[k,i]", False)] if layer.root_terms is None else [("x[i,i]", True), ("x[k,i]", False)]
+        return latex_conv(layer, [(target, on, slot_formulas(layer, on)) for target, on in targets])
     lines = [f"{type(layer).__name__}({layer.in_channels} -> {layer.out_channels}), {num_parameters(layer):,} parameters"]
     if layer.root_terms is None:
         lines += _branch("x[k,i]", layer, on=False)
@@ -92,14 +100,21 @@ def _read(base: str) -> str:
 
 def _branch(target: str, layer: TermLayer, on: bool) -> list[str]:
     lines = [f"  {target} <- {type(layer.act).__name__}("]
-    for slot in layer.slots(on):
-        formulas = [_formula(part, layer, on) for part in _parts(slot)]
-        head = type(slot.encoder if isinstance(slot, EncoderSlot) else slot.transform).__name__
+    for slot, (head, formulas) in zip(layer.slots(on), slot_formulas(layer, on), strict=True):
         where = "roots" if on else SCOPES[slot.scope]
         lines.append(
             f"      + {head}({', '.join(formulas)})".ljust(64) + f"  {slot.name}, {num_parameters(slot):,} parameters, on {where}"
         )
     return [*lines, "  )"]
+
+
+def slot_formulas(layer: TermLayer, on: bool = False) -> list[tuple[str, list[str]]]:
+    """The transform or encoder of every slot of a layer, by the name of its class, and the formulas that go into it."""
+    found = []
+    for slot in layer.slots(on):
+        transform = slot.encoder if isinstance(slot, EncoderSlot) else slot.transform
+        found.append((type(transform).__name__, [_formula(part, layer, on) for part in _parts(slot)]))
+    return found
 
 
 def _parts(slot: Slot) -> list[Term]:

@@ -224,9 +224,13 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         self.policy.train(mode)
         return super().train(mode)
 
-    def describe(self) -> str:
-        """Show the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag."""
-        return describe_model(self)
+    def describe(self, latex: bool = False) -> str:
+        """Show the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag.
+
+        Args:
+            latex: give the update equations as LaTeX in place of all that; notebooks render it.
+        """
+        return describe_model(self, latex)
 
     # -- on disk ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,11 @@
+"""Matplotlib, or a message that says what to install."""
+
+try:
+    import matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError("drawing needs matplotlib: pip install 'reign[plot]'.", name=missing.name) from None
+
+__all__ = ["Axes", "Figure", "FigureCanvasAgg", "matplotlib"]
