@@ -12,6 +12,9 @@ from jaxtyping import install_import_hook
 PARTS = [p.stem for p in (Path(__file__).parents[1] / "src" / "reign").iterdir() if not p.stem.startswith("__") and p.stem != "cli"]
 if "REIGN_ATTACK" not in os.environ:  # the large attack is to meet reign as users do
     install_import_hook([f"reign.{part}" for part in PARTS], "beartype.beartype")
+os.environ.setdefault(
+    "REIGN_REPORT", "0"
+)  # a report after each of the many trainings would take long; those that test it ask for it
 torch.set_num_threads(1)  # the tests run in several processes
 settings.register_profile("reign", deadline=None, print_blob=True)
 settings.load_profile("reign")

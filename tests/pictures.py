@@ -1,5 +1,6 @@
 """Pictures and pages as tests see them: the structure of an SVG, and what a browser makes of a page."""
 
+import html
 import json
 import re
 import shutil
@@ -45,6 +46,42 @@ def browser(page: Path, folder: Path) -> tuple[str, list[str]]:
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
+def look_at(pages: dict[str, Path], folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """What a browser finds on pages that it opens from disk, in one go: tables, pictures, and what they asked to load; and console errors."""
+    script = """
+    addEventListener('load', () => setTimeout(() => {
+      const found = {};
+      for (const frame of document.querySelectorAll('iframe')) {
+        const page = frame.contentDocument;
+        found[frame.id] = {
+          title: page.title,
+          headings: [...page.querySelectorAll('h2')].map(h => h.textContent),
+          tables: [...page.querySelectorAll('table')].map(t => t.rows.length),
+          figures: [...page.querySelectorAll('figure')].map(f => f.id),
+          drawn: [...page.querySelectorAll('figure svg')].every(s => s.getBoundingClientRect().width > 50),
+          loaded: frame.contentWindow.performance.getEntriesByType('resource').map(e => e.name),
+          wide: page.documentElement.scrollWidth - page.documentElement.clientWidth,
+        };
+      }
+      document.getElementById('answer').textContent = JSON.stringify(found);
+    }, 200));
+    """
+    frames = "".join(
+        f'<iframe id="{name}" src="{page.resolve().as_uri()}" width="1100" height="900"></iframe>' for name, page in pages.items()
+    )
+    outer = folder / "frames.html"
+    outer.write_text(f"<!doctype html><meta charset=utf-8><body>{frames}<pre id=answer></pre><script>{script}</script>")
+    dom, errors = browser(outer, folder)
+    found: dict[str, Any] = _answer(dom)
+    return found, errors
+
+
+def _answer(dom: str) -> Any:
+    answer = re.search(r'<pre id="answer">(.*?)</pre>', dom, re.DOTALL)
+    assert answer is not None, dom[-2000:]
+    return json.loads(html.unescape(answer.group(1)))
+
+
 def overlaps(pictures: dict[str, str], folder: Path) -> dict[str, list[list[str]]]:
     """For each picture the pairs of texts that lie upon each other by more than a point in both directions, as a browser draws them."""
     script = """
@@ -65,7 +102,5 @@ def overlaps(pictures: dict[str, str], folder: Path) -> dict[str, list[list[str]
     page = folder / "pictures.html"
     page.write_text(f"<!doctype html><meta charset=utf-8><body>{boxes}<pre id=answer></pre><script>{script}</script>")
     dom, _ = browser(page, folder)
-    answer = re.search(r'<pre id="answer">(.*?)</pre>', dom, re.DOTALL)
-    assert answer is not None, dom[-2000:]
-    found: dict[str, list[list[str]]] = json.loads(answer.group(1).replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&"))
+    found: dict[str, list[list[str]]] = _answer(dom)
     return found

@@ -28,6 +28,7 @@ LAYERS = [
     {"data"},
     {"theory"},
     {"train"},
+    {"explain"},
     {"experiments"},
     {"plots"},
     {"", "_load"},  # the package itself, which loads everything else when it is first used
@@ -55,6 +56,7 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.train", "torch.utils.tensorboard"): OPTIONAL,
     ("reign.experiments", "optuna"): OPTIONAL,
     ("reign.plots", "rdkit"): OPTIONAL,
+    ("reign.plots", "sklearn"): QUICK,
     ("reign.plots", "reign.data.molecules"): OPTIONAL,
     ("reign.plots", "reign.plots._molecule"): OPTIONAL,  # which needs rdkit
 }

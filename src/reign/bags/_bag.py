@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -16,6 +16,7 @@ from reign.bags._edges import PairEdges, pair_edges
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import root_hops
 from reign.bags._keep import Keeper, PerRow, kept
+from reign.bags._weights import PLAIN, WEIGHT, WeightedWiring, weigh
 from reign.bags._wiring import Wiring
 from reign.kernels import ragged
 
@@ -172,7 +173,21 @@ class SubgraphBag(Keeper):
     @property
     def wiring(self) -> Wiring:
         """Which rows are summed into which, for the terms of layers."""
-        return Wiring(self)
+        return Wiring(self) if self.edge_weight is None else WeightedWiring(self)
+
+    @property
+    def edge_weight(self) -> Float[Tensor, "edges"] | None:
+        """The weights of edges in a bag that ``weighted`` made; None if there are none."""
+        return cast("Tensor | None", self._kept.get(WEIGHT))
+
+    @property
+    def plain(self) -> "SubgraphBag":
+        """The bag without weights of edges."""
+        return cast("SubgraphBag", self._kept.get(PLAIN, self))
+
+    def weighted(self, weight: Float[Tensor, "edges"]) -> "SubgraphBag":
+        """The same bag with a weight for each edge, by which every sum over neighbours counts them: for explanations."""
+        return weigh(self, weight)
 
     def hops(self, max_distance: int) -> Int[Tensor, "pairs"]:
         """The hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for nodes out of reach."""

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import networkx as nx
-from matplotlib.collections import LineCollection
-from matplotlib.lines import Line2D
 
 from reign.draw._layout import Points, place
-from reign.draw._matplotlib import Axes
+from reign.draw._matplotlib import Axes, Line2D, LineCollection
 from reign.draw._picture import Picture, finish, new_figure, style_legend
 from reign.draw._theme import BLUE, ORANGE, RED, Theme, theme
 

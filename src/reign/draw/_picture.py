@@ -23,12 +23,12 @@ class Picture:
     Args:
         make_svg: draws it as SVG.
         make_png: draws it as PNG.
-        theme: the colours of the paper it is drawn for.
+        theme: the colours of the paper it is drawn for; None if it brings its own paper, as molecules do.
     """
 
     make_svg: Callable[[], str]
     make_png: Callable[[], bytes]
-    theme: Theme = LIGHT
+    theme: Theme | None = LIGHT
 
     @cached_property
     def svg(self) -> str:
@@ -46,7 +46,7 @@ class Picture:
     def inline(self) -> str:
         """The picture as an element of a page: paper, ink and faint lines take the colours of the page, light or dark."""
         text = self.svg[self.svg.index("<svg") :]
-        for name in ("paper", "ink", "faint"):
+        for name in ("paper", "ink", "faint") if self.theme is not None else ():
             text = re.sub(re.escape(getattr(self.theme, name)) + r"\b", f"var(--{name})", text, flags=re.IGNORECASE)
         return text.strip()
 
@@ -89,7 +89,7 @@ def style_axes(ax: Any, theme: Theme, title: str = "", xlabel: str = "", ylabel:
     for side, spine in ax.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(theme.ink)
-    ax.tick_params(colors=theme.ink, labelsize=8)
+    ax.tick_params(which="both", colors=theme.ink, labelsize=8)
     ax.set_title(title, color=theme.ink, fontsize=10)
     ax.set_xlabel(xlabel, color=theme.ink, fontsize=9)
     ax.set_ylabel(ylabel, color=theme.ink, fontsize=9)

@@ -40,7 +40,7 @@ def draw_molecules(panels: Sequence[Panel], across: int = 4, dark: bool = False,
     return Picture(
         lambda: _render(panels, across, dark, size, "svg").decode(),
         lambda: _render(panels, across, dark, size, "png"),
-        theme(dark),
+        None,
     )
 
 
@@ -58,6 +58,7 @@ def _render(panels: Sequence[Panel], across: int, dark: bool, size: tuple[int, i
     options.bondLineWidth = 1.5 * scale
     options.annotationFontScale = 0.7
     options.fillHighlights = True
+    options.drawMolsSameScale = False
     look = theme(dark)
     if dark:
         rdMolDraw2D.SetDarkMode(options)

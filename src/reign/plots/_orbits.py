@@ -68,9 +68,9 @@ def _cube(ax: Axes, shown: tuple[str, ...], look: Theme) -> None:
     ax.view_init(elev=22, azim=-58)  # type: ignore[attr-defined]
     ax.set_facecolor("none")
     ax.set_axis_off()
-    ax.set_box_aspect((1, 1, 1))
+    ax.set_box_aspect((1, 1, 1))  # type: ignore[arg-type]
     for words, at in (("node j", (N / 2, -1.0, -0.6)), ("subgraph", (N + 0.9, N / 2, -0.4)), ("node i", (-0.75, 0, N / 2))):
-        ax.text(*at, words, color=look.ink, fontsize=7, ha="center")  # type: ignore[call-arg, arg-type]
+        ax.text(*at, words, color=look.ink, fontsize=7, ha="center")  # type: ignore[call-arg]
     ax.set_gid("-".join(shown))
 
 

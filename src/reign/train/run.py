@@ -15,7 +15,7 @@ from reign.train.lock import only_one
 from reign.train.members import members_of, train_member
 from reign.train.recipe import Recipe
 from reign.train.results import predicted, read_result, spread_of, summarise, write_left_out, write_predictions
-from reign.train.run_folder import describe, environment, start
+from reign.train.run_folder import describe, environment, peak_memory, start
 
 T = TypeVar("T")
 
@@ -86,6 +86,7 @@ def _train(recipe: Recipe, folder: Path, resume: bool, fabric: Fabric, callback:
         if "ensemble" in summary:
             values = predicted(problem, folder, results)
             write_predictions(folder / "predictions.csv", problem, problem.splits["test"], values.mean(0), spread_of(values))
+        write_json(folder / "memory.json", peak_memory(fabric.device))
         write_json(folder / "summary.json", summary)
     return summary
 

@@ -4,10 +4,10 @@ import re
 
 import pytest
 import torch
-from pictures import structure
 from torch_geometric.data import Batch
 
 import reign
+from pictures import structure
 from reign.draw import place
 from reign.testing import random_graphs
 

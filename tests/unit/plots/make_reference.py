@@ -7,8 +7,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
-from pictures import structure  # noqa: E402
 from samples import pictures  # noqa: E402
+
+from pictures import structure  # noqa: E402
 
 if __name__ == "__main__":
     found = {name: structure(picture.svg) for name, picture in pictures().items()}

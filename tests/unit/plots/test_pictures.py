@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from pictures import overlaps, structure
 
+from pictures import overlaps, structure
 from reign.draw import DARK, LIGHT, Picture
 from reign.plots import draw_layer, read_graph
 from reign.plots._cells import read_cells
