@@ -2,7 +2,9 @@
 
 import io
 import re
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -68,17 +70,26 @@ def finish(figure: Figure, name: str, theme: Theme) -> Picture:
 
     def svg() -> str:
         out = io.StringIO()
-        with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        with _any_letters(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
             figure.savefig(out, format="svg", metadata={"Date": None, "Creator": "reign", "Title": name})
         return out.getvalue()
 
     def png() -> bytes:
         FigureCanvasAgg(figure)
         made = io.BytesIO()
-        figure.savefig(made, format="png", dpi=DPI, metadata={"Software": "reign"})
+        with _any_letters():
+            figure.savefig(made, format="png", dpi=DPI, metadata={"Software": "reign"})
         return made.getvalue()
 
     return Picture(svg, png, theme)
+
+
+@contextmanager
+def _any_letters() -> Iterator[None]:
+    """Names may have letters that the font has not; they are drawn as boxes without a word."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")
+        yield
 
 
 def style_axes(ax: Any, theme: Theme, title: str = "", xlabel: str = "", ylabel: str = "") -> None:

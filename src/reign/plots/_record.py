@@ -66,7 +66,7 @@ class Record:
     @classmethod
     def read(cls, folder: Path) -> "Record":
         """Read the folder of a run; ``ValueError`` names a file that is damaged."""
-        about, summary = read_about(folder), read_summary(folder)
+        about, summary = read_about(folder), _checked(read_summary(folder), folder / "summary.json")
         members = [folder / member["folder"] for member in summary["members"]]
         return cls(
             folder,
@@ -95,6 +95,23 @@ class Record:
             out, y = as_outputs(torch.from_numpy(values), self.about["task"]), torch.from_numpy(found.y[:, t : t + 1])
             rows.append([METRICS[name](out, y) for name in names])
         return names, rows
+
+
+def _checked(summary: dict[str, Any], file: Path) -> dict[str, Any]:
+    """The results of a run, whose numbers are numbers."""
+    for split in ("train", "val", "test", "best_train"):
+        found = summary.get(split, {"mean": 0.0, "values": []})
+        good = isinstance(found, dict) and _is_number(found.get("mean")) and isinstance(found.get("values"), list)
+        if not good or not (found.get("std") is None or _is_number(found["std"])):
+            raise ValueError(f"{file} is damaged (it has {found!r:.80} for {split}).")
+    for name in ("parameters", "seconds"):
+        if not _is_number(summary.get(name, 0)):
+            raise ValueError(f"{file} is damaged ({name} is {summary[name]!r:.80}).")
+    return summary
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _object(file: Path) -> dict[str, Any]:
@@ -133,9 +150,13 @@ def _predictions(folder: Path, members: list[Path], about: dict[str, Any]) -> Pr
     """Those of the run for its test graphs; otherwise those of its models for validation, of the first one or of all folds of a seed."""
     labels = about["classes"] or about["targets"]
     if (folder / "predictions.csv").is_file():
-        return _table(folder / "predictions.csv", "test", about["targets"], labels)
+        return _table(folder / "predictions.csv", "test", about["targets"], labels, len(about["classes"]))
     same_seed = [m for m in members if m.parent == members[0].parent and m.name.startswith("fold-")] or members[:1]
-    parts = [_table(m / "predictions.csv", "val", about["targets"], labels) for m in same_seed if (m / "predictions.csv").is_file()]
+    parts = [
+        _table(m / "predictions.csv", "val", about["targets"], labels, len(about["classes"]))
+        for m in same_seed
+        if (m / "predictions.csv").is_file()
+    ]
     if not parts:
         return None
     return Predictions(
@@ -148,7 +169,7 @@ def _predictions(folder: Path, members: list[Path], about: dict[str, Any]) -> Pr
     )
 
 
-def _table(file: Path, split: str, targets: list[str], labels: list[str]) -> Predictions:
+def _table(file: Path, split: str, targets: list[str], labels: list[str], classes: int) -> Predictions:
     header, rows = _rows(file)
     values = [f"{label}_pred" for label in labels]
     if missing := [name for name in [*targets, *values] if name not in header]:
@@ -160,12 +181,15 @@ def _table(file: Path, split: str, targets: list[str], labels: list[str]) -> Pre
         where = [header.index(name, start) for name in names]
         return np.array([[_number(file, row[c]) for c in where] for row in rows], dtype=np.float64).reshape(len(rows), len(names))
 
+    y = numbers(targets, first)
+    if classes and not all(value in range(classes) for value in y[~np.isnan(y)].tolist()):
+        raise ValueError(f"{file} is damaged (expected classes from 0 to {classes - 1}).")
     spread = numbers(unsure, first + len(targets)) if all(name in header for name in unsure) else None
     return Predictions(
         split,
         [row[0] for row in rows],
         {header[c]: [row[c] for row in rows] for c in range(1, first)},
-        numbers(targets, first),
+        y,
         numbers(values, first + len(targets)),
         None if spread is None or np.isnan(spread).all() else spread,
     )

@@ -132,7 +132,7 @@ def _predictions(page: Page, run: Record, found: Predictions, prefix: str) -> No
     else:
         known = ~np.isnan(found.y[:, 0])
         truth, best = found.y[known, 0].astype(np.int64), found.values[known].argmax(1).astype(np.int64)
-        if ((truth >= 0) & (truth < len(run.about["classes"]))).all():
+        if len(truth):
             page.picture(
                 f"{prefix}classes",
                 draw_confusion("classes", run.about["classes"], truth, best),
