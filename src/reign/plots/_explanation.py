@@ -11,8 +11,7 @@ from reign.data.molecules import Molecule
 from reign.draw import BLUE, LIGHT, Picture, Theme, finish, new_figure, style_axes
 from reign.explain import Attribution, Explanation
 from reign.plots._molecule import Colour, Panel, draw_molecules
-from reign.plots._page import Page
-from reign.plots._report_run import number
+from reign.plots._page import Page, number
 
 COLOURS = "PuOr_r"  # from violet (lowers) over white to orange (raises): told apart by the colour-blind
 
@@ -73,7 +72,7 @@ def draw_pairs(parts: Attribution, names: Sequence[str], look: Theme = LIGHT) ->
     ax.set_xticks(range(n), names, rotation=90, fontsize=small)
     ax.set_yticks(range(m), roots, fontsize=small)
     ax.set_ylim(m - 0.5, -0.5)
-    style_axes(above, look, "", "", "node")
+    style_axes(above, look, f"x[k,i] raises (orange) or lowers (violet) the output by {number(largest)} at most", "", "node")
     above.bar(range(n), parts.nodes.numpy(), color=[_bar(v) for v in parts.nodes.tolist()], gid="pairs-nodes")
     style_axes(right, look, "", "without k", "")
     right.barh(range(m), parts.subgraphs.numpy(), color=BLUE, gid="pairs-subgraphs")
@@ -84,7 +83,7 @@ def draw_pairs(parts: Attribution, names: Sequence[str], look: Theme = LIGHT) ->
 
 
 def _bar(value: float) -> str:
-    return "#B35806" if value >= 0 else "#542788"
+    return "#E08214" if value >= 0 else "#8073AC"
 
 
 def write_explanations(file: Path, title: str, explained: Sequence[Explained], errors: dict[str, str]) -> None:

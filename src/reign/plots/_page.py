@@ -1,5 +1,6 @@
 """A page of HTML that stands alone: it needs no network, runs no script, and is readable on light and dark paper and in print."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -84,3 +85,8 @@ class Page:
     def save(self, file: Path) -> None:
         """Write the page."""
         write_text(file, self.html())
+
+
+def number(value: float | None) -> str:
+    """A number with four digits; nothing for None or NaN."""
+    return "" if value is None or math.isnan(value) else f"{value:.4g}"

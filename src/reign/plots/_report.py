@@ -7,10 +7,10 @@ from pathlib import Path
 from reign.experiments import find_table, list_tables
 from reign.experiments.tables import Table, mean_and_std
 from reign.plots._curves import Curve, Panel, draw_curves
-from reign.plots._page import Page
+from reign.plots._page import Page, number
 from reign.plots._paper import paper_cells
 from reign.plots._record import Record
-from reign.plots._report_run import add_run, number
+from reign.plots._report_run import add_run
 from reign.train.run_folder import has_run
 
 NAME = "report.html"
