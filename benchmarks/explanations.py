@@ -9,7 +9,7 @@ again: that must change the prediction more than deleting random atoms does.
     reign train generalisation-4-cycle/sun-ego/1450 --seeds 1 -o RUN
     python benchmarks/explanations.py cycles RUN
 
-Of a run that counts 4-cycles the nodes in 4-cycles must score higher than the others, on the first 300 test graphs.
+Of a run that counts 4-cycles the nodes in 4-cycles must score higher than the others, on the first 60 test graphs.
 """
 
 import csv
@@ -27,7 +27,7 @@ from reign.explain import deletion, explain
 from reign.plots import Curve, CurvePanel, draw_curves
 
 NUMBERS = (1, 2, 3, 4, 5)
-GRAPHS = 300
+GRAPHS = 60
 
 
 def delete(run: Path, picture: Path) -> None:

@@ -1,6 +1,7 @@
 """The cell of a table of the paper that a run is of, and how its settings differ."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from reign.experiments import find_table, list_tables
@@ -36,10 +37,7 @@ def paper_cells(recipe: Recipe) -> list[PaperCell]:
     """The cells with the data and the model of a recipe, those with the fewest other differences; none if there is no such cell."""
     found: list[PaperCell] = []
     mine = recipe.model_dump(mode="json")
-    for name in list_tables():
-        table = find_table(name)
-        if table.is_single:
-            continue
+    for name, table in _tables().items() if recipe.data.name != "csv" else ():
         for row in table.rows:
             for column in table.columns:
                 settings = table.settings_of(row, column)
@@ -50,6 +48,13 @@ def paper_cells(recipe: Recipe) -> list[PaperCell]:
                     found.append(PaperCell(table, name, row, column, _differences(theirs["train"], mine["train"], "train.")))
     least = min((len(cell.other) for cell in found), default=0)
     return [cell for cell in found if len(cell.other) == least and cell.number is not None]
+
+
+@cache
+def _tables() -> dict[str, Table]:
+    """The tables of the paper, which are read once."""
+    tables = {name: find_table(name) for name in list_tables()}
+    return {name: table for name, table in tables.items() if not table.is_single}
 
 
 def _differences(theirs: dict[str, Any], mine: dict[str, Any], prefix: str) -> dict[str, tuple[Any, Any]]:
