@@ -18,7 +18,7 @@ from reign.bags._hops import root_hops
 from reign.bags._keep import Keeper, PerRow, kept
 from reign.bags._weights import PLAIN, WEIGHT, WeightedWiring, weigh
 from reign.bags._wiring import Wiring
-from reign.kernels import ragged
+from reign.kernels import Segments, kernels_for, ragged
 
 if TYPE_CHECKING:
     from reign.draw import Picture
@@ -199,8 +199,11 @@ class SubgraphBag(Keeper):
         """Values on nodes as values on pairs, marks in front: ``x[k, i] = [mark[k, i], h[i]]``."""
         if h.dim() != 2 or h.size(0) != self.num_nodes:
             raise ValueError(f"h has shape {tuple(h.shape)}, expected ({self.num_nodes}, channels): a row per node of the bag.")
-        trained = h.requires_grad and rows == slice(None)
-        values = self.wiring.to_node.t(h) if trained else h[self.node[rows]]  # what flows back is a sum in a fixed order
+        whole, to_node = rows == slice(None), self.wiring.to_node if h.requires_grad else None
+        if whole and to_node is not None and to_node.ptr is not None and (kernels := kernels_for(h)) is not None:
+            lifted: Tensor = kernels.lift(h, self.mark, self.node, Segments(to_node.ptr, to_node.index))
+            return lifted
+        values = to_node.t(h) if whole and to_node is not None else h[self.node[rows]]  # what flows back is a sum in a fixed order
         return values if self.mark is None else torch.cat([self.mark[rows].to(h.dtype), values], dim=1)
 
     @property

@@ -16,3 +16,11 @@ WithReport = Annotated[
     bool,
     typer.Option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end, if matplotlib is installed."),
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "-j",
+        "--jobs",
+        help="Number of models to train at once: as many as fit on a GPU, and one on a CPU, if not given. On a CPU they are processes.",
+    ),
+]

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from reign.cli.options import Accelerator, Devices, Nodes, Quiet, Settings, WithReport
+from reign.cli.options import Accelerator, Devices, Jobs, Nodes, Quiet, Settings, WithReport
 from reign.cli.render_runs import summary_table
 from reign.cli.reports import report_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, stem, user_mistakes
@@ -47,6 +47,7 @@ def train(
     eager: Annotated[
         bool, typer.Option("--eager", help="Plain operations, batch by batch: no fused kernels, no data set on the GPU.")
     ] = False,
+    jobs: Jobs = None,
     accelerator: Accelerator = "auto",
     devices: Devices = 1,
     num_nodes: Nodes = 1,
@@ -89,6 +90,7 @@ def train(
         if ensemble_size is not None and seeds is not None:
             fail("--ensemble-size and --seeds are the same; give one of them.")
         number = ensemble_size if ensemble_size is not None else seeds
+        at_least_one("--jobs", jobs)
         at_least_one("--seeds" if ensemble_size is None else "--ensemble-size", number)
         if number is not None:
             changes.append({"seeds": list(range(number))})
@@ -108,7 +110,7 @@ def train(
         fabric = make_fabric(plan.train.precision, accelerator, devices, num_nodes)
         with showing_progress(not quiet and fabric.is_global_zero) as callback:
             try:
-                summary = run(plan, folder, resume=resume is not None, fabric=fabric, callback=callback)
+                summary = run(plan, folder, resume=resume is not None, fabric=fabric, callback=callback, jobs=jobs)
             except KeyboardInterrupt:
                 fail(
                     f"stopped; continue with: reign train --resume {folder}" if has_run(folder) else "stopped; nothing was written."

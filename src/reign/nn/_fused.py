@@ -75,7 +75,7 @@ class _NodeSlot:
     """A slot on nodes, subgraphs or roots: its input, what its result is added to, and what its rows are."""
 
     slot: Slot
-    x: Tensor
+    input: Any
     into: str
     rows: str
 
@@ -143,44 +143,44 @@ class _Update:
         into = "root" if where == "on" else slot.scope
         rows = "sub" if where == "on" or slot.scope == "subgraph" else "node"
         if not isinstance(slot, EncoderSlot):
-            return _NodeSlot(slot, self.state.get(slot.term, where), into, rows)
+            return _NodeSlot(slot, self.kernels.NodeInput(self.state.get(slot.term, where)), into, rows)
         assert isinstance(slot.encoder, GIN)
-        on_pairs = slot.scope == "pair"
+        bag, on_pairs = self.state.bag, slot.scope == "pair"
         near = Neighbourhood(self.state, slot.name, where if on_pairs else "off", self.edge_attr, None)
-        if len(MERGED[slot.name][1]) > 1:
-            return _NodeSlot(slot, slot.encoder.collected(near), into, rows)
-        if on_pairs:
-            edges, source = narrow_near(self.state.bag)[1], self.state.once(("near",), lambda: self.state.near)
-        else:
-            edges, source = narrow_edges(self.state.bag, MERGED[slot.name][2]), near.own
-        edges, table = self._edge_table(slot.encoder, edges, near)
-        x = self.kernels.pass_messages(near.own, source, edges, table, slot.encoder.eps)
-        if not on_pairs and where == "on" and not self.state.bag.node_based:
-            x = x.index_select(0, self.state.bag.root)
-        return _NodeSlot(slot, x, into, rows)
+        picked = not on_pairs and where == "on" and not bag.node_based  # only some of the nodes are roots
+        if picked or len(MERGED[slot.name][1]) > 1:
+            x = slot.encoder.collected(near)
+            return _NodeSlot(slot, self.kernels.NodeInput(x.index_select(0, bag.root) if picked else x), into, rows)
+        edges = narrow_near(bag)[1] if on_pairs else narrow_edges(bag, MERGED[slot.name][2])
+        source = self.state.once(("near",), lambda: self.state.near) if on_pairs else None
+        return _NodeSlot(slot, self.kernels.NodeInput(near.own, self._messages(slot.encoder, edges, near), source), into, rows)
 
     def _node_stages(self, slots: Sequence[_NodeSlot]) -> dict[str, Tensor]:
         """Stacks of slots of one shape, each with its sums for subgraphs, nodes and roots."""
         same_rows = self.state.bag.node_based
         groups: dict[Any, list[_NodeSlot]] = {}
-        for slot in slots:
+        for slot in sorted(slots, key=lambda slot: slot.input.messages is not None):
             groups.setdefault((_shape(slot.slot), "node" if same_rows else slot.rows), []).append(slot)
         found: dict[str, Tensor] = {}
         for (_, rows), members in groups.items():
             into = sorted({slot.into for slot in members})
-            number, real = members[0].x.size(0), self.state.bag.real(rows)
-            flags = members[0].x if real is None else real.to(torch.int32)
+            own, real = members[0].input.own, self.state.bag.real(rows)
+            flags = own if real is None else self._flags(rows, real)
             bit = 0 if real is None else 1
             stage = self.kernels.NodeStage(
                 self._stack([slot.slot for slot in members]),
                 tuple(into.index(slot.into) for slot in members),
-                self.kernels.Rows(number, flags, bit, bit),
+                self.kernels.Rows(own.size(0), flags, bit, bit),
                 self.conv.training,
             )
-            sums = stage(torch.stack([slot.x for slot in members]))
+            sums = stage([slot.input for slot in members])
             for name, value in zip(into, sums.unbind(0), strict=True):
                 found[name] = found[name] + value if name in found else value
         return found
+
+    def _flags(self, rows: str, real: Tensor) -> Tensor:
+        """Which rows are no padding, as kernels read it."""
+        return self.state.once_for_all(("flags", rows), lambda: real.to(torch.int32))
 
     # -- pairs -----------------------------------------------------------------------------------------------------
 
@@ -196,30 +196,30 @@ class _Update:
         if len(MERGED[slot.name][1]) > 1 or self._averaged(slot):
             others.append(slot.encoder.collected(near).contiguous())
             return self.kernels.PairSlot(stack, other=len(others) - 1)
-        edges, table = self._edge_table(slot.encoder, narrow_edges(self.state.bag, MERGED[slot.name][2]), near)
-        return self.kernels.PairSlot(stack, edges, table, slot.encoder.eps)
+        edges = narrow_edges(self.state.bag, MERGED[slot.name][2])
+        return self.kernels.PairSlot(stack, self._messages(slot.encoder, edges, near))
 
     def _averaged(self, slot: EncoderSlot) -> bool:
         return any(self.state.aggregation.get(name) == "mean" for name in MERGED[slot.name][1])
 
-    def _edge_table(self, encoder: GIN, edges: Edges, near: Neighbourhood) -> tuple[Edges, Tensor | None]:
-        """Edge features: the vectors of few types as they are, or one vector for each edge."""
+    def _messages(self, encoder: GIN, edges: Edges, near: Neighbourhood) -> Any:
+        """The messages of an encoder, with edge features: the vectors of few types as they are, or one vector for each edge."""
         if encoder.edge_encoder is None:
-            return edges, None
+            return self.kernels.Messages(edges, None, encoder.eps)
         types = encoder.edge_encoder
         if isinstance(types, TypeEmbedding) and len(types.columns) == 1:
             weight = types.columns[0].weight
             assert isinstance(weight, Tensor)
             if weight.size(0) <= self.kernels.FEW_TYPES and near.edge_attr is not None:
-                return replace(edges, kind=self._types_of_edges()), weight
-        return edges, encode_edges(types, near.edge_attr).contiguous()
+                return self.kernels.Messages(replace(edges, kind=self._types_of_edges()), weight, encoder.eps)
+        return self.kernels.Messages(edges, encode_edges(types, near.edge_attr).contiguous(), encoder.eps)
 
     def _types_of_edges(self) -> Tensor | None:
         """Edge features as 32-bit types, if that is what they are."""
         attr = self.edge_attr
         if attr is None or attr.is_floating_point() or attr.numel() != attr.size(0):
             return None
-        return self.state.once(("types of edges",), lambda: attr.reshape(-1).to(torch.int32))
+        return self.state.once_for_all(("types of edges",), lambda: attr.reshape(-1).to(torch.int32))
 
     # -- weights ---------------------------------------------------------------------------------------------------
 

@@ -89,8 +89,9 @@ def environment(fabric: Fabric) -> dict[str, Any]:
 
 
 def peak_memory(device: torch.device) -> dict[str, int]:
-    """The largest memory of this process so far, and what it took on a GPU, in bytes."""
-    host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    """The largest memory of this process so far, or of one that it started, and what it took on a GPU, in bytes."""
+    largest = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    host = largest * (1 if sys.platform == "darwin" else 1024)
     return {"host_bytes": host, **({"device_bytes": torch.cuda.max_memory_allocated(device)} if device.type == "cuda" else {})}
 
 
