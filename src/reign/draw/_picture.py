@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reign.disk import write_bytes
-from reign.draw._matplotlib import Figure, FigureCanvasAgg, matplotlib
+from reign.draw._matplotlib import Figure, matplotlib
 from reign.draw._theme import LIGHT, Theme
 
 ENDINGS = (".svg", ".png")
@@ -75,7 +75,6 @@ def finish(figure: Figure, name: str, theme: Theme) -> Picture:
         return out.getvalue()
 
     def png() -> bytes:
-        FigureCanvasAgg(figure)
         made = io.BytesIO()
         with _any_letters():
             figure.savefig(made, format="png", dpi=DPI, metadata={"Software": "reign"})
