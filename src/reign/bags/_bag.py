@@ -16,6 +16,7 @@ from reign.bags._edges import PairEdges, pair_edges
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import root_hops
 from reign.bags._keep import Keeper, PerRow, kept
+from reign.bags._place import on_several_paths, resistance
 from reign.bags._weights import PLAIN, WEIGHT, WeightedWiring, weigh
 from reign.bags._wiring import Wiring
 from reign.kernels import Segments, kernels_for, ragged
@@ -192,6 +193,16 @@ class SubgraphBag(Keeper):
     def hops(self, max_distance: int) -> Int[Tensor, "pairs"]:
         """The hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for nodes out of reach."""
         return self.keep(("hops", max_distance), lambda: PerRow(root_hops(self, max_distance), "pair")).values
+
+    @property
+    def on_several_paths(self) -> Bool[Tensor, "pairs"]:
+        """Whether at least two neighbours of the node lie one hop nearer to the root."""
+        return self.keep("several paths", lambda: PerRow(on_several_paths(self), "pair")).values
+
+    @property
+    def resistance(self) -> Float[Tensor, "pairs"]:
+        """The resistance distance from the root to the node inside the subgraph, every edge a resistance of 1; 0 outside of it."""
+        return self.keep("resistance", lambda: PerRow(resistance(self), "pair")).values
 
     # -- values ----------------------------------------------------------------------------------------------------
 

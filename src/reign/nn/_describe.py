@@ -7,6 +7,7 @@ from torch import nn
 from reign.nn._latex import aligned, latex_conv
 from reign.nn._mlp import num_parameters
 from reign.nn._neighbourhood import MERGED
+from reign.nn._options import Roots
 from reign.nn._slots import EncoderSlot, Slot
 from reign.nn._state import Aggregation
 from reign.nn._terms import TERMS, Term
@@ -22,6 +23,7 @@ class TermLayer(Protocol):
     out_channels: int
     act: nn.Module
     root_terms: nn.ModuleList | None
+    roots: Roots
     aggregation: dict[str, Aggregation]
 
     def slots(self, on: bool = False) -> list[Slot]:
@@ -38,6 +40,9 @@ def describe_model(model: Any, latex: bool = False) -> str:
     lines = [f"{model!r}", f"{num_parameters(model):,} parameters"]
     if model.node_encoder is not None:
         lines.append(f"node encoder: {num_parameters(model.node_encoder):,} parameters")
+    for name, part in (("labels", model.labels), ("virtual node", model.virtual_node)):
+        if part is not None:
+            lines.append(f"{name}: {part.extra_repr() or type(part).__name__}, {num_parameters(part):,} parameters")
     previous = ""
     for t, layer in enumerate(model.layers):
         text = layer.describe()
@@ -54,10 +59,12 @@ def describe_conv(layer: TermLayer, latex: bool = False) -> str:
     """Show the update equations of one layer on and off the diagonal, with parameters and scope of every term, and its cost."""
     assert isinstance(layer, nn.Module)
     if latex:
-        targets = [("x[k,i]", False)] if layer.root_terms is None else [("x[i,i]", True), ("x[k,i]", False)]
-        return latex_conv(layer, [(target, on, slot_formulas(layer, on)) for target, on in targets])
+        off, on = slot_formulas(layer), slot_formulas(layer, on=True)
+        if layer.roots == "added":
+            off, on = [*off, *((head, [f"[i = k] {formula}" for formula in formulas]) for head, formulas in on)], []
+        return latex_conv(layer, [*([("x[i,i]", True, on)] if on else []), ("x[k,i]", False, off)])
     lines = [f"{type(layer).__name__}({layer.in_channels} -> {layer.out_channels}), {num_parameters(layer):,} parameters"]
-    if layer.root_terms is None:
+    if layer.root_terms is None or layer.roots == "added":
         lines += _branch("x[k,i]", layer, on=False)
     else:
         lines += _branch("x[i,i]", layer, on=True) + _branch("x[k,i]", layer, on=False)
@@ -99,22 +106,29 @@ def _read(base: str) -> str:
 
 
 def _branch(target: str, layer: TermLayer, on: bool) -> list[str]:
-    lines = [f"  {target} <- {type(layer.act).__name__}("]
-    for slot, (head, formulas) in zip(layer.slots(on), slot_formulas(layer, on), strict=True):
-        where = "roots" if on else SCOPES[slot.scope]
-        lines.append(
-            f"      + {head}({', '.join(formulas)})".ljust(64) + f"  {slot.name}, {num_parameters(slot):,} parameters, on {where}"
-        )
+    lines = [f"  {target} <- {type(layer.act).__name__}(", *(_line(slot, layer, on) for slot in layer.slots(on))]
+    if layer.roots == "added":
+        lines += [_line(slot, layer, True, "[i = k] ") for slot in layer.slots(on=True)]
     return [*lines, "  )"]
+
+
+def _line(slot: Slot, layer: TermLayer, on: bool, condition: str = "") -> str:
+    head, formulas = _of_slot(slot, layer, on)
+    where = "roots" if on else SCOPES[slot.scope]
+    return (
+        f"      + {condition}{head}({', '.join(formulas)})".ljust(64)
+        + f"  {slot.name}, {num_parameters(slot):,} parameters, on {where}"
+    )
 
 
 def slot_formulas(layer: TermLayer, on: bool = False) -> list[tuple[str, list[str]]]:
     """The transform or encoder of every slot of a layer, by the name of its class, and the formulas that go into it."""
-    found = []
-    for slot in layer.slots(on):
-        transform = slot.encoder if isinstance(slot, EncoderSlot) else slot.transform
-        found.append((type(transform).__name__, [_formula(part, layer, on) for part in _parts(slot)]))
-    return found
+    return [_of_slot(slot, layer, on) for slot in layer.slots(on)]
+
+
+def _of_slot(slot: Slot, layer: TermLayer, on: bool) -> tuple[str, list[str]]:
+    transform = slot.encoder if isinstance(slot, EncoderSlot) else slot.transform
+    return type(transform).__name__, [_formula(part, layer, on) for part in _parts(slot)]
 
 
 def _parts(slot: Slot) -> list[Term]:

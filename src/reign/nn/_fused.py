@@ -48,6 +48,7 @@ def covered(conv: "SubgraphConv") -> bool:
         bool(pair_slots)
         and isinstance(conv.norm, NoNorm)
         and isinstance(conv.root_norm, NoNorm | None)
+        and conv.roots == "apart"
         and isinstance(conv.act, nn.ReLU | nn.Identity)
         and max(conv.in_channels, conv.out_channels) <= WIDEST
         and all(_simple(slot) for slot in [*conv.slots(), *conv.slots(on=True)])
@@ -64,6 +65,12 @@ def _simple(slot: Slot) -> bool:
 
 def _mlp_covered(mlp: MLP) -> bool:
     return isinstance(mlp.act, nn.ReLU) and _norm_covered(mlp.norm) and mlp.lin1.out_features <= WIDEST
+
+
+def _passes(slot: EncoderSlot) -> bool:
+    """Whether the encoder reads its values, and sums those of their neighbours, as they are."""
+    own, sums, neighbours = MERGED[slot.name]
+    return own in ("own", "needle") and len(sums) == 1 and neighbours is not None
 
 
 def _norm_covered(norm: nn.Module) -> bool:
@@ -148,10 +155,10 @@ class _Update:
         bag, on_pairs = self.state.bag, slot.scope == "pair"
         near = Neighbourhood(self.state, slot.name, where if on_pairs else "off", self.edge_attr, None)
         picked = not on_pairs and where == "on" and not bag.node_based  # only some of the nodes are roots
-        if picked or len(MERGED[slot.name][1]) > 1:
+        if picked or not _passes(slot):
             x = slot.encoder.collected(near)
             return _NodeSlot(slot, self.kernels.NodeInput(x.index_select(0, bag.root) if picked else x), into, rows)
-        edges = narrow_near(bag)[1] if on_pairs else narrow_edges(bag, MERGED[slot.name][2])
+        edges = narrow_near(bag)[1] if on_pairs else narrow_edges(bag, near.neighbours)
         source = self.state.once(("near",), lambda: self.state.near) if on_pairs else None
         return _NodeSlot(slot, self.kernels.NodeInput(near.own, self._messages(slot.encoder, edges, near), source), into, rows)
 
@@ -189,14 +196,14 @@ class _Update:
         if not isinstance(slot, EncoderSlot):
             if slot.term.name == "own":
                 return self.kernels.PairSlot(stack)
-            others.append(self.state.get(slot.term).contiguous())
+            others.append(slot.value(self.state).contiguous())
             return self.kernels.PairSlot(stack, other=len(others) - 1)
         assert isinstance(slot.encoder, GIN)
         near = Neighbourhood(self.state, slot.name, "off", self.edge_attr, None)
-        if len(MERGED[slot.name][1]) > 1 or self._averaged(slot):
+        if not _passes(slot) or self._averaged(slot):
             others.append(slot.encoder.collected(near).contiguous())
             return self.kernels.PairSlot(stack, other=len(others) - 1)
-        edges = narrow_edges(self.state.bag, MERGED[slot.name][2])
+        edges = narrow_edges(self.state.bag, near.neighbours)
         return self.kernels.PairSlot(stack, self._messages(slot.encoder, edges, near))
 
     def _averaged(self, slot: EncoderSlot) -> bool:
@@ -227,13 +234,13 @@ class _Update:
         maps: list[Any] = [slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform for slot in slots]
         outer = self._norms([slot.norm if isinstance(slot, EncoderSlot) else None for slot in slots])
         if isinstance(maps[0], Linear):
-            return self.kernels.Stack([m.weight for m in maps], [m.bias for m in maps], outer=outer)
+            return self.kernels.Stack([m.weight for m in maps], [_bias(m) for m in maps], outer=outer)
         return self.kernels.Stack(
             [m.lin1.weight for m in maps],
-            [m.lin1.bias for m in maps],
+            [_bias(m.lin1) for m in maps],
             self._norms([m.norm for m in maps]),
             [m.lin2.weight for m in maps],
-            [m.lin2.bias for m in maps],
+            [_bias(m.lin2) for m in maps],
             outer,
         )
 
@@ -247,6 +254,11 @@ class _Update:
             for name in ("weight", "bias", "running_mean", "running_var")
         ]
         return self.kernels.Norms(*parts, some.momentum, some.eps)
+
+
+def _bias(linear: nn.Linear) -> Tensor:
+    """The bias of a linear map; zeros where it has none."""
+    return linear.weight.new_zeros(linear.out_features) if linear.bias is None else linear.bias
 
 
 @cache
@@ -276,11 +288,15 @@ def needs(conv: "SubgraphConv") -> frozenset[str]:
     found: set[str] = set()
     for where, slots in (("off", conv.slots()), ("on", conv.slots(on=True))):
         for slot in slots:
-            names = (MERGED[slot.name][0],) if isinstance(slot, EncoderSlot) else (slot.name,)
+            if isinstance(slot, EncoderSlot):
+                own, sums, neighbours = MERGED[slot.name]
+                names = (own,) if neighbours is not None else (own, *sums)
+            else:
+                names = (slot.name,)
             for name in names:
                 found |= _sums_of(TERMS[name].name, where == "on")
             if where == "on" and isinstance(slot, EncoderSlot) and slot.scope == "pair":
-                found |= {"root", "near"} if len(MERGED[slot.name][1]) == 1 else {"root"}
+                found |= {"root", "near"} if _passes(slot) else {"root"}
     return frozenset(found)
 
 

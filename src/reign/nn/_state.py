@@ -107,6 +107,15 @@ class State:
             self.bag.require_node_based(f"term '{term.name}'")
         return self.once(("sum", term.name, where), lambda: term.value(self, where))
 
+    def spread(self, term: Term, where: Where = "off") -> Rows:
+        """The value of a term at every pair (or at every root), wherever it lives."""
+        value, wiring = self.get(term, where), self.bag.wiring
+        if where == "on" or term.scope == "pair":
+            return value
+        if term.scope == "node":
+            return wiring.to_node.t(value)
+        return wiring.to_sub.t(wiring.sub_to_graph.t(value) if term.scope == "graph" else value)
+
     def _mean(self, term: Term, where: Where) -> Rows:
         total = self.sum(term, where)
         key = ("count", term.name, where, self.aggregation.get("needle", "sum"), str(total.dtype))

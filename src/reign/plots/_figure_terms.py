@@ -6,7 +6,19 @@ from functools import singledispatch
 
 from torch import nn
 
-from reign.nn import AKConv, Model, PPGNConv, SubgraphConv, SubgraphGNN, build_model, find_model, slot_formulas, term
+from reign.nn import (
+    AKConv,
+    AKKernel,
+    Model,
+    PPGNBlock,
+    PPGNConv,
+    SubgraphConv,
+    SubgraphGNN,
+    build_model,
+    find_model,
+    slot_formulas,
+    term,
+)
 
 
 @dataclass(frozen=True)
@@ -46,20 +58,25 @@ class LayerFigure:
 TITLES = {
     "sun": "SUN", "reign2": "ReIGN(2)", "ds": "DS-GNN", "dss": "DSS-GNN", "reconstructiongnn": "Reconstruction GNN", "ngnn": "NGNN",
     "idgnn": "ID-GNN", "gnnak": "GNN-AK", "gnnakctx": "GNN-AK-ctx", "gnnakplus": "GNN-AK+", "sswl": "SSWL+", "ign2": "2-IGN",
-    "ppgn": "PPGN", "mpnn": "MPNN",
+    "ppgn": "PPGN", "mpnn": "MPNN", "ngnntupublished": "NGNN (TU) *",
 }  # fmt: skip
 
 
 def figure_of_model(name: str) -> LayerFigure:
     """The figure of a model of the catalogue, by name."""
-    kind = find_model(name)
     model = build_model(name, 4, 4, 2, 1)
-    return figure_of_layer(model.layers[-1], TITLES.get(_key(name), kind.__name__), _is_row(model))
+    return figure_of_layer(model.layers[-1], _title(name), _is_row(model))
 
 
-def _key(name: str) -> str:
-    found = find_model(name)
-    return next((key for key in TITLES if find_model(key) is found), name)
+def _title(name: str) -> str:
+    """The name of a model in the paper; one as published has a star."""
+    kind = find_model(name)
+    for key, title in TITLES.items():
+        if find_model(key) is kind:
+            return title
+        if kind.__name__ == f"{find_model(key).__name__}Published":
+            return f"{title} *"
+    return kind.__name__
 
 
 def _is_row(model: Model) -> bool:
@@ -81,6 +98,8 @@ def figure_of_layer(layer: nn.Module, title: str, row: bool = False) -> LayerFig
 @figure_of_layer.register
 def _(layer: SubgraphConv, title: str, row: bool = False) -> LayerFigure:
     off = _parameters(layer, False)
+    if layer.roots == "added":
+        return LayerFigure(title, off, (*(_at_root(parameter) for parameter in off), *_parameters(layer, True)), row)
     if layer.root_terms is not None:
         return LayerFigure(title, off, _parameters(layer, True), row)
     return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
@@ -96,6 +115,19 @@ def _(layer: AKConv, title: str, row: bool = False) -> LayerFigure:
     return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
 
 
+@figure_of_layer.register
+def _(layer: AKKernel, title: str, row: bool = False) -> LayerFigure:
+    inner = layer.inner[0]
+    assert isinstance(inner, SubgraphConv)
+    names = {"centroid": "node_root", "subgraph": "node_readout", "context": "needle"}
+    parts = tuple(
+        Parameter(names[part], "[A] part", (term(names[part]).formula.replace("sum", layer.aggregation),)) for part in layer.parts
+    )
+    off = tuple(Parameter(p.name, f"[S] {p.kind}", p.formulas) for p in _parameters(inner, False)) + parts
+    return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
+
+
+@figure_of_layer.register(PPGNBlock)
 @figure_of_layer.register
 def _(layer: PPGNConv, title: str, row: bool = False) -> LayerFigure:
     off = (Parameter("own", "Linear", ("x[k,i]",)), Parameter("matrix product", "MLPs", ("sum_j x[k,j]", "sum_j x[j,i]")))

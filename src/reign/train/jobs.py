@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from lightning.fabric import Fabric
 
+from reign.train.build import make_problem
 from reign.train.callbacks import Callback
 from reign.train.devices import make_fabric
 from reign.train.members import Member, members_of, train_member
@@ -240,8 +241,6 @@ class _Teller(Callback):
 
 def _train_one(j: int, recipe: Recipe, root: str, label: str, number: int, total: int) -> None:
     """Train one model in this process; data are read once."""
-    from reign.train.build import make_problem
-
     key = recipe.data.model_dump_json()
     if key not in _PROBLEMS:
         _PROBLEMS[key] = make_problem(recipe.data)[0]

@@ -227,7 +227,8 @@ def test_a_slot_without_a_norm_leaves_the_statistics_of_others_alone() -> None:
     assert torch.allclose(made.outer.mean[0], 0.1 * (hidden @ w["w2"].t() + w["b2"]).mean(0), atol=1e-5)
 
 
-MODELS = {"sun": {}, "sswl": {}, "idgnn": {}, "gnnakctx": {}, "dss": {}, "ngnn": {}}
+MODELS: dict[str, dict[str, Any]] = {"sun": {}, "sswl": {}, "idgnn": {}, "gnnakctx": {}, "dss": {}, "ngnn": {}}
+MODELS["subgraphgnn"] = {"terms": ["own+node_root", "own_root+root_msg", "own+local", "needle"], "on_pairs": True, "bias": "first"}
 MODELS |= {"gnnakplus": {}, "reign2": {}, "ds": {}, "mpnn": {}} if DEVICE == "cuda" else {}
 
 
@@ -239,7 +240,7 @@ def test_models(name: str, train: bool) -> None:
     results = []
     for fast in (True, False, True):
         torch.manual_seed(0)
-        model = reign.build_model(name, 3, width, 2, 2).to(DEVICE)
+        model = reign.build_model(name, 3, width, 2, 2, **MODELS[name]).to(DEVICE)
         model.train(train)
         with fast_path(fast):
             out = model(batch.x, batch.edge_index, batch=batch.batch)

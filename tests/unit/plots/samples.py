@@ -22,7 +22,7 @@ def pictures(dark: bool = False) -> dict[str, Picture]:
     for name in (*PAPER, "reign2", "ppgn", "mpnn"):
         found[f"layer-{name}"] = draw_layer(name, dark=dark)
     found["layer-terms"] = draw_layer(terms=["own", "local", "transpose"], root_terms=["own", "readout"], dark=dark)
-    found["layers"] = draw_layers(dark=dark)
+    found["layers"] = draw_layers([*PAPER, "reign2", "sswl", "ign2", "ppgn", "mpnn"], dark=dark)
     found["orbits"] = draw_orbits(dark)
     found["symmetry"] = draw_symmetry(dark)
     return found
