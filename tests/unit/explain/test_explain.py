@@ -146,7 +146,7 @@ def test_nodes_in_cycles_score_higher() -> None:
     model, batch = SUN(1, 16, 2, 1, policy="ego+:2", norm=None), Batch.from_data_list(rings)
     bag = model.policy.from_data(batch)
     optimiser = torch.optim.Adam(model.parameters(), 0.01)
-    for _ in range(110):
+    for _ in range(150):
         optimiser.zero_grad()
         loss = (model.predict(batch.x, bag) - batch.y).square().mean()
         loss.backward()
