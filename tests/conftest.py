@@ -22,6 +22,9 @@ PARTS += [f"kernels.{p.stem}" for p in (SOURCE / "kernels").iterdir() if not p.s
 MUTANT = "REIGN_MUTANT" in os.environ  # a mutant is tried: that a test fails is enough, and that it fails soon
 if "REIGN_ATTACK" not in os.environ and not MUTANT:  # the large attack is to meet reign as users do
     install_import_hook([f"reign.{part}" for part in PARTS], "beartype.beartype")
+os.environ.setdefault(
+    "REIGN_REPORT", "0"
+)  # a report after each of the many trainings would take long; those that test it ask for it
 torch.set_num_threads(1)  # the tests run in several processes
 settings.register_profile("reign", deadline=None, print_blob=True, **({"phases": [Phase.generate]} if MUTANT else {}))
 settings.load_profile("reign")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reign._version import __version__
 
 if TYPE_CHECKING:
-    from reign import bags, data, experiments, interop, nn, policies, testing, theory, train, transforms
+    from reign import bags, data, draw, experiments, explain, interop, nn, plots, policies, testing, theory, train, transforms
     from reign._load import load
     from reign._validate import validate
     from reign.bags import SubgraphBag
@@ -20,7 +20,21 @@ if TYPE_CHECKING:
     from reign.policies import list_policies, policy
     from reign.theory import card
 
-_MODULES = ("bags", "data", "experiments", "interop", "nn", "policies", "testing", "theory", "train", "transforms")
+_MODULES = (
+    "bags",
+    "data",
+    "draw",
+    "experiments",
+    "explain",
+    "interop",
+    "nn",
+    "plots",
+    "policies",
+    "testing",
+    "theory",
+    "train",
+    "transforms",
+)
 _NAMES = {
     "SubgraphBag": "bags",
     "build_model": "nn",
@@ -54,13 +68,16 @@ __all__ = [
     "build_model",
     "card",
     "data",
+    "draw",
     "experiments",
+    "explain",
     "interop",
     "list_models",
     "list_policies",
     "list_terms",
     "load",
     "nn",
+    "plots",
     "policies",
     "policy",
     "testing",

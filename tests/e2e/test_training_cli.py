@@ -509,7 +509,10 @@ def test_data_commands() -> None:
     assert "0.083 +- 0.003" in works("recipes", "zinc").stdout
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "reproduce", "tune", "recipes", "data", "models", "policies"])
+@pytest.mark.parametrize(
+    "command",
+    ["report", "explain", "show", "train", "predict", "evaluate", "reproduce", "tune", "recipes", "data", "models", "policies"],
+)
 def test_help(command: str) -> None:
     assert "--help" in works(command, "--help").stdout
 

@@ -19,6 +19,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 # from the lowest layer to the highest; a module may import from its own layer and from those below
 LAYERS = [
     {"_version", "_validate", "disk", "registry"},
+    {"draw"},
     {"kernels"},
     {"bags"},
     {"policies", "transforms"},
@@ -27,6 +28,7 @@ LAYERS = [
     {"data"},
     {"theory"},
     {"train"},
+    {"explain"},
     {"experiments"},
     {"plots"},
     {"", "_load"},  # the package itself, which loads everything else when it is first used
@@ -38,6 +40,7 @@ QUICK, OPTIONAL = "to start quickly", "an optional package"
 LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.__main__", "reign.cli"): "says what to install where typer or rich is missing",
     ("reign._load", "reign.train"): QUICK,
+    ("reign.bags._draw", "reign.draw"): OPTIONAL,  # which needs matplotlib
     ("reign.cli", "reign"): QUICK,
     ("reign.kernels._switch", "triton"): OPTIONAL,
     ("reign.kernels._switch", "reign.kernels.fused"): OPTIONAL,  # which needs triton
@@ -52,6 +55,10 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.train", "sklearn"): QUICK,
     ("reign.train", "torch.utils.tensorboard"): OPTIONAL,
     ("reign.experiments", "optuna"): OPTIONAL,
+    ("reign.plots", "rdkit"): OPTIONAL,
+    ("reign.plots", "sklearn"): QUICK,
+    ("reign.plots", "reign.data.molecules"): OPTIONAL,
+    ("reign.plots", "reign.plots._molecule"): OPTIONAL,  # which needs rdkit
 }
 
 

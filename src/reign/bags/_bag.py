@@ -1,5 +1,6 @@
 """The bag of subgraphs: one shared graph, a membership bit per pair, and the maps between scopes."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -10,15 +11,18 @@ from torch_geometric.data import Data
 
 from reign.bags import _relabel as relabel
 from reign.bags import _views as views
+from reign.bags._draw import draw
 from reign.bags._edges import PairEdges, pair_edges
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import root_hops
 from reign.bags._keep import Keeper, PerRow, kept
 from reign.bags._place import on_several_paths, resistance
+from reign.bags._weights import PLAIN, WEIGHT, WeightedWiring, weigh
 from reign.bags._wiring import Wiring
 from reign.kernels import Segments, kernels_for, ragged
 
 if TYPE_CHECKING:
+    from reign.draw import Picture
     from reign.policies import Policy
 
 Domain = Literal["all", "members"]
@@ -170,7 +174,21 @@ class SubgraphBag(Keeper):
     @property
     def wiring(self) -> Wiring:
         """Which rows are summed into which, for the terms of layers."""
-        return Wiring(self)
+        return Wiring(self) if self.edge_weight is None else WeightedWiring(self)
+
+    @property
+    def edge_weight(self) -> Float[Tensor, "edges"] | None:
+        """The weights of edges in a bag that ``weighted`` made; None if there are none."""
+        return cast("Tensor | None", self._kept.get(WEIGHT))
+
+    @property
+    def plain(self) -> "SubgraphBag":
+        """The bag without weights of edges."""
+        return cast("SubgraphBag", self._kept.get(PLAIN, self))
+
+    def weighted(self, weight: Float[Tensor, "edges"]) -> "SubgraphBag":
+        """The same bag with a weight for each edge, by which every sum over neighbours counts them: for explanations."""
+        return weigh(self, weight)
 
     def hops(self, max_distance: int) -> Int[Tensor, "pairs"]:
         """The hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for nodes out of reach."""
@@ -206,13 +224,36 @@ class SubgraphBag(Keeper):
 
     # -- for people ------------------------------------------------------------------------------------------------
 
-    def subgraph(self, k: int) -> Data:
+    def subgraph(self, k: int, members_only: bool = False) -> Data:
         """Subgraph k as a PyG ``Data`` on all nodes of its graph, in their original order.
 
         It has ``x`` (marks, then features), ``edge_index``, ``edge_attr``, ``member``, and ``root``: the root, or both
         nodes of an edge or a tuple. Nodes without a row (domain members, outside the subgraph) have zeros as ``x``.
+
+        Args:
+            k: the number of the subgraph.
+            members_only: leave the other nodes out. Nodes are then numbered anew, ``node`` has their numbers in the graph, and
+                ``root`` is -1 where it is not a member.
         """
-        return views.subgraph(self, k)
+        return views.subgraph(self, k, members_only)
+
+    def __len__(self) -> int:
+        """The number of subgraphs."""
+        return self.num_subgraphs
+
+    def __iter__(self) -> Iterator[Data]:
+        """The subgraphs in turn, as ``subgraph`` gives them."""
+        return (self.subgraph(k) for k in range(len(self)))
+
+    def draw(self, subgraphs: Sequence[int] | None = None, *, labels: Sequence[str] | None = None, dark: bool = False) -> "Picture":
+        """A picture of the graph and its subgraphs, which notebooks show; ``bag.draw().save("bag.svg")`` keeps it.
+
+        Args:
+            subgraphs: which ones to draw; the first 36 if not given.
+            labels: what is written on the nodes; their numbers if not given.
+            dark: whether to draw for dark paper.
+        """
+        return draw(self, subgraphs, labels, dark)
 
     def to_dense(self) -> views.DenseBag:
         """The tensors (A, x) of the paper, and membership, for a bag of one graph; take ``bag[g]`` out of a batch."""

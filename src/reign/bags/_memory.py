@@ -1,6 +1,7 @@
 """Whether the pairs of a bag fit into memory, which is checked before they are allocated."""
 
 import os
+import warnings
 from pathlib import Path
 
 import torch
@@ -38,6 +39,18 @@ def check_fits(num_pairs: int, device: torch.device, what: str, way_out: str, st
             f"{what} makes {num_pairs:,} pairs (subgraph, node): {bag / 1e9:,.1f} GB for the bag and {state / 1e9:,.1f} GB "
             f"for one hidden state of {state_bytes} bytes a pair, where {free / 1e9:,.1f} GB are free on {device}. {way_out}"
         )
+
+
+def warn_of_size(nodes: int, num_pairs: int, what: str, way_out: str, state_bytes: int = STATE_BYTES) -> None:
+    """Warn where all pairs of a single graph of ``nodes`` nodes are stored and these are many, before it takes the memory of a machine."""
+    if num_pairs < SMALL:
+        return
+    state = num_pairs * state_bytes
+    warnings.warn(
+        f"{what} stores all {num_pairs:,} pairs (subgraph, node) of a graph of {nodes:,} nodes: {state / 1e9:,.1f} GB for one hidden state of "
+        f"{state_bytes} bytes a pair, of which every layer needs several, and training keeps them. {way_out}",
+        stacklevel=4,
+    )
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -19,7 +19,7 @@ class DenseBag(NamedTuple):
     member: Bool[Tensor, "subgraphs nodes"]
 
 
-def subgraph(bag: "SubgraphBag", k: int) -> Data:
+def subgraph(bag: "SubgraphBag", k: int, members_only: bool = False) -> Data:
     """See ``SubgraphBag.subgraph``."""
     if not 0 <= k < bag.num_subgraphs:
         raise ValueError(f"subgraph {k} was asked for, expected 0 to {bag.num_subgraphs - 1}.")
@@ -32,12 +32,25 @@ def subgraph(bag: "SubgraphBag", k: int) -> Data:
     source, target, edge = bag.pair_edges
     mine = slice(*torch.searchsorted(target, bounds).tolist())
     root = bag.anchor[k] - first
-    return Data(
+    whole = Data(
         x=values.new_zeros(end - first, values.size(1)).index_copy_(0, node, values),
         edge_index=torch.stack([bag.node[source[mine]], bag.node[target[mine]]]) - first,
         edge_attr=None if bag.graph.edge_attr is None else bag.graph.edge_attr[edge[mine]],
         member=bag.member.new_zeros(end - first).index_copy_(0, node, bag.member[rows]),
         root=root.squeeze(0) if root.numel() == 1 else root,
+    )
+    return _of_members(whole) if members_only else whole
+
+
+def _of_members(data: Data) -> Data:
+    """A subgraph without the nodes that are not in it."""
+    new = torch.where(data.member, data.member.cumsum(0) - 1, -1)
+    return Data(
+        x=data.x[data.member],
+        edge_index=new[data.edge_index],
+        edge_attr=data.edge_attr,
+        node=data.member.nonzero().squeeze(1),
+        root=new[data.root],
     )
 
 

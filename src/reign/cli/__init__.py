@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import reign
-from reign.cli import benchmark, data, experiments, prediction, theory, training
+from reign.cli import benchmark, data, experiments, prediction, reports, show, theory, training
 from reign.cli.render import bag_table, model_table, policy_table
 from reign.cli.tools import plain_console
 
@@ -31,6 +31,8 @@ for _command in (
     training.train,
     prediction.predict,
     prediction.evaluate,
+    reports.report,
+    reports.explain,
     experiments.reproduce,
     experiments.tune,
     experiments.recipes,
@@ -41,6 +43,7 @@ for _command in (
 ):
     app.command()(_command)
 app.add_typer(data.app, name="data")
+app.add_typer(show.app, name="show")
 
 
 @app.command()

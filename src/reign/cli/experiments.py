@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from reign.cli.options import Accelerator, Devices, Jobs, Nodes, Quiet, Settings
+from reign.cli.options import Accelerator, Devices, Jobs, Nodes, Quiet, Settings, WithReport
 from reign.cli.render_runs import study_table
+from reign.cli.reports import report_at_end
 from reign.cli.tools import at_least_one, fail, plain_console, user_mistakes
 
 
@@ -39,6 +40,7 @@ def reproduce(
     devices: Devices = 1,
     num_nodes: Nodes = 1,
     quiet: Quiet = False,
+    write_report: WithReport = True,
 ) -> None:
     """Run a table of the paper, and print ours beside the paper's, with the difference in standard deviations.
 
@@ -73,6 +75,8 @@ def reproduce(
         if fabric.is_global_zero:
             write_comparison(folder / "table.csv", plan, found)
             plain_console().print(comparison_table(plan, found, quick))
+            if write_report:
+                report_at_end(folder)
 
 
 def tune(

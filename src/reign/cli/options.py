@@ -12,6 +12,10 @@ Accelerator = Annotated[str, typer.Option(help="Where to compute: auto (a GPU if
 Devices = Annotated[int, typer.Option(help="Number of processes on this machine; torchrun works as well.")]
 Nodes = Annotated[int, typer.Option(help="Number of machines.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
+WithReport = Annotated[
+    bool,
+    typer.Option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end, if matplotlib is installed."),
+]
 Jobs = Annotated[
     int | None,
     typer.Option(

@@ -18,8 +18,8 @@ def predict(
         list[str] | None, typer.Option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given.")
     ] = None,
     uncertainty_method: Annotated[
-        str, typer.Option(help="ensemble (the spread over models, if there are several) or none.")
-    ] = "ensemble",
+        str | None, typer.Option(help="ensemble (the spread over models) or none; ensemble if there are several models.")
+    ] = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -32,15 +32,19 @@ def predict(
         from reign.train import load
         from reign.train.devices import find_device
 
-        if uncertainty_method not in ("ensemble", "none"):
+        if uncertainty_method not in (None, "ensemble", "none"):
             fail(f"--uncertainty-method is '{uncertainty_method}', expected ensemble or none.")
         target = output if output is not None else data_path.with_name(f"{stem(data_path)}_preds.csv")
         check_writable(target)
         predictor = load(*model_paths, device=find_device(accelerator))
-        with showing_progress(not quiet) as callback:
-            table = predictor.predict_file(
-                data_path, smiles_columns, uncertainty=uncertainty_method == "ensemble", callback=callback
+        if uncertainty_method == "ensemble" and len(predictor.models) == 1:
+            plain_console(stderr=True).print(
+                "There is one model, which has no spread: no uncertainty is given. Train several with --ensemble-size 5, or give several "
+                "runs by repeating --model-paths.",
+                soft_wrap=True,
             )
+        with showing_progress(not quiet) as callback:
+            table = predictor.predict_file(data_path, smiles_columns, uncertainty=uncertainty_method != "none", callback=callback)
         write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
     bad = int((table["error"] != "").sum())
     plain_console().print(

@@ -35,7 +35,7 @@ def user_mistakes() -> Iterator[None]:
     except MemoryError:
         fail("the memory of this machine is too small.")
     except ModuleNotFoundError as missing:
-        fail(f"{missing.name} is not installed; pip install 'reign[train,chem,tune]' has all that commands need.")
+        fail(f"{missing.name} is not installed; pip install 'reign[train,chem,plot,tune]' has all that commands need.")
 
 
 @contextmanager

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from reign.cli.options import Accelerator, Devices, Jobs, Nodes, Quiet, Settings
+from reign.cli.options import Accelerator, Devices, Jobs, Nodes, Quiet, Settings, WithReport
 from reign.cli.render_runs import summary_table
+from reign.cli.reports import report_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, stem, user_mistakes
 
 
@@ -51,6 +52,7 @@ def train(
     devices: Devices = 1,
     num_nodes: Nodes = 1,
     quiet: Quiet = False,
+    write_report: WithReport = True,
 ) -> None:
     """Train on a CSV of molecules, or by a recipe of the paper.
 
@@ -119,6 +121,8 @@ def train(
         console.print(f"The run is in {folder}.", soft_wrap=True)
         if plan.data.reads_smiles:
             console.print(f"Predict with: reign predict -i FILE.csv --model-paths {folder} -o out.csv", soft_wrap=True)
+        if write_report:
+            report_at_end(folder)
 
 
 def given(**values: Any) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from reign.nn import models
 from reign.nn._base_encoders import CONVS, GIN, BaseEncoder, GraphConv
 from reign.nn._catalogue import ModelSummary, build_model, find_model, list_models, model_summaries
 from reign.nn._conv import SubgraphConv
-from reign.nn._describe import cost
+from reign.nn._describe import cost, slot_formulas
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
 from reign.nn._head import Head
 from reign.nn._interop import from_authors
 from reign.nn._labels import PairLabels
+from reign.nn._latex import Latex, latex_formula
 from reign.nn._make_conv import make_conv
 from reign.nn._mlp import Activation, BatchNorm, make_act, make_norm, normalise, num_parameters
 from reign.nn._model import MODELS, Model
@@ -64,6 +65,7 @@ __all__ = [
     "GraphConv",
     "Head",
     "IGNPooling",
+    "Latex",
     "LayerOptions",
     "MeanPooling",
     "MemberModelOptions",
@@ -91,6 +93,7 @@ __all__ = [
     "cost",
     "find_model",
     "from_authors",
+    "latex_formula",
     "list_models",
     "list_terms",
     "make_act",
@@ -100,6 +103,7 @@ __all__ = [
     "model_summaries",
     "normalise",
     "num_parameters",
+    "slot_formulas",
     "term",
 ]
 __all__ += models.__all__

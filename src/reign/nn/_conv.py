@@ -212,9 +212,9 @@ class SubgraphConv(nn.Module):
         """List the terms with their transforms, for all pairs, or for roots if they have terms of their own."""
         return cast(list[Slot], list(self.terms if not on else self.root_terms or []))
 
-    def describe(self) -> str:
-        """Show the update equations on and off the diagonal, the parameters of each term, and the cost."""
-        return describe_conv(self)
+    def describe(self, latex: bool = False) -> str:
+        """Show the update equations on and off the diagonal, the parameters of each term, and the cost; or the equations as LaTeX."""
+        return describe_conv(self, latex)
 
     def __repr__(self) -> str:
         roots = "" if self.root_terms is None else f", root_terms={[s.name for s in self.root_terms]}"

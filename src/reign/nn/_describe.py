@@ -4,6 +4,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
+from reign.nn._latex import aligned, latex_conv
 from reign.nn._mlp import num_parameters
 from reign.nn._neighbourhood import MERGED
 from reign.nn._options import Roots
@@ -30,8 +31,12 @@ class TermLayer(Protocol):
         ...
 
 
-def describe_model(model: Any) -> str:
-    """Describe a ``Model``: its layers, pooling and head."""
+def describe_model(model: Any, latex: bool = False) -> str:
+    """Describe a ``Model``: its layers, pooling and head; or the equations of its layers alone, as LaTeX."""
+    if latex:
+        texts = dict.fromkeys(layer.describe(latex=True) for layer in model.layers)
+        bodies = [line for text in texts for line in text.splitlines()[1:-1]]
+        return aligned([line.removesuffix(r" \\") for line in bodies])
     lines = [f"{model!r}", f"{num_parameters(model):,} parameters"]
     if model.node_encoder is not None:
         lines.append(f"node encoder: {num_parameters(model.node_encoder):,} parameters")
@@ -50,9 +55,14 @@ def describe_model(model: Any) -> str:
     return "\n".join(lines)
 
 
-def describe_conv(layer: TermLayer) -> str:
+def describe_conv(layer: TermLayer, latex: bool = False) -> str:
     """Show the update equations of one layer on and off the diagonal, with parameters and scope of every term, and its cost."""
     assert isinstance(layer, nn.Module)
+    if latex:
+        off, on = slot_formulas(layer), slot_formulas(layer, on=True)
+        if layer.roots == "added":
+            off, on = [*off, *((head, [f"[i = k] {formula}" for formula in formulas]) for head, formulas in on)], []
+        return latex_conv(layer, [*([("x[i,i]", True, on)] if on else []), ("x[k,i]", False, off)])
     lines = [f"{type(layer).__name__}({layer.in_channels} -> {layer.out_channels}), {num_parameters(layer):,} parameters"]
     if layer.root_terms is None or layer.roots == "added":
         lines += _branch("x[k,i]", layer, on=False)
@@ -103,13 +113,22 @@ def _branch(target: str, layer: TermLayer, on: bool) -> list[str]:
 
 
 def _line(slot: Slot, layer: TermLayer, on: bool, condition: str = "") -> str:
-    formulas = [_formula(part, layer, on) for part in _parts(slot)]
-    head = type(slot.encoder if isinstance(slot, EncoderSlot) else slot.transform).__name__
+    head, formulas = _of_slot(slot, layer, on)
     where = "roots" if on else SCOPES[slot.scope]
     return (
         f"      + {condition}{head}({', '.join(formulas)})".ljust(64)
         + f"  {slot.name}, {num_parameters(slot):,} parameters, on {where}"
     )
+
+
+def slot_formulas(layer: TermLayer, on: bool = False) -> list[tuple[str, list[str]]]:
+    """The transform or encoder of every slot of a layer, by the name of its class, and the formulas that go into it."""
+    return [_of_slot(slot, layer, on) for slot in layer.slots(on)]
+
+
+def _of_slot(slot: Slot, layer: TermLayer, on: bool) -> tuple[str, list[str]]:
+    transform = slot.encoder if isinstance(slot, EncoderSlot) else slot.transform
+    return type(transform).__name__, [_formula(part, layer, on) for part in _parts(slot)]
 
 
 def _parts(slot: Slot) -> list[Term]:

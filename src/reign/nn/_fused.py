@@ -36,7 +36,7 @@ SUMS = ("readout", "needle", "root", "near")
 def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr) -> State | None:
     """The new state of a layer, or None where it has to run with plain operations."""
     kernels = kernels_for(state.h)
-    if kernels is None or not covered(conv) or state.bag.num_pairs == 0:
+    if kernels is None or not covered(conv) or state.bag.num_pairs == 0 or state.bag.edge_weight is not None:
         return None
     return _Update(conv, state, edge_attr, kernels).run()
 

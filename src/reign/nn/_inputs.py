@@ -1,5 +1,6 @@
 """Checks of what a model is called with, beside those of the policy: a prepared bag, and node features."""
 
+import warnings
 from typing import Any
 
 import torch
@@ -19,6 +20,23 @@ def check_bag(bag: Any, policy: Policy, edge_index: Shaped[Tensor, "..."], edge_
         raise ValueError(f"the bag was made by policy '{bag.policy}', expected '{policy}'; make it with model.policy.")
     if edge_index.shape != bag.graph.edge_index.shape or (edge_attr is not None and bag.graph.edge_attr is None):
         raise ValueError("the bag was made of another batch, or without its edge_attr; make it with model.policy of this one.")
+
+
+def warn_of_unused_edges(kind: str, options: list[str], given: dict[str, Any]) -> None:
+    """Warn where edge features go to a model that could use them and was made without: not where it has layers of a user's own.
+
+    Args:
+        kind: name of the class of the model.
+        options: names of the arguments that its constructor takes.
+        given: those that it was given; empty if they are not known.
+    """
+    if not given or "edge_dim" not in options or any(given.get(name) is not None for name in ("edge_dim", "edge_encoder", "layer")):
+        return
+    warnings.warn(
+        f"edge_attr was given, and {kind} was made without edge_dim or edge_encoder, so that it is not used; make the model "
+        "with edge_dim=<number of channels>, or edge_encoder=<number of types>, or leave edge_attr out.",
+        stacklevel=5,  # the call of the model
+    )
 
 
 def check_features(x: Shaped[Tensor, "..."], channels: int, dtype: torch.dtype) -> None:

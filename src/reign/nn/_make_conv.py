@@ -8,6 +8,7 @@ import torch_geometric.nn as pyg
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reign.bags import Messages, SubgraphBag
 from reign.nn._base_encoders import CONVS, BaseEncoder
 from reign.nn._edge_encoders import encode_edges, make_edge_encoder
 from reign.nn._encoders import EncoderSpec
@@ -50,6 +51,9 @@ class Expanded(BaseEncoder):
         except (TypeError, ValueError, AssertionError) as error:
             what = "channels in and out and edge_dim" if self.with_edges else "channels in and out"
             raise ValueError(f"conv {make!r} cannot be made from {what} alone ({error}); give a function that makes it.") from None
+        for layer in self.conv.modules():
+            if isinstance(layer, pyg.MessagePassing):
+                layer.explain = False  # its edges are those of all subgraphs: the model sets the mask, and not the explainer
 
     def forward(self, n: Neighbourhood) -> Float[Tensor, "rows channels"]:
         """Update all rows, and pick those asked for."""
@@ -58,8 +62,23 @@ class Expanded(BaseEncoder):
         args = [n.source, edge_index]
         if self.with_edges:
             args.append(everywhere.from_edges(encode_edges(self.edge_encoder or nn.Identity(), n.edge_attr)))
-        out: Tensor = self.conv(*args)
+        out: Tensor = self._explained(args, everywhere, n.state.bag) if n.state.bag.edge_weight is not None else self.conv(*args)
         return out if n.where == "off" else out.index_select(0, n.state.bag.wiring.root_row)
+
+    def _explained(self, args: list[Tensor], everywhere: Messages, bag: SubgraphBag) -> Tensor:
+        """The convolution with weights of edges, which PyG's layers take as a mask."""
+        assert bag.edge_weight is not None
+        layers = [module for module in self.conv.modules() if isinstance(module, pyg.MessagePassing)]
+        for layer in layers:
+            layer.explain = True
+            layer._edge_mask = bag.edge_weight[everywhere.from_edges.index]
+            layer._loop_mask, layer._apply_sigmoid = args[1][0] != args[1][1], False
+        try:
+            out: Tensor = self.conv(*args)
+        finally:
+            for layer in layers:
+                layer.explain, layer._edge_mask = False, None
+        return out
 
 
 def make_conv(conv: Conv, in_channels: int, out_channels: int, merged: str, **options: Unpack[BaseEncoderOptions]) -> BaseEncoder:

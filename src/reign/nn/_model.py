@@ -18,10 +18,11 @@ from reign.disk import first_line
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import describe_model
+from reign.nn._edge_mask import EdgeMask
 from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._facts import Facts
 from reign.nn._head import Head
-from reign.nn._inputs import check_bag, check_features
+from reign.nn._inputs import check_bag, check_features, warn_of_unused_edges
 from reign.nn._labels import PairLabels
 from reign.nn._mlp import Activation
 from reign.nn._options import JumpingKnowledge, Residual, TaskLevel
@@ -99,6 +100,8 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels
         self.num_layers, self.jk, self.task_level, self.domain = num_layers, jk, task_level, domain
         self.node_encoder = make_encoder(node_encoder, None, in_channels)
+        self.edge_mask = EdgeMask()  # for PyG's explainers
+        self._saw_edges = False
         first = self.lifted_channels()
         self.labels = None if labels is None else _made("labels", PairLabels, first, **labels)
         widths = [first if self.labels is None else self.labels.out_channels, *widths]
@@ -154,9 +157,13 @@ class Model(Facts, nn.Module, metaclass=ModelType):
             batch_size: number of graphs, needed if the last one may have no nodes.
             bag: the bag of this batch, if it has been made before.
         """
+        weight = self.edge_mask.weight(edge_index)
+        if edge_attr is not None and not self._saw_edges:
+            self._saw_edges = True
+            warn_of_unused_edges(type(self).__name__, self.option_names(), self._config)
         if bag is not None:
             check_bag(bag, self.policy, edge_index, edge_attr)
-            return self.predict(x, bag)
+            return self.predict(x, bag if weight is None else bag.weighted(weight))
 
         outs, item = [], next((p.element_size() for p in self.parameters()), 4)
         for policy in self.policy.draws():
@@ -169,7 +176,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
                 domain=self.domain,
                 state_bytes=self.hidden_channels * item,
             )
-            outs.append(self.predict(x, made))
+            outs.append(self.predict(x, made if weight is None else made.weighted(weight)))
         return outs[0] if len(outs) == 1 else torch.stack(outs).mean(0)
 
     def predict(self, x: Shaped[Tensor, "nodes *channels"], bag: SubgraphBag) -> Float[Tensor, "rows out_channels"]:
@@ -253,9 +260,13 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         self.policy.train(mode)
         return super().train(mode)
 
-    def describe(self) -> str:
-        """Show the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag."""
-        return describe_model(self)
+    def describe(self, latex: bool = False) -> str:
+        """Show the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag.
+
+        Args:
+            latex: give the update equations as LaTeX in place of all that; notebooks render it.
+        """
+        return describe_model(self, latex)
 
     # -- on disk ---------------------------------------------------------------------------------------------------
 

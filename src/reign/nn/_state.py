@@ -128,12 +128,14 @@ class State:
             {"needle": "mean"} if self.aggregation.get("needle") == "mean" and term.name != "needle" else {}
         )
 
+        bag = self.bag.plain
+
         def count() -> Tensor:
-            ones = torch.ones(self.bag.num_pairs, 1, dtype=torch.float64, device=self.bag.device)
-            return State(ones, self.bag, domain, inner).get(term, where)
+            ones = torch.ones(bag.num_pairs, 1, dtype=torch.float64, device=bag.device)
+            return State(ones, bag, domain, inner).get(term, where)
 
         rows = "sub" if where == "on" or term.scope == "subgraph" else term.scope
-        return self.bag.keep(("count", term.name, where, domain, bool(inner)), lambda: PerRow(count(), rows)).values
+        return bag.keep(("count", term.name, where, domain, bool(inner)), lambda: PerRow(count(), rows)).values
 
     # -- sums that several terms share -----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reign._validate import kind_of
-from reign.bags import FAR, STATE_BYTES, HopTable, SharedGraph, check_fits, hop_table, near_table, stored_table
+from reign.bags import FAR, SMALL, STATE_BYTES, HopTable, SharedGraph, check_fits, hop_table, near_table, stored_table, warn_of_size
 from reign.kernels import ragged
 
 
@@ -56,6 +56,9 @@ def all_pairs(
     if radius is not None:
         way_out = "Use domain='members', which stores only the pairs inside a subgraph, or smaller batches."
     check_fits(int(size.sum()), graph.batch.device, f"policy '{policy}' on {graph.num_nodes:,} nodes", way_out, state_bytes)
+    if size.numel() and int(size.sum()) >= SMALL:  # a single graph can be that large only where the whole batch is
+        own = size * torch.bincount(sub_batch, minlength=graph.num_graphs)[sub_batch]
+        warn_of_size(int(size[own.argmax()]), int(own.max()), f"policy '{policy}' with domain='all'", way_out, state_bytes)
     sub, node = ragged.ranges(graph.ptr[sub_batch], size)
     return Pairs(graph, anchor, sub, node, table)
 

@@ -48,4 +48,5 @@ def whole(bag: SubgraphBag) -> SubgraphBag:
         graph = bag.graph
         return Whole()(graph.x, graph.edge_index, graph.edge_attr, graph.batch, batch_size=graph.num_graphs)
 
-    return bag.keep("whole", make)
+    found = bag.plain.keep("whole", make)
+    return found if bag.edge_weight is None else found.weighted(bag.edge_weight)

@@ -18,7 +18,7 @@ from reign.train.lock import only_one
 from reign.train.members import Member, members_of
 from reign.train.recipe import Recipe
 from reign.train.results import predicted, read_result, spread_of, summarise, write_left_out, write_predictions
-from reign.train.run_folder import describe, environment, start
+from reign.train.run_folder import describe, environment, peak_memory, start
 
 T = TypeVar("T")
 
@@ -150,6 +150,7 @@ class _Run:
                 values = predicted(self.problem, self.folder, results)
                 file = self.folder / "predictions.csv"
                 write_predictions(file, self.problem, self.problem.splits["test"], values.mean(0), spread_of(values))
+            write_json(self.folder / "memory.json", peak_memory(fabric.device))
             write_json(self.folder / "summary.json", summary)
         return summary
 

@@ -4,6 +4,8 @@ RUN/recipe.yaml          all settings
     environment.json     versions, device, command
     rows_left_out.csv    rows of a table that could not be read, and why
     summary.json         results over all seeds and folds
+    memory.json          the largest memory it took
+    report.html          what came out, to look at; its pictures are in figures/
     predictions.csv      of the test graphs: mean and spread over seeds
     seed-0/              one model; seed-0/fold-3/ in cross-validation
         splits.json, metrics.csv, result.json, predictions.csv
@@ -15,6 +17,7 @@ While a process writes to it, there is also a file .lock.
 
 import os
 import platform
+import resource
 import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -83,6 +86,13 @@ def environment(fabric: Fabric) -> dict[str, Any]:
         "command": sys.argv,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def peak_memory(device: torch.device) -> dict[str, int]:
+    """The largest memory of this process so far, or of one that it started, and what it took on a GPU, in bytes."""
+    largest = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    host = largest * (1 if sys.platform == "darwin" else 1024)
+    return {"host_bytes": host, **({"device_bytes": torch.cuda.max_memory_allocated(device)} if device.type == "cuda" else {})}
 
 
 def describe(problem: Problem) -> dict[str, Any]:

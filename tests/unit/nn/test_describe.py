@@ -18,3 +18,17 @@ def test_describe() -> None:
         assert "x[k,i] <- " in text
         assert f"{sum(p.numel() for p in model.parameters()):,} parameters" in text
         assert ("x[i,i] <- " in text) == (name in ("sun", "reign2", "ign2"))
+
+
+def test_equations_as_latex() -> None:
+    text = SUN(4, 4, 2, 1).describe(latex=True)
+    assert text._repr_latex_().startswith("$$")  # what notebooks render
+    assert r"x^{k}_{i} &\leftarrow \sigma \Big( \mu^{0}\big( x^{i}_{i} \big) + \mu^{1}\big( x^{k}_{k} \big)" in text
+    assert r"\gamma^{1}_{r}\big( \mathrm{mean}_{h} x^{h}_{i},\, \sum_{j \sim i} \mathrm{mean}_{h} x^{h}_{j} \big)" in text
+    for name in reign.list_models():
+        text = reign.build_model(name, 3, 6, 2, 1).describe(latex=True)
+        assert text.startswith(r"\begin{aligned}")
+        assert text.count("{") == text.count("}")
+        assert "[" not in text.replace(r"\mathbf{1}_{[", "").replace("[S]", "").replace("[A]", "").replace(r"\big[", "")
+    for entry in reign.list_terms():
+        assert "~" not in reign.nn.latex_formula(entry.formula)

@@ -9,6 +9,7 @@ from reign.nn import OGB_ATOM, OGB_BOND, SUN
 from reign.nn._encoders import TypeEmbedding
 
 
+@pytest.mark.filterwarnings("ignore:edge_attr was given")  # which is not what is tested here
 def test_encoders_of_types() -> None:
     data = batch()
     data.x = torch.randint(0, 5, (data.num_nodes, 1))

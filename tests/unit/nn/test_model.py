@@ -47,6 +47,7 @@ FLAGS: list[tuple[type, dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:edge_attr was given")  # which is not what is tested here
 @pytest.mark.parametrize(("kind", "one", "other"), FLAGS, ids=lambda v: v.__name__ if isinstance(v, type) else str(v))
 def test_every_flag_changes_something(kind: type, one: dict[str, Any], other: dict[str, Any]) -> None:
     """With equal weights where both models have them, so that it is the flag that makes the difference, not the draw."""

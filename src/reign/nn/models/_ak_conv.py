@@ -8,6 +8,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from reign.bags import Domain, SubgraphBag
+from reign.nn._describe import slot_formulas
+from reign.nn._latex import aligned, latex_sum
 from reign.nn._mlp import MLP, Activation, make_act, make_norm, normalise, num_parameters
 from reign.nn._options import ConvOptions
 from reign.nn._state import Aggregation, State
@@ -100,9 +102,11 @@ class AKConv(nn.Module):
         how: dict[str, Aggregation] = {} if name == "node_root" else {name: self.aggregation}
         return State(h, bag, self.domain, how).get(TERMS[name])
 
-    def describe(self) -> str:
-        """Show the convolutions in every subgraph, the equation that combines them, and the parameters of each part."""
+    def describe(self, latex: bool = False) -> str:
+        """Show the convolutions in every subgraph, the equation that combines them, and the parameters of each part; or LaTeX."""
         parts = [TERMS[name].formula.replace("x", "h").replace("sum", self.aggregation) for name in self.parts]
+        if latex:
+            return self._latex()
         lines = [
             f"{self!r}, {num_parameters(self):,} parameters",
             *(f"  h: {cast(DSConv, layer).describe()}" for layer in self.inner),
@@ -117,6 +121,15 @@ class AKConv(nn.Module):
         )
         lines.append(f"  cost beside the convolutions: {len(self.parts)} passes over pairs, 2 passes over nodes")
         return "\n".join(lines)
+
+    def _latex(self) -> str:
+        """[S], the convolutions in every subgraph, and [A], which puts centroid, subgraph and context together."""
+        inner = cast(DSConv, self.inner[0])
+        convs = latex_sum("x[k,i]", inner.act, slot_formulas(inner)) + rf" \quad [S],\ {len(self.inner)} \times"
+        parts = [TERMS[name].formula.replace("sum", self.aggregation) for name in self.parts]
+        pieces = [("Linear", parts)] if self.mix is not None else [("", [part]) for part in parts]
+        note = "" if self.max_distance is None else r",\ \text{transformed and gated by hop distance before}"
+        return aligned([convs, latex_sum("x[k,i]", self.act, pieces) + r" \quad [A]" + note])
 
     def __repr__(self) -> str:
         terms = ["own+local"] * len(self.inner) + [" & ".join(self.parts)]

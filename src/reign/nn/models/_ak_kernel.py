@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from reign._validate import check
 from reign.bags import Domain, SubgraphBag
 from reign.nn._conv import SubgraphConv
+from reign.nn._describe import slot_formulas
 from reign.nn._edge_encoders import encode_edges, make_edge_encoder
 from reign.nn._encoders import EncoderSpec, lookup
+from reign.nn._latex import aligned, latex_sum
 from reign.nn._mlp import Activation, make_act, make_norm, normalise, num_parameters
 from reign.nn._options import Conv, EncoderOptions
 from reign.nn._state import Aggregation, State
@@ -127,8 +129,10 @@ class AKKernel(nn.Module):
         how: dict[str, Aggregation] = {} if part == "centroid" else {term.name: self.aggregation}
         return State(h, bag, self.domain, how).get(term)
 
-    def describe(self) -> str:
-        """Show the layers in every subgraph, the equation that combines the parts, and their parameters."""
+    def describe(self, latex: bool = False) -> str:
+        """Show the layers in every subgraph, the equation that combines the parts, and their parameters; or the equations as LaTeX."""
+        if latex:
+            return self._latex()
         formulas = [TERMS[PARTS[part]].formula.replace("x", "h").replace("sum", self.aggregation) for part in self.parts]
         lines = [f"{self!r}, {num_parameters(self):,} parameters"]
         if self.hops is not None:
@@ -147,6 +151,17 @@ class AKKernel(nn.Module):
         )
         lines.append(f"  cost beside the convolutions: {2 * len(self.parts)} passes over pairs, 2 passes over nodes")
         return "\n".join(lines)
+
+    def _latex(self) -> str:
+        """[S], the layers in every subgraph, and [A], which puts centroid, subgraph and context together."""
+        inner = self.inner[0]
+        assert isinstance(inner, SubgraphConv)
+        convs = latex_sum("x[k,i]", inner.act, slot_formulas(inner)) + rf" \quad [S],\ {len(self.inner)} \times"
+        parts = [TERMS[PARTS[part]].formula.replace("sum", self.aggregation) for part in self.parts]
+        pieces = [("Linear", parts)] if self.mix is not None else [("", [part]) for part in parts]
+        return aligned(
+            [convs, latex_sum("x[k,i]", self.act, pieces) + r" \quad [A],\ \text{parts transformed and gated as described}"]
+        )
 
     def __repr__(self) -> str:
         terms = ["own+local"] * len(self.inner) + [" & ".join(PARTS[part] for part in self.parts)]

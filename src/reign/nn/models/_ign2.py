@@ -89,6 +89,8 @@ def graph_tensor(
             shape = None if given is None else (tuple(given.shape), given.dtype)
             raise ValueError(f"edge_attr is {shape}, expected floating-point numbers of shape (edges, {edge_channels}).")
         edge = torch.cat([edge, given], dim=1)
+    if bag.edge_weight is not None:
+        edge = edge * bag.edge_weight.to(edge.dtype)[:, None]
     nodes = torch.cat([x, x.new_zeros(x.size(0), edge.size(1))], dim=1)
     edges = torch.cat([edge.new_zeros(edge.size(0), x.size(1)), edge], dim=1)
     h = x.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)

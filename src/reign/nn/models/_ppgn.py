@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.bags import SubgraphBag
+from reign.nn._latex import aligned
 from reign.nn._mlp import MLP, Activation, make_act, make_norm, num_parameters
 from reign.nn._model import MODELS
 from reign.nn._options import LayerOptions
@@ -41,8 +42,11 @@ class PPGNConv(nn.Module):
         out: Tensor = self.act(self.norm(self.skip(torch.cat([h, product], dim=1))))
         return out
 
-    def describe(self) -> str:
-        """Show the update equation and the number of parameters."""
+    def describe(self, latex: bool = False) -> str:
+        """Show the update equation and the number of parameters; or the equation as LaTeX."""
+        if latex:
+            product = r"\frac{1}{n} \textstyle\sum_{j} \mu^{0}(x)^{k}_{j} \, \mu^{1}(x)^{j}_{i}"
+            return aligned([rf"x^{{k}}_{{i}} &\leftarrow \sigma \Big( W \big[ x^{{k}}_{{i}},\, {product} \big] \Big)"])
         size = num_parameters(self)
         return (
             f"PPGNConv({self.in_channels} -> {self.out_channels}), {size:,} parameters\n"
@@ -84,8 +88,11 @@ class PPGNBlock(nn.Module):
         out: Tensor = self.skip(torch.cat([h, matrix_product(left, right, bag)], dim=1))
         return out
 
-    def describe(self) -> str:
-        """Show the update equation and the number of parameters."""
+    def describe(self, latex: bool = False) -> str:
+        """Show the update equation and the number of parameters; or the equation as LaTeX."""
+        if latex:
+            product = r"\textstyle\sum_{j} \mu^{0}(x)^{k}_{j} \, \mu^{1}(x)^{j}_{i}"
+            return aligned([rf"x^{{k}}_{{i}} &\leftarrow W \big[ x^{{k}}_{{i}},\, {product} \big]"])
         return (
             f"{type(self).__name__}({self.in_channels} -> {self.out_channels}), {num_parameters(self):,} parameters\n"
             "  x[k,i] <- Linear[x[k,i], sum_j MLP(x)[k,j] * MLP(x)[j,i]]\n"

@@ -1,0 +1,79 @@
+"""``reign report`` and ``reign explain``: pages to look at."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reign.cli.tools import bars, check_writable, fail, plain_console, user_mistakes
+from reign.disk import first_line, write_csv
+
+LARGEST = 200  # molecules of a table that one page shows
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or the folder of a table, as runs/zinc.", metavar="RUN...")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Page to write; report.html in the folder, or here for several, if not given."),
+    ] = None,
+) -> None:
+    """Write one page of HTML about runs: curves, predictions, the paper's numbers, settings, time and memory. It needs no network."""
+    with user_mistakes():
+        from reign.plots import write_report
+
+        check_writable(output)
+        plain_console().print(f"The report is in {write_report(runs, output)}.", soft_wrap=True)
+
+
+def explain(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that learned from molecules.")],
+    smiles: Annotated[list[str] | None, typer.Option(help="A molecule; repeat for more.")] = None,
+    data_path: Annotated[Path | None, typer.Option("-i", "--data-path", help="A CSV of molecules.")] = None,
+    smiles_columns: Annotated[
+        list[str] | None, typer.Option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Target or class to explain; the first target, or the predicted class, if not given.")
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Page to write.")] = Path("explanation.html"),
+    csv: Annotated[Path | None, typer.Option(help="Write the score of every atom to this file, too.")] = None,
+) -> None:
+    """Show which atoms, bonds and subgraphs a prediction rests on, drawn on the molecule and on the matrix of x[k, i]."""
+    if bool(smiles) == (data_path is not None):
+        fail("give molecules, as in --smiles CCO, or a table, as in -i molecules.csv, and not both.")
+    with user_mistakes():
+        from reign.plots.molecules import explain_smiles, score_rows, smiles_of_file, write_explanations
+        from reign.train import load
+
+        check_writable(output)
+        check_writable(csv)
+        predictor = load(run)
+        texts = smiles or smiles_of_file(Path(str(data_path)), smiles_columns or predictor.recipe.data.smiles_columns)
+        if len(texts) > LARGEST:
+            fail(
+                f"{data_path} has {len(texts):,} rows, expected at most {LARGEST}, since each has pictures on the page; take the rows of interest."
+            )
+        with bars() as progress:
+            found, errors = explain_smiles(predictor, texts, target, progress)
+        for text, error in errors.items():
+            plain_console(stderr=True).print(f"left out: {text}: {error}", soft_wrap=True)
+        if not found:
+            fail("no molecule could be read.")
+        write_explanations(output, f"Explanations of {run.name or run}", found, errors)
+        if csv is not None:
+            write_csv(csv, *score_rows(found))
+    plain_console().print(f"{len(found)} of {len(texts)} molecules explained, in {output}.", soft_wrap=True)
+
+
+def report_at_end(folder: Path) -> None:
+    """Write the report of what was just trained, if matplotlib is there, and say where it is; whatever goes wrong is a note, not an error."""
+    if find_spec("matplotlib") is None:
+        return
+    try:
+        from reign.plots import write_report
+
+        plain_console().print(f"The report is in {write_report([folder])}.", soft_wrap=True)
+    except Exception as error:  # the run is done, and stays as it is
+        plain_console(stderr=True).print(f"The report could not be written ({first_line(error)}).", soft_wrap=True)

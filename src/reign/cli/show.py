@@ -1,0 +1,101 @@
+"""``reign show``: bags, layers and orbits as pictures."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reign.cli.tools import check_writable, fail, plain_console, user_mistakes
+
+if TYPE_CHECKING:
+    from reign.draw import Picture
+
+app = typer.Typer(help="Pictures: bag, layer, layers, orbits.", no_args_is_help=True)
+Dark = Annotated[bool, typer.Option("--dark", help="Draw for dark paper.")]
+
+
+@app.command()
+def bag(
+    graph: Annotated[
+        str,
+        typer.Argument(
+            help="SMILES, edges as 0-1,1-2, cycle:6 and the like, a data set as zinc, or a file of graph6 lines.",
+            metavar="GRAPH|SMILES",
+        ),
+    ],
+    policy: Annotated[str, typer.Option(help="A policy, as ego+:2; reign policies lists them.")] = "ego+:2",
+    output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png.")] = Path("bag.svg"),
+    index: Annotated[int, typer.Option(help="Which graph of a data set or a file.")] = 0,
+    subgraph: Annotated[
+        list[int] | None, typer.Option(help="Only this subgraph; repeat for more. The first 36 if not given.")
+    ] = None,
+    dark: Dark = False,
+) -> None:
+    """Draw a graph and its subgraphs side by side; molecules are drawn as molecules."""
+    with user_mistakes():
+        from reign.plots import draw_bag_of, read_graph
+
+        _check(output)
+        _save(draw_bag_of(read_graph(graph, index), policy, subgraph, dark), output)
+
+
+@app.command()
+def layer(
+    model: Annotated[str | None, typer.Argument(help="A model, as sun; reign models lists them.")] = None,
+    terms: Annotated[str | None, typer.Option(help="A layer from a list of terms, as own,local,transpose.")] = None,
+    root_terms: Annotated[str | None, typer.Option(help="Terms of roots, which then have weights of their own.")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png.")] = Path("layer.svg"),
+    dark: Dark = False,
+) -> None:
+    """Draw what a layer reads to update x[k, i] and the root x[i, i], one colour for each parameter."""
+    if (model is None) == (terms is None):
+        fail("a model, as sun, or --terms, as own,local, is needed, and not both.")
+    with user_mistakes():
+        from reign.plots import draw_layer
+
+        _check(output)
+        lists = [None if text is None else [name.strip() for name in text.split(",")] for text in (terms, root_terms)]
+        _save(draw_layer(model, lists[0] or [], lists[1], dark), output)
+
+
+@app.command()
+def layers(
+    models: Annotated[list[str] | None, typer.Argument(help="Models; all if not given.")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png.")] = Path("layers.svg"),
+    dark: Dark = False,
+) -> None:
+    """Draw the layers of several models side by side, as the paper's comparison does."""
+    with user_mistakes():
+        from reign.plots import draw_layers
+
+        _check(output)
+        _save(draw_layers(models or None, dark), output)
+
+
+@app.command()
+def orbits(
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png; the second one has -symmetry in its name.")
+    ] = Path("orbits.svg"),
+    dark: Dark = False,
+) -> None:
+    """Draw the five orbits of a bag as a cube, and its two symmetries: one S_n against S_n x S_n."""
+    with user_mistakes():
+        from reign.plots import draw_orbits, draw_symmetry
+
+        second = output.with_name(f"{output.stem}-symmetry{output.suffix}")
+        _check(output)
+        _check(second)
+        _save(draw_orbits(dark), output)
+        _save(draw_symmetry(dark), second)
+
+
+def _check(output: Path) -> None:
+    from reign.draw import check_name
+
+    check_writable(check_name(output))
+
+
+def _save(picture: "Picture", output: Path) -> None:
+    picture.save(output)
+    plain_console().print(f"The picture is in {output}.", soft_wrap=True)

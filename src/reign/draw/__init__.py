@@ -1,0 +1,35 @@
+"""Pictures from plain values: colours for light and dark paper, graphs and their subgraphs. Needs ``pip install 'reign[plot]'``."""
+
+from reign.draw._bag import Subgraph, draw_bag
+from reign.draw._layout import place
+from reign.draw._matplotlib import Axes, Figure
+from reign.draw._picture import ENDINGS, Picture, check_name, finish, new_figure, style_axes, style_legend
+from reign.draw._theme import BLUE, DARK, GREEN, LIGHT, ORANGE, PINK, RED, SERIES, SKY, YELLOW, Theme, series, theme
+
+__all__ = [
+    "BLUE",
+    "DARK",
+    "ENDINGS",
+    "GREEN",
+    "LIGHT",
+    "ORANGE",
+    "PINK",
+    "RED",
+    "SERIES",
+    "SKY",
+    "YELLOW",
+    "Axes",
+    "Figure",
+    "Picture",
+    "Subgraph",
+    "Theme",
+    "check_name",
+    "draw_bag",
+    "finish",
+    "new_figure",
+    "place",
+    "series",
+    "style_axes",
+    "style_legend",
+    "theme",
+]

@@ -1,0 +1,162 @@
+"""A graph and its subgraphs side by side."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+
+from reign.draw._layout import Points, place
+from reign.draw._matplotlib import Axes, Line2D, LineCollection
+from reign.draw._picture import Picture, finish, new_figure, style_legend
+from reign.draw._theme import BLUE, ORANGE, RED, Theme, theme
+
+Edges = Sequence[tuple[int, int]]
+NODE, DOT, ROOT = 15.0, 5.0, 11.0  # diameters in points: nodes with numbers, without, and roots
+LARGEST, GAP, TOP, BOTTOM = 9.0, 0.22, 0.55, 0.7  # inches: of the graph at most, between subgraphs, above and below all
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """What is drawn of a subgraph.
+
+    Args:
+        title: its title.
+        members: the nodes that are in it.
+        roots: its root, or the nodes that it is tied to.
+        edges: its edges, in both directions where they go both ways.
+        cut: edges that are deleted although both of their nodes are members.
+    """
+
+    title: str
+    members: Sequence[int]
+    roots: Sequence[int]
+    edges: Edges
+    cut: Edges = field(default_factory=tuple)
+
+
+def draw_bag(
+    num_nodes: int,
+    edges: Edges,
+    subgraphs: Sequence[Subgraph],
+    title: str,
+    note: str = "",
+    labels: Sequence[str] | None = None,
+    dark: bool = False,
+) -> Picture:
+    """A graph with its numbered nodes on the left, and its subgraphs on the right.
+
+    Args:
+        num_nodes: number of nodes of the graph.
+        edges: its edges, in both directions where they go both ways.
+        subgraphs: its subgraphs.
+        title: the title of the picture.
+        note: a line below it.
+        labels: what is written on the nodes; their numbers if not given.
+        dark: whether to draw for dark paper.
+    """
+    look, at = theme(dark), place(num_nodes, edges)
+    extent = at.max(0) - at.min(0) if num_nodes else at.sum(0)
+    unit = max(1.25 * NODE / 72, min(0.6, 2.4 / max(float(extent.max()), 1e-9)))
+    width, height = (min(LARGEST, max(1.0, unit * float(side))) for side in extent)
+    ratio = min(1.5, max(0.5, (height + 0.6) / (width + 0.6)))
+    side = 1.2 if num_nodes <= 40 else 1.6
+    columns = max(1, min(len(subgraphs), math.ceil(math.sqrt(len(subgraphs) * 1.5 * ratio))))
+    rows = math.ceil(len(subgraphs) / columns)
+    total = max(4.2, width + 0.6 + columns * (side + GAP)), max(height + 0.6, rows * (side * ratio + GAP)) + TOP + BOTTOM
+    figure = new_figure(*total, look, layout=None)
+    ax: Axes = figure.add_axes((0, 0, 1, 1), xlim=(0, total[0]), ylim=(0, total[1]), aspect="equal")  # a unit is an inch
+    ax.axis("off")
+    ax.text(0.15, total[1] - 0.2, title, va="center", fontsize=11, color=look.ink)
+    ax.text(0.15, total[1] - 0.42, note, va="center", fontsize=8, color=look.ink)
+    middle = BOTTOM + (total[1] - TOP - BOTTOM) / 2
+    _draw_whole(ax, _fit(at, (width, height), (0.3 + width / 2, middle)), edges, labels, look)
+    start = (total[0] + width + 0.6 - columns * (side + GAP)) / 2 if rows else 0
+    for k, subgraph in enumerate(subgraphs):
+        row, column = divmod(k, columns)
+        x = start + column * (side + GAP) + side / 2
+        y = middle + (rows / 2 - row - 0.5) * (side * ratio + GAP)
+        points = _fit(at, (side - 0.2, side * ratio - 0.2), (x, y - GAP / 2))
+        ax.text(x, y + side * ratio / 2, subgraph.title, ha="center", va="center", fontsize=8, color=look.ink)
+        _draw_subgraph(ax, points, edges, subgraph, k, look)
+    handles = _legend(subgraphs, look)
+    across = max(2, int(total[0] / 1.75))
+    style_legend(figure.legend(handles=handles, loc="lower center", ncols=across, fontsize=8, frameon=False), look)
+    return finish(figure, title, look)
+
+
+def _fit(at: Points, size: tuple[float, float], centre: tuple[float, float]) -> Points:
+    """The nodes in a box around a centre, all in inches."""
+    if not len(at):
+        return at
+    extent = at.max(0) - at.min(0)
+    scale = min((room / float(side) for room, side in zip(size, extent, strict=True) if side > 1e-9), default=0.0)
+    return (at - at.min(0) - extent / 2) * min(scale, 0.6) + centre
+
+
+def _draw_whole(ax: Axes, at: Points, edges: Edges, labels: Sequence[str] | None, look: Theme) -> None:
+    texts = [str(i) for i in range(len(at))] if labels is None else labels
+    _lines(ax, at, edges, "graph-edges", color=look.ink, linewidth=1.0)
+    ax.scatter(at[:, 0], at[:, 1], s=NODE**2, c=look.paper, edgecolors=look.ink, linewidths=1.0, zorder=2, gid="graph-nodes")
+    small = 7 if max(map(len, texts), default=0) <= 2 else 5.5
+    for (x, y), text in zip(at, texts, strict=True):
+        ax.text(x, y, text, ha="center", va="center_baseline", fontsize=small, color=look.ink, zorder=3)
+
+
+def _draw_subgraph(ax: Axes, at: Points, edges: Edges, subgraph: Subgraph, k: int, look: Theme) -> None:
+    roots, members, cut = set(subgraph.roots), set(subgraph.members), set(subgraph.cut)
+    inside = set(subgraph.edges)
+    out = [edge for edge in edges if edge not in inside and edge not in cut]
+    _lines(ax, at, out, f"subgraph-{k}-left-out", color=look.faint, linewidth=0.7, linestyle=":")
+    _lines(ax, at, subgraph.cut, f"subgraph-{k}-cut", color=RED, linewidth=1.2, linestyle="--")
+    _lines(ax, at, subgraph.edges, f"subgraph-{k}-edges", color=look.ink, linewidth=1.1)
+    small = max(2.5, DOT - len(at) / 40)
+    kinds: list[tuple[str, list[int], dict[str, Any]]] = [
+        ("outside", [i for i in range(len(at)) if i not in members and i not in roots],
+         {"s": small**2, "c": look.paper, "edgecolors": look.faint}),
+        ("members", sorted(members - roots), {"s": small**2, "c": BLUE, "edgecolors": look.ink}),
+        ("roots", sorted(roots & members), {"s": ROOT**2, "c": ORANGE, "edgecolors": look.ink, "marker": "*"}),
+        ("roots-outside", sorted(roots - members), {"s": ROOT**2, "c": look.paper, "edgecolors": ORANGE, "marker": "*"}),
+    ]  # fmt: skip
+    for name, nodes, how in kinds:
+        if nodes:
+            ax.scatter(at[nodes, 0], at[nodes, 1], zorder=2, linewidths=0.7, gid=f"subgraph-{k}-{name}", **how)
+
+
+def _lines(ax: Axes, at: Points, edges: Edges, name: str, **how: Any) -> None:
+    """Edges that go both ways as lines, others as arrows, and loops."""
+    there = set(edges)
+    both = [(i, j) for i, j in there if i < j and (j, i) in there]
+    if both:
+        lines = LineCollection([at[[i, j]] for i, j in sorted(both)], zorder=1, gid=name, **how)
+        ax.add_collection(lines)
+    rest = [(i, j) for i, j in there if i == j or (j, i) not in there]
+    if rest:
+        style = {"edge_color": how["color"], "width": how["linewidth"], "style": how.get("linestyle", "-")}
+        nx.draw_networkx_edges(
+            nx.DiGraph(rest), dict(enumerate(at)), ax=ax, arrowsize=6, node_size=30, hide_ticks=False, **style
+        )  # fmt: skip
+
+
+def _legend(subgraphs: Sequence[Subgraph], look: Theme) -> list[Line2D]:
+    """What the marks mean, of those that occur."""
+
+    def mark(label: str, **how: Any) -> Line2D:
+        return Line2D([], [], label=label, **{"linestyle": "", "markeredgecolor": look.ink, **how})
+
+    found = []
+    if any(set(s.roots) & set(s.members) for s in subgraphs):
+        found.append(mark("root", marker="*", markersize=ROOT, markerfacecolor=ORANGE))
+    if any(set(s.roots) - set(s.members) for s in subgraphs):
+        found.append(
+            mark("root, not a member", marker="*", markersize=ROOT, markerfacecolor=look.paper, markeredgecolor=ORANGE)
+        )  # fmt: skip
+    if subgraphs:
+        found.append(mark("member", marker="o", markersize=DOT + 1, markerfacecolor=BLUE))
+        found.append(mark("not a member", marker="o", markersize=DOT + 1, markerfacecolor=look.paper, markeredgecolor=look.faint))
+        found.append(mark("edge of the subgraph", linestyle="-", color=look.ink))
+        found.append(mark("edge left out", linestyle=":", color=look.faint))
+    if any(s.cut for s in subgraphs):
+        found.append(mark("deleted edge", linestyle="--", color=RED))
+    return found

@@ -1,0 +1,133 @@
+"""Explanations drawn on the molecule and on the n x n matrix of x[k, i], and a page of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib import colormaps
+
+from reign.data.molecules import Molecule
+from reign.draw import BLUE, LIGHT, Picture, Theme, finish, new_figure, style_axes
+from reign.explain import Attribution, Explanation
+from reign.plots._molecule import Colour, Panel, draw_molecules
+from reign.plots._page import Page, number
+
+COLOURS = "PuOr_r"  # from violet (lowers) over white to orange (raises): told apart by the colour-blind
+
+
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """A molecule and what its prediction rests on."""
+
+    name: str
+    molecule: Molecule
+    explanation: Explanation
+
+
+def atom_names(molecule: Molecule) -> list[str]:
+    """The atoms with their numbers, as C0, O1."""
+    return [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in molecule.mol.GetAtoms()]
+
+
+def draw_scores(molecule: Molecule, parts: Attribution) -> Picture:
+    """The molecule, its atoms and bonds in the colours of their scores."""
+    nodes = parts.nodes.numpy()
+    bonds = {b.GetIdx(): parts.bond(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in molecule.mol.GetBonds()}
+    largest, widest = max(np.abs(nodes).max(), 1e-12), max((abs(v) for v in bonds.values()), default=0.0) or 1e-12
+    panel = Panel(
+        molecule,
+        "",
+        {i: _colour(value / largest) for i, value in enumerate(nodes)},
+        {b: _colour(value / widest) for b, value in bonds.items()},
+        {i: 0.28 + 0.22 * abs(value) / largest for i, value in enumerate(nodes)},
+        {i: str(i) for i in range(len(nodes))},
+    )
+    return draw_molecules([panel], 1, size=(520, 380))
+
+
+def _colour(share: float) -> Colour:
+    """A colour for -1 to 1, pale enough to read an atom on."""
+    red, green, blue, _ = colormaps[COLOURS](0.5 + 0.27 * float(share))
+    return float(red), float(green), float(blue)
+
+
+def draw_pairs(parts: Attribution, names: Sequence[str], look: Theme = LIGHT) -> Picture:
+    """The matrix of x[k, i]: what each node adds in each subgraph, all of a node above, and what a subgraph does on the right."""
+    m, n = parts.pairs.shape
+    wide, high = min(9.0, 1.6 + 0.26 * n), min(9.0, 1.2 + 0.26 * m)
+    figure = new_figure(wide + 1.9, high + 1.2, look)
+    grid = figure.add_gridspec(2, 2, width_ratios=[wide, 1.4], height_ratios=[1.0, high])
+    ax = figure.add_subplot(grid[1, 0])
+    above, right = figure.add_subplot(grid[0, 0], sharex=ax), figure.add_subplot(grid[1, 1], sharey=ax)
+    largest = max(float(parts.pairs.abs().max()), 1e-12) if parts.pairs.numel() else 1.0
+    style_axes(ax, look, "", "node i", "subgraph k (its root)")
+    ax.grid(False)
+    values = np.ma.array(parts.pairs.numpy(), mask=~parts.member.numpy() & (parts.pairs.numpy() == 0))
+    ax.pcolormesh(
+        np.arange(n + 1) - 0.5, np.arange(m + 1) - 0.5, values, cmap=COLOURS, vmin=-largest, vmax=largest, gid="pairs-matrix"
+    )
+    roots = [(names[r] if r >= 0 else str(k)) for k, r in enumerate(parts.root.tolist())]
+    small = 7 if max(n, m) <= 35 else 4
+    ax.set_xticks(range(n), names, rotation=90, fontsize=small)
+    ax.set_yticks(range(m), roots, fontsize=small)
+    ax.set_ylim(m - 0.5, -0.5)
+    style_axes(above, look, f"x[k,i] raises (orange) or lowers (violet) the output by {number(largest)} at most", "", "node")
+    above.bar(range(n), parts.nodes.numpy(), color=[_bar(v) for v in parts.nodes.tolist()], gid="pairs-nodes")
+    style_axes(right, look, "", "without k", "")
+    right.barh(range(m), parts.subgraphs.numpy(), color=BLUE, gid="pairs-subgraphs")
+    for other, axis in ((above, "x"), (right, "y")):
+        other.tick_params(axis=axis, labelbottom=False, labelleft=axis != "y")  # type: ignore[arg-type]
+        other.tick_params(labelsize=6)
+    return finish(figure, "pairs", look)
+
+
+def _bar(value: float) -> str:
+    return "#E08214" if value >= 0 else "#8073AC"
+
+
+def write_explanations(file: Path, title: str, explained: Sequence[Explained], errors: dict[str, str]) -> None:
+    """Write a page with a section for each molecule, and the reasons for those that could not be read."""
+    page = Page(title)
+    page.text(
+        "Scores are integrated gradients over x[k, i], node i in subgraph k, from all values zero to the real ones: those of all pairs sum up to "
+        "the difference of the two outputs. Orange raises the prediction, violet lowers it; the colours of a bond are for the messages along it. "
+        "Beside the matrix stands by how much the prediction falls where a subgraph is left out: all of its values are zero. "
+        "For classes, scores are those of the logit."
+    )
+    if errors:
+        page.table(["input", "why it is not explained"], list(errors.items()))
+    for number_, each in enumerate(explained):
+        parts, names = each.explanation.parts, atom_names(each.molecule)
+        page.heading(each.name)
+        page.text(
+            f"{each.explanation.target}: prediction {number(each.explanation.prediction)}; output {number(parts.output)}, with all values zero "
+            f"{number(parts.nothing)}; the scores miss their sum by {parts.error:.1g}."
+        )
+        page.picture(f"molecule-{number_}", draw_scores(each.molecule, parts))
+        page.picture(f"matrix-{number_}", draw_pairs(parts, names))
+        order = parts.nodes.abs().argsort(descending=True).tolist()[:10]
+        left = {int(r): float(s) for r, s in zip(parts.root, parts.subgraphs, strict=True)}
+        rows = [[names[i], number(float(parts.nodes[i])), number(left.get(i))] for i in order]
+        page.table(["atom", "score", "its subgraph left out"], rows, "the atoms with the largest scores")
+        bonds = [(parts.bond(b.GetBeginAtomIdx(), b.GetEndAtomIdx()), b) for b in each.molecule.mol.GetBonds()]
+        bonds.sort(key=lambda pair: -abs(pair[0]))
+        page.table(
+            ["bond", "score"],
+            [[f"{names[b.GetBeginAtomIdx()]} - {names[b.GetEndAtomIdx()]}", number(score)] for score, b in bonds[:10]],
+            "the bonds with the largest scores",
+        )
+    page.save(file)
+
+
+def score_rows(explained: Sequence[Explained]) -> tuple[list[str], list[list[object]]]:
+    """A table with a row for each atom: its scores."""
+    rows: list[list[object]] = []
+    for each in explained:
+        parts = each.explanation.parts
+        left = {int(r): float(s) for r, s in zip(parts.root, parts.subgraphs, strict=True)}
+        for i, name in enumerate(atom_names(each.molecule)):
+            rows.append(
+                [each.name, each.explanation.target, each.explanation.prediction, i, name, float(parts.nodes[i]), left.get(i, "")]
+            )
+    return ["smiles", "target", "prediction", "atom", "symbol", "score", "without_its_subgraph"], rows

@@ -1,0 +1,149 @@
+"""What the figure of a layer shows, read off its modules: a parameter for each transform, and the formulas that go into it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatch
+
+from torch import nn
+
+from reign.nn import (
+    AKConv,
+    AKKernel,
+    Model,
+    PPGNBlock,
+    PPGNConv,
+    SubgraphConv,
+    SubgraphGNN,
+    build_model,
+    find_model,
+    slot_formulas,
+    term,
+)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A set of weights of a layer.
+
+    Args:
+        name: the names of its terms.
+        kind: what it is: an MLP, a base encoder, a linear map.
+        formulas: what goes into it.
+        roots: whether it is one of the roots alone.
+    """
+
+    name: str
+    kind: str
+    formulas: tuple[str, ...]
+    roots: bool = False
+
+
+@dataclass(frozen=True)
+class LayerFigure:
+    """The parameters of a layer.
+
+    Args:
+        title: its title.
+        off: the parameters that update x[k, i].
+        on: those that update x[i, i], which may be the same.
+        row: whether there is only one subgraph, the graph itself.
+    """
+
+    title: str
+    off: tuple[Parameter, ...]
+    on: tuple[Parameter, ...]
+    row: bool = False
+
+
+TITLES = {
+    "sun": "SUN", "reign2": "ReIGN(2)", "ds": "DS-GNN", "dss": "DSS-GNN", "reconstructiongnn": "Reconstruction GNN", "ngnn": "NGNN",
+    "idgnn": "ID-GNN", "gnnak": "GNN-AK", "gnnakctx": "GNN-AK-ctx", "gnnakplus": "GNN-AK+", "sswl": "SSWL+", "ign2": "2-IGN",
+    "ppgn": "PPGN", "mpnn": "MPNN", "ngnntupublished": "NGNN (TU) *",
+}  # fmt: skip
+
+
+def figure_of_model(name: str) -> LayerFigure:
+    """The figure of a model of the catalogue, by name."""
+    model = build_model(name, 4, 4, 2, 1)
+    return figure_of_layer(model.layers[-1], _title(name), _is_row(model))
+
+
+def _title(name: str) -> str:
+    """The name of a model in the paper; one as published has a star."""
+    kind = find_model(name)
+    for key, title in TITLES.items():
+        if find_model(key) is kind:
+            return title
+        if kind.__name__ == f"{find_model(key).__name__}Published":
+            return f"{title} *"
+    return kind.__name__
+
+
+def _is_row(model: Model) -> bool:
+    return model.policy.num_anchors == 0
+
+
+def figure_of_terms(terms: Sequence[str], root_terms: Sequence[str] | None = None) -> LayerFigure:
+    """The figure of a layer of one's own, from lists of terms."""
+    layer = SubgraphGNN(4, 4, 1, terms=terms, root_terms=root_terms).layers[0]
+    return figure_of_layer(layer, ", ".join(terms))
+
+
+@singledispatch
+def figure_of_layer(layer: nn.Module, title: str, row: bool = False) -> LayerFigure:
+    """A layer as a figure; ``figure_of_layer.register`` adds another kind of layer."""
+    raise ValueError(f"layer {layer!r} cannot be drawn; layers of terms (SubgraphConv) draw themselves.")
+
+
+@figure_of_layer.register
+def _(layer: SubgraphConv, title: str, row: bool = False) -> LayerFigure:
+    off = _parameters(layer, False)
+    if layer.roots == "added":
+        return LayerFigure(title, off, (*(_at_root(parameter) for parameter in off), *_parameters(layer, True)), row)
+    if layer.root_terms is not None:
+        return LayerFigure(title, off, _parameters(layer, True), row)
+    return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
+
+
+@figure_of_layer.register
+def _(layer: AKConv, title: str, row: bool = False) -> LayerFigure:
+    inner = layer.inner[0]
+    assert isinstance(inner, SubgraphConv)
+    kind = "part of a linear map" if layer.mix is not None else "sum"
+    parts = tuple(Parameter(name, f"[A] {kind}", (term(name).formula.replace("sum", layer.aggregation),)) for name in layer.parts)
+    off = tuple(Parameter(p.name, f"[S] {p.kind}", p.formulas) for p in _parameters(inner, False)) + parts
+    return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
+
+
+@figure_of_layer.register
+def _(layer: AKKernel, title: str, row: bool = False) -> LayerFigure:
+    inner = layer.inner[0]
+    assert isinstance(inner, SubgraphConv)
+    names = {"centroid": "node_root", "subgraph": "node_readout", "context": "needle"}
+    parts = tuple(
+        Parameter(names[part], "[A] part", (term(names[part]).formula.replace("sum", layer.aggregation),)) for part in layer.parts
+    )
+    off = tuple(Parameter(p.name, f"[S] {p.kind}", p.formulas) for p in _parameters(inner, False)) + parts
+    return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
+
+
+@figure_of_layer.register(PPGNBlock)
+@figure_of_layer.register
+def _(layer: PPGNConv, title: str, row: bool = False) -> LayerFigure:
+    off = (Parameter("own", "Linear", ("x[k,i]",)), Parameter("matrix product", "MLPs", ("sum_j x[k,j]", "sum_j x[j,i]")))
+    return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
+
+
+def _parameters(layer: SubgraphConv, on: bool) -> tuple[Parameter, ...]:
+    found = []
+    for slot, (kind, formulas) in zip(layer.slots(on), slot_formulas(layer, on), strict=True):
+        names = slot.name.split("+")
+        whole = 2 if len(names) == len(formulas) else len(formulas)  # of several sums over neighbours each has weights of its own
+        found.append(Parameter("+".join(names[:whole]), kind, tuple(formulas[:whole]), on))
+        found += [Parameter(name, kind, (formula,), on) for name, formula in zip(names[whole:], formulas[whole:], strict=True)]
+    return tuple(found)
+
+
+def _at_root(parameter: Parameter) -> Parameter:
+    """The same weights with x[i, i] as the target: k is i."""
+    return replace(parameter, formulas=tuple(formula.replace("k", "i") for formula in parameter.formulas))

@@ -1,0 +1,171 @@
+"""The figure of a layer: what is read to update x[k, i] (top) and the root x[i, i] (bottom), one colour a parameter."""
+
+from collections.abc import Sequence
+
+from matplotlib.collections import PolyCollection
+
+from reign.draw import BLUE, GREEN, ORANGE, RED, SKY, YELLOW, Axes, Picture, Theme, finish, new_figure, theme
+from reign.nn import latex_formula, list_models
+from reign.plots._cells import read_cells
+from reign.plots._figure_terms import LayerFigure, Parameter, figure_of_model, figure_of_terms
+from reign.plots._glyphs import LOWER, SQUARE, TRIANGLE, UPPER, Mark, Matrix, draw_matrix
+
+N, SUB, NODE = 5, 1, 3  # the matrix, and its entry x[k, i] that is updated
+WIDE = 3.3  # inches of a line about a parameter
+KNOWN = {
+    ("own", False): "#7A7A7A", ("root", False): "#AA4499", ("node_root", False): GREEN, ("readout", False): YELLOW, ("local", False): ORANGE,
+    ("needle", False): RED, ("transpose", False): SKY, ("swap_local", False): BLUE, ("node_readout", False): "#44AA99",
+    ("local_others", False): ORANGE, ("root_msg", False): "#AA4499",
+    ("own", True): "#88CC33", ("readout", True): BLUE, ("local", True): SKY, ("needle", True): "#C0407A",
+}  # fmt: skip
+OTHERS = (
+    "#332288", "#117733", "#DDCC77", "#CC6677", "#661100", "#999933", "#6699CC", "#AA4466", "#4477AA", "#228833", "#CCBB44", "#EE6677",
+    "#BBBBBB", "#77AADD", "#EE8866", "#FFAABB", "#99DDFF", "#BBCC33", "#AAAA00", "#DDDDDD", "#225522", "#663333", "#666633", "#222255",
+)  # fmt: skip
+
+
+def draw_layer(
+    model: str | None = None, terms: Sequence[str] = (), root_terms: Sequence[str] | None = None, dark: bool = False
+) -> Picture:
+    """The figure of one layer, of a model of the catalogue or of a list of terms, with a line for each of its parameters.
+
+    Args:
+        model: name of a model.
+        terms, root_terms: lists of terms, if there is no model.
+        dark: whether to draw for dark paper.
+    """
+    figure = figure_of_model(model) if model is not None else figure_of_terms(terms, root_terms)
+    look, colours = theme(dark), _colours([figure])
+    cell, line, columns = 0.32, 0.62, 1 if max(len(figure.off), len(figure.on)) <= 8 else 2
+    branches = (
+        [("x[k,i]", figure.off, (SUB, NODE))]
+        if figure.row
+        else [("x[k,i]", figure.off, (SUB, NODE)), ("x[i,i]", figure.on, (NODE, NODE))]
+    )
+    heights = [max(N * cell + 0.6, -(-len(parameters) // columns) * line + 0.5) for _, parameters, _ in branches]
+    width = max(7.3, N * cell + 1.2 + columns * WIDE)
+    total = 0.6 + sum(heights) + 0.75
+    made = new_figure(width, total, look, layout=None)
+    ax: Axes = made.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, total), aspect="equal")
+    ax.axis("off")
+    _text(ax, 0.2, total - 0.3, figure.title, look, 13)
+    y = total - 0.6
+    for (target, parameters, at), height in zip(branches, heights, strict=True):
+        _text(ax, 0.2, y - 0.2, _caption(target, figure), look, 9)
+        rows = 1 if figure.row else N
+        at = (0, at[1]) if figure.row else at
+        matrix = Matrix(0.55, y - 0.5, cell, rows, N, at)
+        draw_matrix(ax, matrix, _marks(parameters, colours, at, figure.row), look, target.strip("x[]").replace(",", "-"))
+        _axes_of_matrix(ax, matrix, look)
+        for p, parameter in enumerate(parameters):
+            column, row = divmod(p, -(-len(parameters) // columns))
+            x, low = N * cell + 1.1 + column * WIDE, y - 0.45 - row * line
+            small = Matrix(x, low, 0.085, rows, N, at)
+            draw_matrix(
+                ax, small, _marks([parameter], colours, at, figure.row), look, f"{target.strip('x[]').replace(',', '-')}-{p}"
+            )
+            formulas = ",\\; ".join(map(latex_formula, parameter.formulas))
+            _text(ax, x + 0.58, low - 0.1, f"{parameter.name}  ({parameter.kind})", look, 8)
+            _text(ax, x + 0.58, low - 0.32, f"${formulas}$", look, 8.5)
+        y -= height
+    _key(ax, 0.55, 0.35, look)
+    return finish(made, f"layer {figure.title}", look)
+
+
+def draw_layers(models: Sequence[str] | None = None, dark: bool = False) -> Picture:
+    """The figures of several models side by side, all of the catalogue if not given, in the same colours."""
+    names = [name for name in list_models() if name != "subgraphgnn"] if models is None else models
+    figures = [figure_of_model(name) for name in names]
+    look, colours = theme(dark), _colours(figures)
+    cell, gap = 0.24, 0.3
+    across = min(len(figures), 7)
+    rows = -(-len(figures) // across)
+    shown = list(dict.fromkeys((_base(p), p.roots) for f in figures for p in (*f.off, *f.on)))
+    per_line = max(2, int((across * (N * cell + gap) + 0.6) / 2.1))
+    lines = -(-len(shown) // per_line)
+    width, height = max(4.6, across * (N * cell + gap) + 0.6), rows * (2 * N * cell + 0.75) + 0.9 + lines * 0.24
+    made = new_figure(width, height, look, layout=None)
+    ax: Axes = made.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, height), aspect="equal")
+    ax.axis("off")
+    for f, figure in enumerate(figures):
+        row, column = divmod(f, across)
+        x, y = 0.5 + column * (N * cell + gap), height - 0.3 - row * (2 * N * cell + 0.75)
+        _text(ax, x + N * cell / 2, y, figure.title, look, 8.5, "center")
+        if column == 0:
+            _text(ax, x - 0.28, y - 0.2 - N * cell / 2, "x[k,i]", look, 8, "center", 90)
+            _text(ax, x - 0.28, y - 0.35 - 1.5 * N * cell, "x[i,i]", look, 8, "center", 90)
+        for part, (parameters, at) in enumerate([(figure.off, (SUB, NODE)), (figure.on, (NODE, NODE))]):
+            if figure.row and part:
+                continue
+            at = (0, at[1]) if figure.row else at
+            matrix = Matrix(x, y - 0.18 - part * (N * cell + 0.15), cell, 1 if figure.row else N, N, at)
+            draw_matrix(ax, matrix, _marks(parameters, colours, at, figure.row), look, f"{names[f]}-{'on' if part else 'off'}")
+    for s, (name, roots) in enumerate(shown):
+        row, column = divmod(s, per_line)
+        x, y = 0.4 + column * 2.1, 0.55 + (lines - row - 1) * 0.24
+        ax.add_collection(
+            PolyCollection([_box(SQUARE, x, y, 0.13)], facecolors=[colours[name, roots]], edgecolors=look.ink, linewidths=0.4)
+        )
+        _text(ax, x + 0.2, y + 0.06, f"{name}{' (of roots)' if roots else ''}", look, 7)
+    _key(ax, 0.4, 0.18, look)
+    return finish(made, "layers", look)
+
+
+def _marks(parameters: Sequence[Parameter], colours: dict[tuple[str, bool], str], at: tuple[int, int], row: bool) -> list[Mark]:
+    marks = []
+    for parameter in parameters:
+        for formula in parameter.formulas:
+            reading = read_cells(formula, *at, N)
+            marks.append(Mark(colours[_base(parameter), parameter.roots], reading))
+    return marks
+
+
+def _base(parameter: Parameter) -> str:
+    """The term that gives a parameter its colour: where terms are merged, the sum over neighbours."""
+    parts = parameter.name.split("+")
+    return parts[1] if parts[0] == "own" and len(parts) > 1 else parts[0]
+
+
+def _colours(figures: Sequence[LayerFigure]) -> dict[tuple[str, bool], str]:
+    """A colour for each parameter: those of SUN, DSS and the like always the same, others in turn."""
+    needed = list(dict.fromkeys((_base(p), p.roots) for f in figures for p in (*f.off, *f.on)))
+    rest = (key for key in needed if key not in KNOWN)
+    return {**KNOWN, **{key: OTHERS[number % len(OTHERS)] for number, key in enumerate(rest)}}
+
+
+def _caption(target: str, figure: LayerFigure) -> str:
+    if figure.row:
+        return "update of node i of the graph itself, the only subgraph"
+    return "update of x[k,i], node i in subgraph k" if target == "x[k,i]" else "update of x[i,i], the root of subgraph i"
+
+
+def _axes_of_matrix(ax: Axes, matrix: Matrix, look: Theme) -> None:
+    k, i = matrix.target
+    _text(ax, matrix.x - 0.12, matrix.y - (k + 0.5) * matrix.cell, "k" if k != i else "i", look, 8, "right")
+    _text(ax, matrix.x + (i + 0.5) * matrix.cell, matrix.y - matrix.rows * matrix.cell - 0.12, "i", look, 8, "center")
+
+
+def _key(ax: Axes, x: float, y: float, look: Theme) -> None:
+    """What squares and triangles mean."""
+    kinds = [
+        ([SQUARE], "one entry, or a sum over all"), ([TRIANGLE], "sum over neighbours"), ([UPPER, LOWER], "both"),
+    ]  # fmt: skip
+    for shapes, text in kinds:
+        made = PolyCollection(
+            [_box(s, x, y - 0.07, 0.14) for s in shapes], facecolors=look.faint, edgecolors=look.ink, linewidths=0.4
+        )
+        ax.add_collection(made)
+        _text(ax, x + 0.2, y, text, look, 7)
+        x += 0.4 + 0.058 * len(text)
+    ax.add_collection(
+        PolyCollection([_box(TRIANGLE, x, y - 0.07, 0.14)], facecolors=look.paper, edgecolors=look.ink, linewidths=1.0)
+    )
+    _text(ax, x + 0.2, y, "over neighbours, of sums over subgraphs", look, 7)
+
+
+def _box(shape: Sequence[tuple[float, float]], x: float, y: float, size: float) -> list[tuple[float, float]]:
+    return [(x + size * a, y + size * b) for a, b in shape]
+
+
+def _text(ax: Axes, x: float, y: float, text: str, look: Theme, size: float | int, ha: str = "left", turn: int = 0) -> None:
+    ax.text(x, y, text, ha=ha, va="center", fontsize=size, color=look.ink, rotation=turn)

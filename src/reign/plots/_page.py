@@ -1,0 +1,92 @@
+"""A page of HTML that stands alone: it needs no network, runs no script, and is readable on light and dark paper and in print."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+from reign.disk import write_text
+from reign.draw import DARK, LIGHT, Picture
+
+# a browser refuses whatever is not in the page itself, should a name in a run ever hold more than a name
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+COLOURS = "--paper:{0.paper};--ink:{0.ink};--faint:{0.faint}"
+STYLE = f"""
+:root{{{COLOURS.format(LIGHT)};color-scheme:light dark}}
+@media (prefers-color-scheme:dark){{:root{{{COLOURS.format(DARK)}}}}}
+@media print{{:root{{{COLOURS.format(LIGHT)}}}}}
+body{{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:72em;margin:2em auto;padding:0 1em}}
+h1{{font-size:1.6em}}h2{{font-size:1.25em;margin-top:2em;border-bottom:1px solid var(--faint)}}h3{{font-size:1.05em}}
+table{{border-collapse:collapse;margin:1em 0}}th,td{{padding:.25em .8em;border-bottom:1px solid var(--faint);text-align:right;overflow-wrap:anywhere}}
+th{{overflow-wrap:normal}}th:first-child,td:first-child{{text-align:left}}caption{{text-align:left;white-space:nowrap;font-size:.9em;padding:.3em 0}}
+figure{{margin:1em 0;overflow-x:auto}}figure svg{{max-width:100%;height:auto}}figcaption{{font-size:.9em}}
+pre{{border:1px solid var(--faint);padding:.8em;overflow-x:auto;font-size:.85em}}summary{{cursor:pointer}}
+a{{color:inherit}}
+"""
+
+
+@dataclass
+class Page:
+    """A page, to which parts are added in turn.
+
+    Args:
+        title: its title.
+        figures: the folder where pictures are kept as SVG and PNG too; None for nowhere.
+    """
+
+    title: str
+    figures: Path | None = None
+    parts: list[str] = field(default_factory=list)
+
+    def heading(self, text: str, level: int = 2) -> None:
+        """Begin a section."""
+        self.parts.append(f"<h{level}>{escape(text)}</h{level}>")
+
+    def text(self, text: str) -> None:
+        """Add a paragraph."""
+        self.parts.append(f"<p>{escape(text)}</p>")
+
+    def link(self, text: str, place: str) -> None:
+        """Add a paragraph that leads to a file, given by its path from the page."""
+        self.parts.append(f'<p><a href="{escape(place, quote=True)}">{escape(text)}</a></p>')
+
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> None:
+        """Add a table."""
+        head = "".join(f"<th>{escape(word)}</th>" for word in header)
+        body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+        title = f"<caption>{escape(caption)}</caption>" if caption else ""
+        self.parts.append(f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+
+    def picture(self, name: str, picture: Picture, caption: str = "") -> None:
+        """Add a picture, and keep it under its name."""
+        self.parts.append(
+            f'<figure id="{escape(name, quote=True)}">{picture.inline()}<figcaption>{escape(caption)}</figcaption></figure>'
+        )
+        if self.figures is not None:
+            for ending in (".svg", ".png"):
+                picture.save(self.figures / f"{name}{ending}")
+
+    def folded(self, title: str, text: str) -> None:
+        """Add text that a click unfolds."""
+        self.parts.append(f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>")
+
+    def html(self) -> str:
+        """The page."""
+        title = escape(self.title)
+        head = (
+            f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}"><link rel="icon" href="data:,">'
+        )
+        return (
+            f"<!doctype html>\n<html lang=\"en\"><head>{head}<title>{title}</title><style>{STYLE}</style></head>\n"
+            f"<body><h1>{title}</h1>\n" + "\n".join(self.parts) + "\n</body></html>\n"
+        )  # fmt: skip
+
+    def save(self, file: Path) -> None:
+        """Write the page."""
+        write_text(file, self.html())
+
+
+def number(value: float | None) -> str:
+    """A number with four digits; nothing for None or NaN."""
+    return "" if value is None or math.isnan(value) else f"{value:.4g}"

@@ -1,0 +1,68 @@
+"""The cell of a table of the paper that a run is of, and how its settings differ."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from reign.experiments import find_table, list_tables
+from reign.experiments.tables import Table, mean_and_std
+from reign.train.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class PaperCell:
+    """A cell of a table of the paper.
+
+    Args:
+        table: the table.
+        name: its name.
+        row, column: the row and the column.
+        other: the settings of a run that differ from those of the cell, with both values.
+    """
+
+    table: Table
+    name: str
+    row: str
+    column: str
+    other: dict[str, tuple[Any, Any]]
+
+    @property
+    def number(self) -> tuple[float, float | None] | None:
+        """The number of the paper and its deviation, if it has one here."""
+        found = self.table.rows[self.row].paper.get(self.column)
+        return None if found is None else mean_and_std(found)
+
+
+def paper_cells(recipe: Recipe) -> list[PaperCell]:
+    """The cells with the data and the model of a recipe, those with the fewest other differences; none if there is no such cell."""
+    found: list[PaperCell] = []
+    mine = recipe.model_dump(mode="json")
+    for name, table in _tables().items() if recipe.data.name != "csv" else ():
+        for row in table.rows:
+            for column in table.columns:
+                settings = table.settings_of(row, column)
+                if settings["data"].get("name") != recipe.data.name or settings["model"].get("name", "sun") != recipe.model.name:
+                    continue
+                theirs = table.recipe(row, column).model_dump(mode="json")
+                if all(theirs[part] == mine[part] for part in ("data", "model", "folds")):
+                    found.append(PaperCell(table, name, row, column, _differences(theirs["train"], mine["train"], "train.")))
+    least = min((len(cell.other) for cell in found), default=0)
+    return [cell for cell in found if len(cell.other) == least and cell.number is not None]
+
+
+@cache
+def _tables() -> dict[str, Table]:
+    """The tables of the paper, which are read once."""
+    tables = {name: find_table(name) for name in list_tables()}
+    return {name: table for name, table in tables.items() if not table.is_single}
+
+
+def _differences(theirs: dict[str, Any], mine: dict[str, Any], prefix: str) -> dict[str, tuple[Any, Any]]:
+    out: dict[str, tuple[Any, Any]] = {}
+    for key in {**theirs, **mine}:
+        a, b = theirs.get(key), mine.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            out |= _differences(a, b, f"{prefix}{key}.")
+        elif a != b and key not in ("eager", "max_pairs", "tensorboard"):
+            out[f"{prefix}{key}"] = (a, b)
+    return out

@@ -1,0 +1,195 @@
+"""A finished run, as a report reads it from its folder."""
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from reign.disk import first_line, read_json
+from reign.train.metrics import METRICS
+from reign.train.recipe import Recipe
+from reign.train.run_folder import read_about, read_summary
+from reign.train.tasks import as_outputs
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """The predictions of a run for the graphs of a split.
+
+    Args:
+        split: the split.
+        names: the name or the number of each graph.
+        texts: columns that say what the graphs are, as SMILES.
+        y: the targets, NaN where one is missing; the number of the class for multiclass.
+        values: predictions, probabilities where targets are classes.
+        unsure: their spread over models; None for one model.
+    """
+
+    split: str
+    names: list[str]
+    texts: dict[str, list[str]]
+    y: Floats
+    values: Floats
+    unsure: Floats | None
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """A finished run.
+
+    Args:
+        folder: its folder.
+        recipe: its settings.
+        about: its task, targets and classes.
+        summary: its results.
+        environment, memory: what it was made with, and the memory it took; empty if that is not known.
+        history: for each model its metrics, a list of values for each column.
+        predictions: the predictions for the test graphs, or else for those of validation; None if there are none.
+    """
+
+    folder: Path
+    recipe: Recipe
+    about: dict[str, Any]
+    summary: dict[str, Any]
+    environment: dict[str, Any]
+    memory: dict[str, Any]
+    history: list[dict[str, list[float]]]
+    predictions: Predictions | None
+
+    @classmethod
+    def read(cls, folder: Path) -> "Record":
+        """Read the folder of a run; ``ValueError`` names a file that is damaged."""
+        about, summary = read_about(folder), _checked(read_summary(folder), folder / "summary.json")
+        members = [folder / member["folder"] for member in summary["members"]]
+        return cls(
+            folder,
+            Recipe.load(folder / "recipe.yaml"),
+            about,
+            summary,
+            _object(folder / "environment.json"),
+            _object(folder / "memory.json"),
+            [_columns(member / "metrics.csv") for member in members],
+            _predictions(folder, members, about),
+        )
+
+    @property
+    def labels(self) -> list[str]:
+        """What there is a prediction of: targets, or classes."""
+        return self.about["classes"] or self.about["targets"]
+
+    def metrics_of_targets(self) -> tuple[list[str], list[list[float]]]:
+        """The names of all metrics that suit the task, and for each target its values on the predictions."""
+        found = self.predictions
+        assert found is not None
+        names = [name for name, metric in METRICS.items() if self.about["task"] in metric.tasks]
+        rows = []
+        for t in range(len(self.about["targets"])):
+            values = found.values if self.about["classes"] else found.values[:, t : t + 1]
+            out, y = as_outputs(torch.from_numpy(values), self.about["task"]), torch.from_numpy(found.y[:, t : t + 1])
+            rows.append([METRICS[name](out, y) for name in names])
+        return names, rows
+
+
+def _checked(summary: dict[str, Any], file: Path) -> dict[str, Any]:
+    """The results of a run, whose numbers are numbers."""
+    for split in ("train", "val", "test", "best_train"):
+        found = summary.get(split, {"mean": 0.0, "values": []})
+        good = isinstance(found, dict) and _is_number(found.get("mean")) and isinstance(found.get("values"), list)
+        if not good or not (found.get("std") is None or _is_number(found["std"])):
+            raise ValueError(f"{file} is damaged (it has {found!r:.80} for {split}).")
+    for name in ("parameters", "seconds"):
+        if not _is_number(summary.get(name, 0)):
+            raise ValueError(f"{file} is damaged ({name} is {summary[name]!r:.80}).")
+    return summary
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _object(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} is damaged (it holds {type(found).__name__}).")
+    return found
+
+
+def _rows(file: Path) -> tuple[list[str], list[list[str]]]:
+    try:
+        with file.open(newline="") as lines:
+            header, *rows = csv.reader(lines)
+    except (OSError, ValueError, csv.Error) as error:
+        raise ValueError(f"{file} is damaged ({first_line(error)}).") from None
+    if any(len(row) != len(header) for row in rows):
+        raise ValueError(f"{file} is damaged (a row has not {len(header)} fields).")
+    return header, rows
+
+
+def _columns(file: Path) -> dict[str, list[float]]:
+    header, rows = _rows(file)
+    return {name: [_number(file, row[c]) for row in rows] for c, name in enumerate(header)}
+
+
+def _number(file: Path, text: str) -> float:
+    try:
+        return float(text) if text else math.nan
+    except ValueError:
+        raise ValueError(f"{file} is damaged ('{text[:40]}' is not a number).") from None
+
+
+def _predictions(folder: Path, members: list[Path], about: dict[str, Any]) -> Predictions | None:
+    """Those of the run for its test graphs; otherwise those of its models for validation, of the first one or of all folds of a seed."""
+    labels = about["classes"] or about["targets"]
+    if (folder / "predictions.csv").is_file():
+        return _table(folder / "predictions.csv", "test", about["targets"], labels, len(about["classes"]))
+    same_seed = [m for m in members if m.parent == members[0].parent and m.name.startswith("fold-")] or members[:1]
+    parts = [
+        _table(m / "predictions.csv", "val", about["targets"], labels, len(about["classes"]))
+        for m in same_seed
+        if (m / "predictions.csv").is_file()
+    ]
+    if not parts:
+        return None
+    return Predictions(
+        "val",
+        [name for part in parts for name in part.names],
+        {column: [text for part in parts for text in part.texts[column]] for column in parts[0].texts},
+        np.concatenate([part.y for part in parts]),
+        np.concatenate([part.values for part in parts]),
+        None,
+    )
+
+
+def _table(file: Path, split: str, targets: list[str], labels: list[str], classes: int) -> Predictions:
+    header, rows = _rows(file)
+    values = [f"{label}_pred" for label in labels]
+    if missing := [name for name in [*targets, *values] if name not in header]:
+        raise ValueError(f"{file} is damaged (it has no column '{missing[0]}').")
+    first = header.index(targets[0], 1)
+    unsure = [f"{label}_unc" for label in labels]
+
+    def numbers(names: list[str], start: int) -> Floats:
+        where = [header.index(name, start) for name in names]
+        return np.array([[_number(file, row[c]) for c in where] for row in rows], dtype=np.float64).reshape(len(rows), len(names))
+
+    y = numbers(targets, first)
+    if classes and not all(value in range(classes) for value in y[~np.isnan(y)].tolist()):
+        raise ValueError(f"{file} is damaged (expected classes from 0 to {classes - 1}).")
+    spread = numbers(unsure, first + len(targets)) if all(name in header for name in unsure) else None
+    return Predictions(
+        split,
+        [row[0] for row in rows],
+        {header[c]: [row[c] for row in rows] for c in range(1, first)},
+        y,
+        numbers(values, first + len(targets)),
+        None if spread is None or np.isnan(spread).all() else spread,
+    )

@@ -1,0 +1,166 @@
+"""Every picture: its structure against a reference, its texts against each other, and its files."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from pictures import overlaps, structure
+from reign.draw import DARK, LIGHT, Picture
+from reign.plots import draw_layer, read_graph
+from reign.plots._cells import read_cells
+from reign.plots._figure_terms import figure_of_model
+
+HERE = Path(__file__).parent
+
+
+def _samples() -> dict[str, Picture]:
+    spec = importlib.util.spec_from_file_location("samples", HERE / "samples.py")
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    assert spec.loader is not None
+    sys.modules["samples"] = module
+    spec.loader.exec_module(module)
+    found: dict[str, Picture] = module.pictures()
+    return found
+
+
+@pytest.fixture(scope="module")
+def samples() -> dict[str, Picture]:
+    return _samples()
+
+
+def test_structure_is_that_of_the_reference(samples: dict[str, Picture]) -> None:
+    expected = json.loads((HERE / "reference.json").read_text())
+    assert list(samples) == list(expected)
+    for name, picture in samples.items():
+        found = structure(picture.svg)
+        assert found["texts"] == expected[name]["texts"], name
+        assert found["parts"] == expected[name]["parts"], name
+        assert found.get("classes") == expected[name].get("classes"), name
+        assert found["size"] == pytest.approx(expected[name]["size"], abs=2), name
+
+
+def test_no_text_lies_on_another(samples: dict[str, Picture], tmp_path: Path) -> None:
+    plain = {name: picture.svg for name, picture in samples.items() if not name.startswith("layer-")}  # formulas are many texts
+    large = samples["bag-5"].svg.replace("font-size: 7px", "font-size: 60px")
+    found = overlaps({**plain, "large": large}, tmp_path)
+    assert found.pop("large"), "letters that are much too large must meet"
+    assert {name: pairs for name, pairs in found.items() if pairs} == {}
+
+
+def test_files(samples: dict[str, Picture], tmp_path: Path) -> None:
+    for name in ("bag-5", "bag-molecule"):
+        picture = samples[name]
+        picture.save(tmp_path / "a.svg")
+        picture.save(tmp_path / "a.png")
+        assert (tmp_path / "a.svg").read_text() == picture.svg == picture._repr_svg_()
+        assert (tmp_path / "a.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    with pytest.raises(ValueError, match=r"a\.pdf does not end in \.svg or \.png"):
+        samples["bag-5"].save(tmp_path / "a.pdf")
+
+
+def test_the_same_picture_is_the_same_file(samples: dict[str, Picture]) -> None:
+    assert draw_layer("sun").svg == samples["layer-sun"].svg
+    assert draw_layer("dss").svg != samples["layer-sun"].svg
+
+
+def test_pages_colour_paper_and_ink(samples: dict[str, Picture]) -> None:
+    text = samples["layer-sun"].inline()
+    assert text.startswith("<svg")
+    assert "var(--ink)" in text
+    assert LIGHT.ink not in text
+    assert DARK.ink in draw_layer("sun", dark=True).svg
+
+
+# -- layers against the paper's section "Illustrated comparison of Subgraph GNNs" ----------------------------------------
+
+
+def cells(model: str, on: bool) -> dict[str, tuple[list[str], set[tuple[int, int]]]]:
+    """By parameter: how it reads, and which entries of a matrix of 4 x 4 for the target x[0, 2], or x[2, 2]."""
+    figure = figure_of_model(model)
+    k, i = (2, 2) if on else (0, 2)
+    out = {}
+    for parameter in figure.on if on else figure.off:
+        found = [read_cells(formula, k, i, 4) for formula in parameter.formulas]
+        out[parameter.name] = ([reading.how for reading in found], set().union(*(reading.cells for reading in found)))
+    return out
+
+
+ROW, COLUMN, ALL = {(0, j) for j in range(4)}, {(h, 2) for h in range(4)}, {(h, j) for h in range(4) for j in range(4)}
+ROOT_ROW = {(2, j) for j in range(4)}
+
+
+def test_ds_ngnn_and_reconstruction_share_one_local_parameter() -> None:
+    for model in ("ds", "ngnn", "reconstructiongnn"):
+        assert cells(model, False) == {"own+local": (["one", "local"], ROW)}
+        assert cells(model, True) == {"own+local": (["one", "local"], ROOT_ROW)}
+
+
+def test_id_gnn_has_another_parameter_for_messages_from_the_root() -> None:
+    assert cells("idgnn", False) == {"own+local_others": (["one", "local"], ROW - {(0, 0)}), "root_msg": (["local"], {(0, 0)})}
+    assert cells("idgnn", True) == {"own+local_others": (["one", "local"], ROOT_ROW), "root_msg": (["local"], set())}
+
+
+def test_dss_adds_the_needle() -> None:
+    found = cells("dss", False)
+    assert found["own+local"] == (["one", "local"], ROW)
+    assert found["needle+needle_msg"] == (["global", "local"], ALL)
+    assert read_cells("sum_h x[h,i]", 0, 2, 4).cells == COLUMN
+
+
+def test_gnn_ak_reads_the_root_and_its_subgraph() -> None:
+    for model, more in (("gnnak", {}), ("gnnakctx", {"needle": (["global"], COLUMN)})):
+        expected = {
+            "own+local": (["one", "local"], ROW),
+            "node_root": (["one"], {(2, 2)}),
+            "node_readout": (["global"], ROOT_ROW),
+            **more,
+        }
+        assert cells(model, False) == expected
+
+
+def test_sun_has_its_seven_terms_off_and_five_on_the_diagonal() -> None:
+    off, on = cells("sun", False), cells("sun", True)
+    assert off == {
+        "node_root": (["one"], {(2, 2)}),
+        "root": (["one"], {(0, 0)}),
+        "own": (["one"], {(0, 2)}),
+        "readout": (["global"], ROW),
+        "own+local": (["one", "local"], ROW),
+        "needle+needle_msg": (["global", "local"], ALL),
+    }
+    assert list(on) == ["own", "readout", "own+local", "needle+needle_msg"]
+    assert figure_of_model("sun").on[0].roots
+    assert not figure_of_model("dss").on[0].roots  # the same weights
+
+
+def test_a_term_of_ones_own_draws_itself() -> None:
+    from reign.nn import TERMS, Term
+
+    TERMS.register("far")(Term("far", "sum_{j != i} x[j,k]", "pair", lambda s, where: s.h))
+    assert "far" in "".join(structure(draw_layer(terms=["own", "far"]).svg)["texts"])
+    TERMS.register("odd")(Term("odd", "x[k,i] * x[i,k]", "pair", lambda s, where: s.h))
+    with pytest.raises(ValueError, match="the formula 'x\\[k,i\\] \\* x\\[i,k\\]' cannot be drawn"):
+        draw_layer(terms=["odd"])
+
+
+def test_graphs_of_users(tmp_path: Path) -> None:
+    file = tmp_path / "two.g6"
+    file.write_text("Bw\nDhc\n")
+    sizes = {"0-1,1-2": 3, "cycle:7": 7, "star:5": 5, "house": 5, "CCO": 3, str(file): 3}
+    assert {text: read_graph(text).data.num_nodes for text in sizes} == sizes
+    assert read_graph(str(file), 1).data.num_nodes == 5
+    assert read_graph("CCO").molecule is not None
+    for text, message in (
+        ("cycle", "cycle:N"),
+        ("cycle:0", "from 1 to 500"),
+        ("no.g6", "there is no file"),
+        ("0-999999", "at most 499"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_graph(text)
+    with pytest.raises(ValueError, match="--index is 2, expected 0 to 1"):
+        read_graph(str(file), 2)
