@@ -74,3 +74,10 @@ def evaluate(
         names, values = [*names, f"ensemble of {len(names)}"], [*values, result["ensemble"]]
     for name, value in zip(names, values, strict=True):
         plain_console().print(f"{name}: {result['split']} {result['metric']} {value:.5g}")
+    if left_out := result.get("left_out"):
+        row, reason = next(iter(left_out.items()))
+        plain_console().print(
+            f"{result['rows'] - len(left_out):,} of {result['rows']:,} rows were measured. Row {row} was left out: {reason}."
+            + (f" So were {len(left_out) - 1:,} more." if len(left_out) > 1 else ""),
+            soft_wrap=True,
+        )

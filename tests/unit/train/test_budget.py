@@ -1,11 +1,13 @@
 """Too little memory: batches are split, and nothing of a failed attempt is left."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import tiny
 from learning import learn, model
 from reign.bags import DoesNotFit
 from reign.nn import SUN
@@ -57,6 +59,13 @@ def test_batches_are_split_where_memory_is_too_small(error: type[Exception]) -> 
 def test_one_graph_that_does_not_fit_is_named() -> None:
     with pytest.raises(ValueError, match=r"memory is too small for graph \d+ of tiny alone, which has \d+ pairs"):
         learn(Small(model(), 10, RuntimeError))
+
+
+def test_one_row_that_does_not_fit_is_named() -> None:
+    problem = tiny.problem()
+    problem = replace(problem, names=[str(g + 1) for g in range(len(problem.graphs))])
+    with pytest.raises(ValueError, match=r"memory is too small for row \d+ of tiny alone, which has \d+ pairs"):
+        learn(Small(model(), 10, RuntimeError), problem)
 
 
 def test_a_guess_that_splits_batches_is_told() -> None:
