@@ -109,7 +109,9 @@ class Problem:
         """The same problem without some of its graphs; a split that loses all of its graphs is gone."""
         kept = [g for g in range(len(self.graphs)) if g not in graphs]
         place = {g: i for i, g in enumerate(kept)}
-        splits = {s: torch.tensor([place[g] for g in ids.tolist() if g in place], dtype=torch.long) for s, ids in self.splits.items()}
+        splits = {
+            s: torch.tensor([place[g] for g in ids.tolist() if g in place], dtype=torch.long) for s, ids in self.splits.items()
+        }
         return replace(
             self,
             graphs=self.graphs.select(torch.tensor(kept, dtype=torch.long)),
