@@ -4,6 +4,7 @@ A command is a function in one of the files here, named in ``COMMANDS``. These f
 everything else is imported inside the functions, so that ``--help`` is there at once.
 """
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from reign import __version__
 from reign.cli import benchmark, data, experiments, lists, prediction, theory, training
 
-COMMANDS = {  # by the group in which --help shows them
+COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by the group in which --help shows them
     "Train and predict": (training.train, prediction.predict, prediction.evaluate),
     "The paper's experiments": (experiments.reproduce, experiments.tune, experiments.recipes),
     "Theory": (theory.separate, theory.card, theory.questions),
