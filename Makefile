@@ -3,6 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 DATA := $(abspath ../shared/data)
 TORCH ?= 2.13.0
+WORKERS ?= 2
 
 # The first Python that is new enough and can make environments, unless one is named: make PYTHON=python3.12
 GOOD := 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))'
@@ -41,7 +42,7 @@ demo: $(STAMP)  ## train two small models that count cycles, in a few minutes
 	$(BIN)/python examples/demo.py
 
 test: $(STAMP)  ## run the tests, under 8 minutes on two cores
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n $(WORKERS)
 
 slow: $(STAMP)  ## run the tests that take longer
 	$(BIN)/python -m pytest -q -m slow --ignore tests/attack
@@ -50,8 +51,8 @@ slow: $(STAMP)  ## run the tests that take longer
 attack: export REIGN_ATTACK_SEED ?= $(shell date +%s)
 attack: $(STAMP)  ## try 50,000 bad inputs, and kill a training run 100 times
 	@echo REIGN_ATTACK_SEED=$(REIGN_ATTACK_SEED)
-	REIGN_ATTACK=50000 $(BIN)/python -m pytest -q -n 2 tests/attack/test_attack.py
-	$(BIN)/python -m pytest -q -n 2 -rP tests/attack/test_kill.py -m slow
+	REIGN_ATTACK=50000 $(BIN)/python -m pytest -q -n $(WORKERS) tests/attack/test_attack.py
+	$(BIN)/python -m pytest -q -n $(WORKERS) -rP tests/attack/test_kill.py -m slow
 	$(BIN)/python -m pytest -q tests/attack/test_trust.py
 
 coverage: $(STAMP)  ## run the tests in one process, and check that they reach 92 % of the lines

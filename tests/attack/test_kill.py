@@ -24,7 +24,7 @@ from nursery import Nursery
 from safetensors.torch import load_file
 
 KILLS = int(os.environ.get("REIGN_KILLS", "100"))
-PARTS = 2  # which two processes of pytest can share
+PARTS = 4  # which processes of pytest can share
 SETTINGS = ["--model", "ds", "--policy", "nm", "--epochs", "12", "-b", "8", "--seeds", "2", "-q"]
 SETTINGS += [arg for setting in ("num_layers=1", "hidden_channels=8", "dropout=0.2") for arg in ("--set", f"model.{setting}")]
 PAUSES = (0.0, 0.2, 1.0)  # seconds between checkpoints: after each epoch, after some, and hardly ever
