@@ -12,7 +12,7 @@ echo "1/4  installing $(basename "$wheel") with torch $torch"
 "$place/env/bin/python" -m pip install --quiet "torch==$torch"
 "$place/env/bin/python" -m pip install --quiet "$wheel[train,chem]"
 PATH="$place/env/bin:$PATH"
-export REIGN_CACHE="$place/cache"
+export REIGN_CACHE="$place/cache" OMP_NUM_THREADS=1
 mkdir "$place/work"
 cd "$place/work"
 
