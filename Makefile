@@ -56,7 +56,9 @@ attack: $(STAMP)  ## try 50,000 bad inputs, and kill a training run 100 times
 	$(BIN)/python -m pytest -q tests/attack/test_trust.py
 
 coverage: $(STAMP)  ## run the tests in one process, and check that they reach 92 % of the lines
+	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run -m pytest -q
+	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered
 
 lint: $(STAMP)  ## check style and types with ruff and mypy
@@ -79,5 +81,5 @@ package: $(STAMP)  ## build the wheel, and try it in an empty environment outsid
 	sh tests/try_wheel.sh $(BIN)/python $(TORCH) dist/*.whl
 
 clean:  ## remove .venv and all that was built
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage src/*.egg-info
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
