@@ -8,8 +8,10 @@ import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-# all modules, private ones too, but for the command line, whose signatures are typer's
-PARTS = [p.stem for p in (Path(__file__).parents[1] / "src" / "reign").iterdir() if not p.stem.startswith("__") and p.stem != "cli"]
+# all modules, private ones too, but for the command line, whose signatures are typer's, and for kernels, which Triton reads as text
+SOURCE = Path(__file__).parents[1] / "src" / "reign"
+PARTS = [p.stem for p in SOURCE.iterdir() if not p.stem.startswith("__") and p.stem not in ("cli", "kernels")]
+PARTS += [f"kernels.{p.stem}" for p in (SOURCE / "kernels").iterdir() if not p.stem.startswith("__") and p.stem != "fused"]
 if "REIGN_ATTACK" not in os.environ:  # the large attack is to meet reign as users do
     install_import_hook([f"reign.{part}" for part in PARTS], "beartype.beartype")
 torch.set_num_threads(1)  # the tests run in several processes

@@ -71,6 +71,7 @@ def summed(b: PlainBag, name: str, k: int, i: int, on: bool) -> Iterable[Pair]:
         "needle_msg@agg": lambda: [(h, j) for g in S for j in b.near_in[g][i] for h in S],
         "swap_local": lambda: [(h, i) for h in b.near[k]],
         "root_msg": lambda: [(k, r)] if r in Ak else [],
+        "own_root": lambda: [(k, r)] if i == r else [],
         "local_others": lambda: [(k, j) for j in Ak if j != r],
     }
     return formulas[name]()

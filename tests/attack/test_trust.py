@@ -34,8 +34,11 @@ from reign.nn import DS, SUN, Model
 from reign.policies import NodeMarking, Sampled
 from reign.testing import random_graphs
 from reign.train.batches import bytes_of_a_pair
+from reign.train.build import make_problem
 from reign.train.lock import only_one
 from reign.train.overrides import parse_yaml
+from reign.train.recipe import Recipe
+from reign.train.too_large import problem_of_run
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
@@ -239,6 +242,9 @@ def test_2_such_a_molecule_is_left_out_of_training_with_its_row(place: int, monk
     assert left_out["reason"][0].startswith("memory is too small for this graph")
     splits = read_json(Path("run/seed-0/splits.json"))
     assert sorted(int(row) for rows in splits.values() for row in rows) == [r for r in range(1, len(texts) + 1) if r != place + 1]
+    whole = make_problem(Recipe.load(Path("run/recipe.yaml")).data)[0]
+    assert str(place + 1) in (whole.names or [])
+    assert str(place + 1) not in (problem_of_run(Path("run"), whole).names or [])  # what other processes of the run learn from
     before = works("evaluate", "run").stdout
     _little_memory(monkeypatch, 1e15)
     Path("run/summary.json").unlink()

@@ -56,6 +56,7 @@ OFF: dict[str, Dense] = {
     "swap_local": einsum("kh,hid->kid", "A", "X"),
     "root_msg": einsum("kik,kd->kid", "B", "D"),
 }
+OFF["own_root"] = lambda X, A, B: X * torch.eye(*X.shape[:2], dtype=X.dtype)[:, :, None]
 OFF["local_others"] = lambda X, A, B: OFF["local"](X, A, B) - OFF["root_msg"](X, A, B)
 for _name, _diagonal in (("readout", "root"), ("needle", "node_root"), ("node_readout", "node_root"), ("root_needle", "root")):
     OFF[f"{_name}_strict"] = lambda X, A, B, name=_name, diagonal=_diagonal: OFF[name](X, A, B) - OFF[diagonal](X, A, B)
@@ -66,7 +67,7 @@ ON: dict[str, Dense] = {
     "non_roots@A": einsum("ih,hj,hjd->id", "A", "A", "X"),
 }
 NO_BIJECTION = [name for name, term in TERMS.items() if not term.node_based]
-NO_ROOTS = [n for n in NO_BIJECTION if n not in ("root", "readout_strict", "root_msg", "local_others")]
+NO_ROOTS = [n for n in NO_BIJECTION if n not in ("root", "own_root", "readout_strict", "root_msg", "local_others")]
 
 
 def graphs(self_loops: bool = False) -> list[Data]:
@@ -192,7 +193,7 @@ def test_deleted_roots_have_no_terms_among_members(storage: str) -> None:
     bag = reign.policy("nd").from_data(graphs()[0], domain=storage)
     state = State(torch.randn(bag.num_pairs, 2), bag, "members")
     assert state.get(TERMS["readout"]).shape == (bag.num_subgraphs, 2)
-    for name in ("root", "node_root", "readout_strict", "roots"):
+    for name in ("root", "own_root", "node_root", "readout_strict", "roots"):
         with pytest.raises(ValueError, match="policy 'nd' with domain='members' leaves roots without a row"):
             state.get(TERMS[name])
 

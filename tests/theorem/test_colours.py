@@ -37,12 +37,14 @@ def same_partition(ours: list[int], plain: list[object]) -> bool:
 def refused(name: str, policy: str, domain: str, on: bool) -> bool:
     """Terms that need one subgraph per node, a root, or a root with a row."""
     chosen = reign.policy(policy)
-    uses_root = on or name in ("root", "readout_strict", "root_msg", "local_others") or TERMS[name].node_based
+    uses_root = on or name in ("root", "own_root", "readout_strict", "root_msg", "local_others") or TERMS[name].node_based
     if (uses_root and chosen.num_anchors > 1) or (policy == "whole" and uses_root):
         return True
     if TERMS[name].node_based and not chosen.node_based:
         return True
-    rootless = on or name in ("root", "node_root", "roots", "non_roots", "roots@Ak", "roots@A") or name.endswith("_strict")
+    rootless = (
+        on or name in ("root", "own_root", "node_root", "roots", "non_roots", "roots@Ak", "roots@A") or name.endswith("_strict")
+    )
     return policy == "nd" and domain == "members" and rootless
 
 

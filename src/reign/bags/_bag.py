@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -14,8 +14,9 @@ from reign.bags._edges import PairEdges, pair_edges
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import root_hops
 from reign.bags._keep import Keeper, PerRow, kept
+from reign.bags._place import on_several_paths, resistance
 from reign.bags._wiring import Wiring
-from reign.kernels import ragged
+from reign.kernels import Segments, kernels_for, ragged
 
 if TYPE_CHECKING:
     from reign.policies import Policy
@@ -175,14 +176,27 @@ class SubgraphBag(Keeper):
         """The hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for nodes out of reach."""
         return self.keep(("hops", max_distance), lambda: PerRow(root_hops(self, max_distance), "pair")).values
 
+    @property
+    def on_several_paths(self) -> Bool[Tensor, "pairs"]:
+        """Whether at least two neighbours of the node lie one hop nearer to the root."""
+        return self.keep("several paths", lambda: PerRow(on_several_paths(self), "pair")).values
+
+    @property
+    def resistance(self) -> Float[Tensor, "pairs"]:
+        """The resistance distance from the root to the node inside the subgraph, every edge a resistance of 1; 0 outside of it."""
+        return self.keep("resistance", lambda: PerRow(resistance(self), "pair")).values
+
     # -- values ----------------------------------------------------------------------------------------------------
 
     def lift(self, h: Shaped[Tensor, "nodes channels"], rows: slice = slice(None)) -> Shaped[Tensor, "rows lifted"]:
         """Values on nodes as values on pairs, marks in front: ``x[k, i] = [mark[k, i], h[i]]``."""
         if h.dim() != 2 or h.size(0) != self.num_nodes:
             raise ValueError(f"h has shape {tuple(h.shape)}, expected ({self.num_nodes}, channels): a row per node of the bag.")
-        trained = h.requires_grad and rows == slice(None)
-        values = self.wiring.to_node.t(h) if trained else h[self.node[rows]]  # what flows back is a sum in a fixed order
+        whole, to_node = rows == slice(None), self.wiring.to_node if h.requires_grad else None
+        if whole and to_node is not None and to_node.ptr is not None and (kernels := kernels_for(h)) is not None:
+            lifted: Tensor = kernels.lift(h, self.mark, self.node, Segments(to_node.ptr, to_node.index))
+            return lifted
+        values = to_node.t(h) if whole and to_node is not None else h[self.node[rows]]  # what flows back is a sum in a fixed order
         return values if self.mark is None else torch.cat([self.mark[rows].to(h.dtype), values], dim=1)
 
     @property

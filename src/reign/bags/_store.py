@@ -14,8 +14,9 @@ from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
 from reign.bags._columns import Column, all_columns, walk
-from reign.kernels import gather_columns
+from reign.kernels import Gathered, gather_columns
 
+WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # numbers of so many bytes
 BASE = ("graph", "node", "edge", "sub", "pair")
 
 
@@ -101,29 +102,36 @@ class Frame:
         padded = {space: int(total) + 1 for space, total in zip(store.spaces, totals, strict=True)} | {"graph": num_graphs + 1}
         self.ids = torch.full((num_graphs,), store.num_graphs, dtype=torch.long, device=device)
         self.offsets = torch.zeros(num_graphs + 1, len(store.spaces), dtype=torch.long, device=device)
-        self._positions = {space: torch.zeros(padded[space], dtype=torch.long, device=device) for space in store.spaces}
-        self._values: list[tuple[Tensor, Tensor, str]] = []
-        self._columns: list[tuple[Tensor | None, Tensor, int, int, bool, int]] = []
-        self._rows = {space: torch.arange(padded[space], device=device) for space in ("graph", "node", "sub", "pair")}
-        for space, position in self._positions.items():
-            self._columns.append((None, position, store.spaces.index(space), -1, False, 0))
+        self._positions: dict[str, Tensor] = {}
+        self._wide: list[tuple[Tensor, Tensor, str]] = []
+        self._columns: list[Gathered] = []
+        number = {space: s for s, space in enumerate(store.spaces)}
 
         def buffer(name: str, _: Tensor, column: Column) -> Tensor:
             piece = store.pieces[name]
             rows = padded[column.rows] + (1 if column.bounds else 0)
             out = torch.zeros(*((2,) if column.ends else ()), rows, *piece.width, dtype=piece.dtype, device=device)
             if not _is_index(piece.data, column):
-                self._values.append((piece.data, out, column.rows))
+                raw = WHOLE.get(out[0].numel() * out.element_size()) if rows else None
+                if raw is not None:  # a row of a few bytes is copied as one number
+                    data = piece.data.contiguous().view(len(piece.data), -1).view(raw).view(-1)
+                    self._columns.append(Gathered("value", data, out.view(rows, -1).view(raw).view(-1), number[column.rows]))
+                else:
+                    self._wide.append((piece.data, out, column.rows))
                 return out
-            target = -1 if column.values is None else store.spaces.index(column.values)
+            target = -1 if column.values is None else number[column.values]
             fill = 0 if column.values is None else padded[column.values] - 1
             for data, part in zip(piece.data, out, strict=True) if column.ends else [(piece.data, out.view(-1))]:
-                self._columns.append((data, part, store.spaces.index(column.rows), target, column.bounds, fill))
+                self._columns.append(Gathered("index", data, part, number[column.rows], target, column.bounds, fill))
             return out
 
         self.bag = walk(store.template, buffer)
-        self._real = {space: torch.zeros(padded[space], dtype=torch.bool, device=device) for space in self._rows}
-        _finish(self.bag, self._real)
+        for space in {space for *_, space in self._wide}:
+            self._positions[space] = torch.zeros(padded[space], dtype=torch.long, device=device)
+            self._columns.append(Gathered("position", None, self._positions[space], number[space]))
+        real = {space: torch.zeros(padded[space], dtype=torch.bool, device=device) for space in ("graph", "node", "sub", "pair")}
+        self._columns += [Gathered("real", None, rows, number[space]) for space, rows in real.items()]
+        _finish(self.bag, real)
         self._gather = gather_columns(self._columns, self.offsets, num_graphs)
 
     def fits(self, totals: Int[Tensor, "*batches spaces"]) -> Bool[Tensor, "*batches"]:
@@ -133,10 +141,8 @@ class Frame:
     def fill(self) -> None:
         """Write the graphs ``self.ids`` into the bag; an id of ``store.num_graphs`` is no graph."""
         self._gather(self.ids, self.store._sizes, self.store._starts)
-        for data, out, space in self._values:
+        for data, out, space in self._wide:
             torch.index_select(data, 0, self._positions[space], out=out)
-        for space, rows in self._rows.items():
-            torch.lt(rows, self.offsets[-1, self.store.spaces.index(space)], out=self._real[space])
 
 
 def _finish(bag: SubgraphBag, real: dict[str, Tensor]) -> None:

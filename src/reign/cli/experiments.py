@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from reign.cli.options import Accelerator, Devices, Nodes, Quiet, Settings, output_option, training_option
+from reign.cli.options import Accelerator, Devices, Jobs, Nodes, Quiet, Settings, output_option, training_option
 from reign.cli.render_runs import study_table
 from reign.cli.tools import at_least_one, fail, plain_console, user_mistakes
 
@@ -35,6 +35,7 @@ def reproduce(
         output_option("-o", "--output-dir", help="Folder of the runs; runs/<table> if not given."),
     ] = None,
     settings: Settings = None,
+    jobs: Jobs = None,
     accelerator: Accelerator = "auto",
     devices: Devices = 1,
     num_nodes: Nodes = 1,
@@ -60,13 +61,16 @@ def reproduce(
             fail(f"{table} is a single recipe, not a table; use: reign train {table}.")
         changes: list[dict[str, Any]] = [override(text) for text in settings or []]
         at_least_one("--seeds", seeds)
+        at_least_one("--jobs", jobs)
         if seeds is not None:
             changes.append({"seeds": list(range(seeds))})
         folder = output if output is not None else Path("runs") / (Path(table).stem + ("-quick" if quick else ""))
         fabric = make_fabric(plan.precision(*changes), accelerator, devices, num_nodes)
         with showing_progress(not quiet and fabric.is_global_zero) as callback:
             try:
-                found = run(plan, folder, *changes, rows=row, columns=column, quick=quick, fabric=fabric, callback=callback)
+                found = run(
+                    plan, folder, *changes, rows=row, columns=column, quick=quick, fabric=fabric, callback=callback, jobs=jobs
+                )
             except KeyboardInterrupt:
                 fail("stopped; the same command continues from here.")
         if fabric.is_global_zero:
@@ -97,6 +101,7 @@ def tune(
         output_option("-o", "--output-dir", help="Folder of the runs; runs/tune/<name> if not given."),
     ] = None,
     settings: Settings = None,
+    jobs: Jobs = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -110,13 +115,16 @@ def tune(
 
         at_least_one("--seeds", seeds)
         at_least_one("--trials", trials)
+        at_least_one("--jobs", jobs)
         changes = [*(override(text) for text in settings or []), {"seeds": list(range(seeds))}]
         search = Search.of("molecules" if recipe == "-" else recipe, dict(map(choices, grid or [])), *changes)
         folder = output if output is not None else Path("runs") / "tune" / search.name.replace("/", "-")
         fabric = make_fabric(search.recipes()[0].train.precision, accelerator)
         with showing_progress(not quiet) as callback:
             try:
-                found = run(search, folder, study_name=study, storage=storage, trials=trials, fabric=fabric, callback=callback)
+                found = run(
+                    search, folder, study_name=study, storage=storage, trials=trials, fabric=fabric, callback=callback, jobs=jobs
+                )
             except KeyboardInterrupt:
                 fail("stopped; with --storage the same command continues from here.")
         plain_console().print(study_table(found))

@@ -19,3 +19,11 @@ Accelerator = Annotated[str, machine_option(help="Where to compute: auto (a GPU 
 Devices = Annotated[int, machine_option(help="Number of processes on this machine; torchrun works as well.")]
 Nodes = Annotated[int, machine_option(help="Number of machines.")]
 Quiet = Annotated[bool, output_option("-q", "--quiet", help="Show no progress.")]
+Jobs = Annotated[
+    int | None,
+    machine_option(
+        "-j",
+        "--jobs",
+        help="Number of models to train at once: as many as fit on a GPU, and one on a CPU, if not given. On a CPU they are processes.",
+    ),
+]

@@ -39,11 +39,16 @@ class ProgressBars(Callback):
 
     def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
         """Move the upper bar."""
-        numbers = ", ".join(f"{k.replace('_', ' ')} {v:.4g}" for k, v in row.items() if k not in ("epoch", "lr"))
+        numbers = numbers_of(row)
         done = int(row["epoch"]) + 1
         self.progress.update(self.epochs, description=f"{self.label}: {numbers}", completed=done, total=epochs, visible=True)
         if not self.console.is_terminal and (done == epochs or done % math.ceil(epochs / 10) == 0):
             self.console.print(f"{self.label}, epoch {done} of {epochs}: {numbers}")
+
+    def job(self, label: str, number: int, total: int) -> Callback:
+        """One line for one of several models."""
+        self.progress.update(self.epochs, visible=False)
+        return RunLine(self, f"{label} ({number + 1} of {total})")
 
     def table(self, report: "Report") -> None:
         """Print what was found in a table."""
@@ -57,6 +62,35 @@ class ProgressBars(Callback):
     def note(self, text: str) -> None:
         """Print the note."""
         self.console.print(text)
+
+
+class RunLine(Callback):
+    """The line of one of several models that are trained at once; where there is no terminal, it is printed when the model is done."""
+
+    def __init__(self, bars: ProgressBars, label: str) -> None:
+        self.bars, self.label = bars, label
+        self.task = bars.progress.add_task(f"{label}: waiting", total=None, start=False)
+
+    def member(self, folder: str, number: int, total: int) -> None:
+        """The model begins."""
+        self.bars.progress.start_task(self.task)
+        self.bars.progress.update(self.task, description=f"{self.label}: starting")
+
+    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+        """Move the bar."""
+        text, done = f"{self.label}: {numbers_of(row)}", int(row["epoch"]) + 1
+        self.bars.progress.update(self.task, description=text, completed=done, total=epochs)
+        if not self.bars.console.is_terminal and done == epochs:
+            self.bars.console.print(f"{text}, {done} epochs")
+
+    def note(self, text: str) -> None:
+        """Print the note."""
+        self.bars.console.print(f"{self.label}: {text}")
+
+
+def numbers_of(row: dict[str, Any]) -> str:
+    """The numbers of an epoch, for people."""
+    return ", ".join(f"{k.replace('_', ' ')} {v:.4g}" for k, v in row.items() if k not in ("epoch", "lr"))
 
 
 @contextmanager

@@ -48,7 +48,10 @@ def explanations(report: "Report") -> list[str]:
     if "yardstick" in report.steps:
         lines.append("Speed-up and memory share are relative to the yardstick.")
     if report.store_bytes is not None:
-        lines.append(f"The bags of the whole data set hold {report.store_bytes / 1e6:,.0f} MB on the GPU.")
+        lines.append(
+            f"The bags of the whole data set hold {report.store_bytes / 1e6:,.0f} MB on the GPU, the index maps of a batch and the optimiser "
+            f"{(report.frame_bytes or 0) / 1e6:,.0f} MB."
+        )
     return lines + report.notes
 
 

@@ -8,6 +8,7 @@ import typer
 from reign.cli.options import (
     Accelerator,
     Devices,
+    Jobs,
     Nodes,
     Quiet,
     Settings,
@@ -64,6 +65,7 @@ def train(
         bool,
         machine_option("--eager", help="Plain operations, batch by batch: no fused kernels, no data set on the GPU."),
     ] = False,
+    jobs: Jobs = None,
     accelerator: Accelerator = "auto",
     devices: Devices = 1,
     num_nodes: Nodes = 1,
@@ -106,6 +108,7 @@ def train(
         if ensemble_size is not None and seeds is not None:
             fail("--ensemble-size and --seeds are the same; give one of them.")
         number = ensemble_size if ensemble_size is not None else seeds
+        at_least_one("--jobs", jobs)
         at_least_one("--seeds" if ensemble_size is None else "--ensemble-size", number)
         if number is not None:
             changes.append({"seeds": list(range(number))})
@@ -125,7 +128,7 @@ def train(
         fabric = make_fabric(plan.train.precision, accelerator, devices, num_nodes)
         with showing_progress(not quiet and fabric.is_global_zero) as callback:
             try:
-                summary = run(plan, folder, resume=resume is not None, fabric=fabric, callback=callback)
+                summary = run(plan, folder, resume=resume is not None, fabric=fabric, callback=callback, jobs=jobs)
             except KeyboardInterrupt:
                 fail(
                     f"stopped; continue with: reign train --resume {folder}" if has_run(folder) else "stopped; nothing was written."

@@ -47,6 +47,7 @@ class Report:
         environment: date, versions and machine.
         steps: what each version of the step costs.
         store_bytes: what the bags of the whole data set hold on the GPU.
+        frame_bytes: what is held there between steps beside them: the index maps of a batch, and what the optimiser keeps.
         kernels, kernels_of: the kernels of a step on a GPU, those that take the most time first; and of which version.
         notes: what a user should know.
     """
@@ -60,6 +61,7 @@ class Report:
     environment: dict[str, Any]
     steps: dict[str, Cost] = field(default_factory=dict)
     store_bytes: int | None = None
+    frame_bytes: int | None = None
     kernels: list[Kernel] = field(default_factory=list)
     kernels_of: str | None = None
     notes: list[str] = field(default_factory=list)
@@ -95,6 +97,7 @@ class Report:
             "steps": steps,
             "floor": floor,
             "store_bytes": self.store_bytes,
+            "frame_bytes": self.frame_bytes,
             "kernels_of": self.kernels_of,
             "kernels": [asdict(kernel) for kernel in self.kernels],
             "notes": self.notes,
@@ -143,7 +146,7 @@ def _measure_resident(report: Report, problem: Problem, ids: Ids) -> None:
         report.notes.append(f"There is no resident step: {reason}.")
         return
     report.steps["resident"] = Cost(step.seconds(report.workload.repeats), step.added_bytes)
-    report.store_bytes = step.store_bytes
+    report.store_bytes, report.frame_bytes = step.store_bytes, step.frame_bytes
     report.kernels, report.kernels_of = step.profile(), "resident"
 
 

@@ -9,7 +9,7 @@ from lightning.fabric import Fabric
 from reign.disk import write_csv
 from reign.experiments.tables import Table, cells, mean_and_std
 from reign.train.callbacks import Callback
-from reign.train.run import train
+from reign.train.run import train_all
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ def reproduce(
     quick: bool = False,
     fabric: Fabric | None = None,
     callback: Callback | None = None,
+    jobs: int | None = None,
 ) -> list[Cell]:
     """Run all cells of a table; what is done is not done again.
 
@@ -51,16 +52,15 @@ def reproduce(
         quick: on a small share of data and epochs, to see that it works.
         fabric: devices and processes.
         callback: is told of all that happens.
+        jobs: how many models are trained at once, see ``reign.train.train``.
     """
     if quick:
         rows, columns = rows or table.quick.rows, columns or table.quick.columns
     chosen = list(cells(table, rows, columns))
-    out = []
-    for row, column in chosen:
-        recipe = table.recipe(row, column, *changes, quick=quick)
-        summary = train(recipe, folder / row / table.own_run(column), resume=True, fabric=fabric, callback=callback)
-        out.append(_cell(table, row, column, summary))
-    return out
+    plans = {folder / row / table.own_run(column): table.recipe(row, column, *changes, quick=quick) for row, column in chosen}
+    found = train_all([(plan, run) for run, plan in plans.items()], resume=True, fabric=fabric, callback=callback, jobs=jobs)
+    summaries = dict(zip(plans, found, strict=True))
+    return [_cell(table, row, column, summaries[folder / row / table.own_run(column)]) for row, column in chosen]
 
 
 def _cell(table: Table, row: str, column: str, summary: dict[str, Any]) -> Cell:

@@ -93,7 +93,12 @@ class ResidentStep:
         before = torch.cuda.memory_allocated(self.device)
         _ = self.resident.store  # its first use makes the bags of all graphs
         self.store_bytes = torch.cuda.memory_allocated(self.device) - before
-        self.added_bytes = added_bytes(lambda: self._steps(1), self.device)  # captures the graph, and makes the frame
+        before = torch.cuda.memory_allocated(self.device)
+        added = added_bytes(lambda: self._steps(1), self.device)  # captures the graph, and makes the frame
+        self.frame_bytes = (
+            torch.cuda.memory_allocated(self.device) - before
+        )  # is held between steps: the frame, and what the optimiser keeps
+        self.added_bytes = added - self.frame_bytes
 
     def seconds(self, repeats: int) -> float:
         """Median time of a step, by the clock of the GPU."""

@@ -10,10 +10,11 @@ from lightning.fabric import Fabric
 
 from reign.experiments.table_files import YAML, find_recipe, find_table
 from reign.train.callbacks import Callback
+from reign.train.jobs import MOST
 from reign.train.metrics import METRICS
 from reign.train.overrides import merge, nested
 from reign.train.recipe import Recipe
-from reign.train.run import train
+from reign.train.run import train_all
 from reign.train.tasks import choose
 
 
@@ -62,6 +63,7 @@ def tune(
     trials: int | None = None,
     fabric: Fabric | None = None,
     callback: Callback | None = None,
+    jobs: int | None = None,
 ) -> Any:
     """Try the points of a grid, and compare their validation metric; an optuna study.
 
@@ -73,6 +75,7 @@ def tune(
         trials: number of points this worker tries; all that are left if not given.
         fabric: devices and processes.
         callback: is told of all that happens.
+        jobs: how many models are trained at once, see ``reign.train.train``.
     """
     try:
         import optuna
@@ -82,7 +85,14 @@ def tune(
     words = {key: [_word(value) for value in values] for key, values in search.grid.items()}
     recipes = search.recipes()  # all are valid, or none is tried
     metric = choose(METRICS, recipes[0].train.metric, recipes[0].data.task_of_graphs)
-    sampler = optuna.samplers.GridSampler(words, seed=0)
+
+    class Grid(optuna.samplers.GridSampler):  # type: ignore[misc]
+        """A grid whose end stops nothing: points are asked for here, several at once."""
+
+        def after_trial(self, *args: Any) -> None:
+            """Do nothing."""
+
+    sampler = Grid(words, seed=0)
     try:
         study = optuna.create_study(
             study_name=study_name or search.name,
@@ -96,17 +106,26 @@ def tune(
             f"the study cannot be kept in {storage!r} ({str(error).splitlines()[0]}); use a URL as sqlite:///study.db."
         ) from None
 
-    def objective(trial: Any) -> float:
-        point = {key: values[words[key].index(trial.suggest_categorical(key, words[key]))] for key, values in search.grid.items()}
-        summary = train(search.recipe(point), folder / f"trial-{trial.number}", resume=True, fabric=fabric, callback=callback)
-        if "val" not in summary:
-            raise ValueError(f"{search.name} has no validation graphs to compare by.")
-        return float(summary["val"]["mean"])
+    def point_of(trial: Any) -> dict[str, Any]:
+        return {key: values[words[key].index(trial.suggest_categorical(key, words[key]))] for key, values in search.grid.items()}
 
     left = len(recipes) - len(best_first(study))
-    for _ in range(left if trials is None else min(trials, left)):
-        if not sampler.is_exhausted(study):
-            study.optimize(objective, n_trials=1)
+    left = left if trials is None else min(trials, left)
+    at_once = jobs or (MOST if fabric is not None and fabric.device.type == "cuda" else 1)
+    while left > 0 and not sampler.is_exhausted(study):
+        asked = [study.ask() for _ in range(min(at_once, left))]
+        plans = [(search.recipe(point_of(trial)), folder / f"trial-{trial.number}") for trial in asked]
+        try:
+            summaries = train_all(plans, resume=True, fabric=fabric, callback=callback, jobs=jobs)
+        except BaseException:
+            for trial in asked:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            raise
+        for trial, summary in zip(asked, summaries, strict=True):
+            if "val" not in summary:
+                raise ValueError(f"{search.name} has no validation graphs to compare by.")
+            study.tell(trial, float(summary["val"]["mean"]))
+        left -= len(asked)
     return study
 
 

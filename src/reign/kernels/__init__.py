@@ -1,9 +1,9 @@
 """The few operations that everything is made of: sums over ragged rows, and fused versions of what layers do."""
 
-from reign.kernels._gather import gather_columns
+from reign.kernels._gather import Gathered, gather_columns
 from reign.kernels._indices import INNER, KEPT, OUTER, ROOT, Edges, Pairs, Picks, Segments
 from reign.kernels._sums import Sum
-from reign.kernels._switch import fast_path, kernels_for
+from reign.kernels._switch import compile_ahead, fast_path, fast_path_state, kernels_for
 
 __all__ = [
     "INNER",
@@ -11,11 +11,14 @@ __all__ = [
     "OUTER",
     "ROOT",
     "Edges",
+    "Gathered",
     "Pairs",
     "Picks",
     "Segments",
     "Sum",
+    "compile_ahead",
     "fast_path",
+    "fast_path_state",
     "gather_columns",
     "kernels_for",
 ]

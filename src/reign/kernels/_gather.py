@@ -1,19 +1,39 @@
 """Index maps of a batch out of those of a whole data set (see ``fused/_gather.py`` for the idea): one launch on a GPU, plain PyTorch elsewhere."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from reign.kernels._switch import kernels_for
 
-Column = tuple[
-    Tensor | None, Tensor, int, int, bool, int
-]  # data (None: positions), result, space of rows, of values, bounds?, padding
 Gather = Callable[[Tensor, Tensor, Tensor], None]
 
 
-def gather_columns(columns: Sequence[Column], offsets: Tensor, num_graphs: int) -> Gather:
+class Gathered(NamedTuple):
+    """One column of a batch.
+
+    Args:
+        role: "index" (whole numbers that point within graphs), "value" (copied as they are), "position" (of the rows in the data set) or
+            "real" (whether a row is no padding).
+        data: the column of the whole data set: 32 bits for indices, any 1, 2, 4 or 8 bytes for values; None where the role needs none.
+        out: where the column of the batch is written.
+        rows_in, values_in: the spaces of its rows, and of what it points into (-1 if that is nothing).
+        bounds: whether it says where the entries of each row begin.
+        fill: what padding points to.
+    """
+
+    role: str
+    data: Tensor | None
+    out: Tensor
+    rows_in: int
+    values_in: int = -1
+    bounds: bool = False
+    fill: int = 0
+
+
+def gather_columns(columns: Sequence[Gathered], offsets: Tensor, num_graphs: int) -> Gather:
     """A function ``(ids, sizes, starts)`` that writes the columns of the graphs ``ids`` into their results.
 
     ``sizes`` and ``starts`` say how many rows each graph of the data set has in each space, and where they begin.
@@ -30,11 +50,14 @@ def gather_columns(columns: Sequence[Column], offsets: Tensor, num_graphs: int) 
 
     def run(ids: Tensor, sizes: Tensor, starts: Tensor) -> None:
         torch.cumsum(sizes.index_select(0, ids), 0, out=offsets[1:])
-        for data, out, rows_in, values_in, bounds, fill in columns:
+        for role, data, out, rows_in, values_in, bounds, fill in columns:
             row = torch.arange(out.numel(), device=out.device)
             graph = (torch.searchsorted(offsets[:, rows_in].contiguous(), row, right=True) - 1).clamp(max=num_graphs - 1)
             real = row < offsets[-1, rows_in]
             at = torch.where(real, starts[ids[graph], rows_in] + row - offsets[graph, rows_in], 0)
+            if role in ("real", "value"):
+                out.copy_(real if data is None else data.view(-1)[at])
+                continue
             value = at if data is None else data[at].long() if data.numel() else torch.zeros_like(at)
             padding = torch.full((), fill, device=out.device) if not bounds else offsets[-1, values_in]
             if values_in >= 0:

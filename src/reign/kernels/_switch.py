@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from types import ModuleType
 
@@ -28,6 +28,14 @@ def fast_path(enabled: bool) -> Iterator[None]:
         _enabled = before
 
 
+def _set(enabled: bool) -> None:
+    global _enabled
+    _enabled = enabled
+
+
+fast_path_state = (lambda: _enabled), _set  # for threads that take turns: how to read the switch, and how to set it
+
+
 @cache
 def _load() -> ModuleType | None:
     try:
@@ -46,3 +54,12 @@ def kernels_for(x: Tensor) -> ModuleType | None:
     if not x.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return None
     return _load()
+
+
+def compile_ahead(device: torch.device, wait: bool = True) -> AbstractContextManager[None]:
+    """Within this context, fused kernels are compiled on several cores and not run; ``wait`` for them at its end.
+
+    What they would have computed stays undefined. Where there are no such kernels, nothing changes.
+    """
+    kernels = _load() if device.type == "cuda" else None
+    return nullcontext() if kernels is None else kernels.compile_ahead(wait)

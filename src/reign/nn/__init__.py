@@ -10,7 +10,9 @@ from reign.nn._catalogue import ModelSummary, build_model, find_model, list_mode
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import cost
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
+from reign.nn._head import Head
 from reign.nn._interop import from_authors
+from reign.nn._labels import PairLabels
 from reign.nn._make_conv import make_conv
 from reign.nn._mlp import Activation, BatchNorm, make_act, make_norm, normalise, num_parameters
 from reign.nn._model import MODELS, Model
@@ -24,6 +26,9 @@ from reign.nn._options import (
     MemberModelOptions,
     MessageOptions,
     ModelOptions,
+    OuterOptions,
+    PublishedEdgeOptions,
+    PublishedOptions,
     TensorModelOptions,
     TransformOptions,
 )
@@ -32,7 +37,9 @@ from reign.nn._pooling import DeepSets, IGNPooling, MeanPooling, Pooling, RootPo
 from reign.nn._slots import EncoderSlot, TermSlot
 from reign.nn._state import State
 from reign.nn._subgraph_gnn import SubgraphGNN
+from reign.nn._tensor_pooling import DiagonalPooling, NodePooling
 from reign.nn._terms import ALIASES, TERMS, Term, list_terms, term
+from reign.nn._virtual_node import VirtualNode
 from reign.nn.models import *  # noqa: F403
 
 __all__ = [
@@ -50,10 +57,12 @@ __all__ = [
     "CompositionOptions",
     "ConvOptions",
     "DeepSets",
+    "DiagonalPooling",
     "DomainOptions",
     "EncoderOptions",
     "EncoderSlot",
     "GraphConv",
+    "Head",
     "IGNPooling",
     "LayerOptions",
     "MeanPooling",
@@ -62,8 +71,13 @@ __all__ = [
     "Model",
     "ModelOptions",
     "ModelSummary",
+    "NodePooling",
     "OuterMPNN",
+    "OuterOptions",
+    "PairLabels",
     "Pooling",
+    "PublishedEdgeOptions",
+    "PublishedOptions",
     "RootPooling",
     "State",
     "SubgraphConv",
@@ -72,6 +86,7 @@ __all__ = [
     "Term",
     "TermSlot",
     "TransformOptions",
+    "VirtualNode",
     "build_model",
     "cost",
     "find_model",

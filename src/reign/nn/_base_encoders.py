@@ -54,6 +54,7 @@ class GIN(BaseEncoder):
         merged: which terms are merged, one of ``MERGED``.
         edge_dim, edge_encoder, expansion, train_eps: see ``MessageOptions``.
         norm, act: see ``TransformOptions``.
+        bias: whether the linear maps of the MLP have biases.
     """
 
     takes_edges: ClassVar[bool] = True
@@ -70,9 +71,10 @@ class GIN(BaseEncoder):
         act: Activation = "relu",
         expansion: int = 1,
         train_eps: bool = True,
+        bias: bool = True,
     ) -> None:
         super().__init__(in_channels, merged)
-        self.mlp = MLP(in_channels, out_channels, hidden=expansion * out_channels, norm=norm, act=act)
+        self.mlp = MLP(in_channels, out_channels, hidden=expansion * out_channels, norm=norm, act=act, bias=bias)
         self.eps = nn.Parameter(torch.zeros(1), requires_grad=train_eps)
         self.edge_encoder = make_edge_encoder(edge_encoder, edge_dim, in_channels)
 
@@ -100,22 +102,25 @@ class GCN(BaseEncoder):
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
         merged: which terms are merged, one of ``MERGED``.
+        options: only ``bias`` is used, whether there is one.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, merged: str = "own+local", **_: Unpack[BaseEncoderOptions]) -> None:
+    def __init__(
+        self, in_channels: int, out_channels: int, merged: str = "own+local", **options: Unpack[BaseEncoderOptions]
+    ) -> None:
         super().__init__(in_channels, merged)
         self.lin = nn.Linear(in_channels, out_channels, bias=False)
-        self.bias = nn.Parameter(torch.zeros(out_channels))
+        self.bias = nn.Parameter(torch.zeros(out_channels)) if options.get("bias", True) else None
 
     def forward(self, n: Neighbourhood) -> Float[Tensor, "rows channels"]:
         """Update the rows."""
         wiring = n.state.bag.wiring
-        everywhere = wiring.messages(MERGED[n.merged][2])
+        everywhere = wiring.messages(n.neighbours)
         scale = (everywhere.into_targets(_no_loops(everywhere).to(n.own.dtype)) + 1).rsqrt()  # at every row
         here, targets = (scale, None) if n.where == "off" else (scale.index_select(0, wiring.root_row), wiring.root_row)
         sums = n.collect(n.messages.from_rows(n.source * scale) * _no_loops(n.messages, targets))
-        out: Tensor = self.lin(here * (self.gather(sums) + here * n.own)) + self.bias
-        return out
+        out: Tensor = self.lin(here * (self.gather(sums) + here * n.own))
+        return out if self.bias is None else out + self.bias
 
 
 @CONVS.register("graphconv")
@@ -126,12 +131,15 @@ class GraphConv(BaseEncoder):
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
         merged: which terms are merged, one of ``MERGED``.
+        options: only ``bias`` is used, whether there is one.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, merged: str = "own+local", **_: Unpack[BaseEncoderOptions]) -> None:
+    def __init__(
+        self, in_channels: int, out_channels: int, merged: str = "own+local", **options: Unpack[BaseEncoderOptions]
+    ) -> None:
         super().__init__(in_channels, merged)
         self.mix = nn.ModuleList()
-        self.lin_own = nn.Linear(in_channels, out_channels)
+        self.lin_own = nn.Linear(in_channels, out_channels, bias=options.get("bias", True))
         names = MERGED[merged][1]
         self.lin_sums = nn.ModuleList([nn.Linear(in_channels, out_channels, bias=False) for _ in names])
 

@@ -4,7 +4,7 @@
           x^i_i \\leftarrow \\sigma \\Big( \\sum_{t \\in \\text{root terms}} g_t(t^i_i) \\Big)
 
 Each term is transformed where it lives (pairs, subgraphs, nodes, graphs), and broadcast once. Roots with weights of their own
-are computed on the n root rows alone, and overwrite what the other branch left there.
+are computed on the n root rows alone, and overwrite what the other branch left there; or they are added to it, before the norm.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from reign.nn._fused import needs, update_fused
 from reign.nn._make_conv import make_conv
 from reign.nn._mlp import MLP, Activation, Linear, NoNorm, make_act, make_norm, normalise
 from reign.nn._neighbourhood import MERGED, EdgeAttr
-from reign.nn._options import BaseEncoderOptions, Conv
+from reign.nn._options import BaseEncoderOptions, Bias, Conv, NormAt, Roots
 from reign.nn._slots import EncoderSlot, Slot, TermSlot
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import term
@@ -37,11 +37,16 @@ class SubgraphConv(nn.Module):
         out_channels: number of channels of the output.
         terms: names of terms (``reign.list_terms()``); "own+local" and the like are terms merged by the base encoder.
         root_terms: the same for roots, which then have weights of their own; if not given, roots are updated as all other pairs are.
+        roots: whether roots have their own terms in place of those of all pairs ("apart"), or in addition to them ("added").
         transform: transform of single terms, the paper's "mlp" or "linear".
+        on_pairs: whether single terms are transformed at every pair, and not only where they live: norms then see them as often.
         conv, edge_dim, edge_encoder, expansion, train_eps: see ``ConvOptions``. Every base encoder has its own edge encoder.
         aggregation: terms whose sum is a mean, as in {"needle": "mean"}.
         act: activation at the end of the layer and inside of MLPs.
         norm: "batch_norm", "layer_norm" or None; inside of MLPs and after base encoders, or at the end if there are neither.
+        norm_at: where norms stand: as above ("terms"), inside of MLPs and once after the "sum" of all terms, or only there ("end").
+        bias: whether linear maps have biases; "first": that of the first term only, as a sum needs only one.
+        end_act: whether the activation stands at the end of the layer, too.
         domain: see ``DomainOptions``.
     """
 
@@ -52,7 +57,9 @@ class SubgraphConv(nn.Module):
         terms: Sequence[str],
         root_terms: Sequence[str] | None = None,
         *,
+        roots: Roots = "apart",
         transform: Transform = "mlp",
+        on_pairs: bool = False,
         conv: Conv = "gin",
         edge_dim: int | None = None,
         edge_encoder: EncoderSpec = None,
@@ -62,12 +69,20 @@ class SubgraphConv(nn.Module):
         domain: Domain = "all",
         expansion: int = 1,
         train_eps: bool = True,
+        norm_at: NormAt = "terms",
+        bias: Bias = True,
+        end_act: bool = True,
     ) -> None:
         super().__init__()
-        self.in_channels, self.out_channels, self.domain = in_channels, out_channels, domain
+        self.in_channels, self.out_channels, self.domain, self.roots = in_channels, out_channels, domain, roots
         self.aggregation = {term(name).name: how for name, how in (aggregation or {}).items()}
         check("transform", transform, transform in ("mlp", "linear"), "'mlp' or 'linear'")
         check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
+        check("norm_at", norm_at, norm_at in ("terms", "sum", "end"), "'terms', 'sum' or 'end'")
+        check("bias", bias, bias in (True, False, "first"), "True, False or 'first'")
+        check(
+            "roots", roots, roots == "apart" or (roots == "added" and root_terms is not None), "'apart', or 'added' with root_terms"
+        )
         for name, how in self.aggregation.items():
             check(f"aggregation of '{name}'", how, how in ("sum", "mean"), "'sum' or 'mean'")
         for what, names in (("terms", terms), ("root_terms", root_terms)):
@@ -75,39 +90,54 @@ class SubgraphConv(nn.Module):
             check(what, names, good, "a list of at least one name, as ['own', 'local']; see reign.list_terms()")
         self._check_encoders([*terms, *(root_terms or [])], conv, edge_dim is not None or edge_encoder is not None)
 
-        def slot(name: str) -> Slot:
+        inner = None if norm_at == "end" else norm
+
+        def slot(place: int, name: str) -> Slot:
+            biased = bias is True or (bias == "first" and place == 0)
             if "+" in name:
                 if name not in MERGED:
                     raise ValueError(f"'{name}' cannot be merged, expected one of {', '.join(map(repr, MERGED))}.")
+                passes = MERGED[name][2] is not None  # where no messages are passed, edges play no part
                 options: BaseEncoderOptions = {
-                    "edge_dim": edge_dim,
-                    "edge_encoder": edge_encoder,
-                    "norm": norm,
+                    "edge_dim": edge_dim if passes else None,
+                    "edge_encoder": edge_encoder if passes else None,
+                    "norm": inner,
                     "act": act,
                     "expansion": expansion,
                     "train_eps": train_eps,
+                    "bias": biased,
                 }
-                return EncoderSlot(name, make_conv(conv, in_channels, out_channels, name, **options), make_norm(norm, out_channels))
+                encoder = make_conv(
+                    conv if passes or str(conv).lower() != "gine" else "gin", in_channels, out_channels, name, **options
+                )
+                return EncoderSlot(name, encoder, make_norm(norm if norm_at == "terms" else None, out_channels))
             if transform == "linear":
-                return TermSlot(name, Linear(in_channels, out_channels))
-            return TermSlot(name, MLP(in_channels, out_channels, norm=norm, act=act))
+                return TermSlot(name, Linear(in_channels, out_channels, bias=biased), on_pairs)
+            return TermSlot(name, MLP(in_channels, out_channels, norm=inner, act=act, bias=biased), on_pairs)
 
-        self.terms = nn.ModuleList([slot(name) for name in terms])
-        self.root_terms = None if root_terms is None else nn.ModuleList([slot(name) for name in root_terms])
+        self.terms = nn.ModuleList([slot(place, name) for place, name in enumerate(terms)])
+        self.root_terms = (
+            None if root_terms is None else nn.ModuleList([slot(place, name) for place, name in enumerate(root_terms)])
+        )
         plain = transform == "linear" and not any("+" in name for name in [*terms, *(root_terms or [])])
-        self.norm = make_norm(norm if plain else None, out_channels)
-        self.root_norm = None if root_terms is None else make_norm(norm if plain else None, out_channels)
-        self.act = make_act(act)
+        last = norm if plain or norm_at != "terms" else None
+        self.norm = make_norm(last, out_channels)
+        self.root_norm = None if root_terms is None or roots == "added" else make_norm(last, out_channels)
+        self.act = make_act(act if end_act else None)
 
     def _check_encoders(self, names: Sequence[str], conv: Conv, edges: bool) -> None:
         """Raise ``ValueError`` if something that is given would have no effect."""
         merged = [name for name in names if "+" in name]
-        if edges and not merged:
+        passing = [name for name in merged if name in MERGED and MERGED[name][2] is not None]
+        still = [name for name in merged if name in MERGED and MERGED[name][2] is None]
+        if still and str(conv).lower() not in ("gin", "gine", "graphconv"):
+            raise ValueError(f"{still} pass no messages, and conv={conv!r} needs some; use conv='gin' or 'graphconv'.")
+        if edges and not passing:
             raise ValueError(
                 f"edge features (edge_dim or edge_encoder) are used by base encoders only, and none of {list(names)} has one; merge "
                 "terms as in 'own+local', or leave edge features out."
             )
-        averaged = {part for name in merged if name in MERGED for part in MERGED[name][1] if self.aggregation.get(part) == "mean"}
+        averaged = {part for name in passing for part in MERGED[name][1] if self.aggregation.get(part) == "mean"}
         if averaged and (edges or conv not in ("gin", "graphconv")):
             raise ValueError(
                 f"the mean of {sorted(averaged)} needs conv='gin' or 'graphconv' without edge features, got conv={conv!r}."
@@ -142,14 +172,14 @@ class SubgraphConv(nn.Module):
         state = state.view(self.domain, self.aggregation, wanted)
         if (fused := update_fused(self, state, edge_attr)) is not None:
             return fused
-        roots_apart = self.root_terms is not None
+        roots_apart = self.root_norm is not None
         out = self._all_pairs(state, roots_apart, edge_attr)
+        if self.root_terms is not None and not roots_apart:
+            out = out.index_add(0, bag.wiring.root_row, self._roots(state, edge_attr))
         if not isinstance(self.norm, NoNorm):
             out = normalise(self.norm, out, state.norm_rows("pair", "off", roots_apart))
-        if self.root_terms is not None:
-            assert self.root_norm is not None
-            values = [slot(state, "on", True, edge_attr) for slot in self.slots(on=True)]
-            roots = normalise(self.root_norm, _add(values), state.norm_rows("subgraph", "on"))
+        if self.root_norm is not None:
+            roots = normalise(self.root_norm, self._roots(state, edge_attr), state.norm_rows("subgraph", "on"))
             out = out.index_copy(0, bag.wiring.root_row, roots)
         out = self.act(out)
         return state.next(out * bag.member[:, None] if state.masked else out, {})
@@ -173,6 +203,10 @@ class SubgraphConv(nn.Module):
         if by_scope["node"]:
             parts.append(wiring.to_node.t(_add(by_scope["node"])))
         return _add(parts)
+
+    def _roots(self, state: State, edge_attr: EdgeAttr) -> Float[Tensor, "subgraphs out_channels"]:
+        """The sum of the terms that roots have for themselves."""
+        return _add([slot(state, "on", self.root_norm is not None, edge_attr) for slot in self.slots(on=True)])
 
     def slots(self, on: bool = False) -> list[Slot]:
         """List the terms with their transforms, for all pairs, or for roots if they have terms of their own."""

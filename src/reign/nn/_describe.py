@@ -6,6 +6,7 @@ from torch import nn
 
 from reign.nn._mlp import num_parameters
 from reign.nn._neighbourhood import MERGED
+from reign.nn._options import Roots
 from reign.nn._slots import EncoderSlot, Slot
 from reign.nn._state import Aggregation
 from reign.nn._terms import TERMS, Term
@@ -21,6 +22,7 @@ class TermLayer(Protocol):
     out_channels: int
     act: nn.Module
     root_terms: nn.ModuleList | None
+    roots: Roots
     aggregation: dict[str, Aggregation]
 
     def slots(self, on: bool = False) -> list[Slot]:
@@ -33,6 +35,9 @@ def describe_model(model: Any) -> str:
     lines = [f"{model!r}", f"{num_parameters(model):,} parameters"]
     if model.node_encoder is not None:
         lines.append(f"node encoder: {num_parameters(model.node_encoder):,} parameters")
+    for name, part in (("labels", model.labels), ("virtual node", model.virtual_node)):
+        if part is not None:
+            lines.append(f"{name}: {part.extra_repr() or type(part).__name__}, {num_parameters(part):,} parameters")
     previous = ""
     for t, layer in enumerate(model.layers):
         text = layer.describe()
@@ -49,7 +54,7 @@ def describe_conv(layer: TermLayer) -> str:
     """Show the update equations of one layer on and off the diagonal, with parameters and scope of every term, and its cost."""
     assert isinstance(layer, nn.Module)
     lines = [f"{type(layer).__name__}({layer.in_channels} -> {layer.out_channels}), {num_parameters(layer):,} parameters"]
-    if layer.root_terms is None:
+    if layer.root_terms is None or layer.roots == "added":
         lines += _branch("x[k,i]", layer, on=False)
     else:
         lines += _branch("x[i,i]", layer, on=True) + _branch("x[k,i]", layer, on=False)
@@ -91,15 +96,20 @@ def _read(base: str) -> str:
 
 
 def _branch(target: str, layer: TermLayer, on: bool) -> list[str]:
-    lines = [f"  {target} <- {type(layer.act).__name__}("]
-    for slot in layer.slots(on):
-        formulas = [_formula(part, layer, on) for part in _parts(slot)]
-        head = type(slot.encoder if isinstance(slot, EncoderSlot) else slot.transform).__name__
-        where = "roots" if on else SCOPES[slot.scope]
-        lines.append(
-            f"      + {head}({', '.join(formulas)})".ljust(64) + f"  {slot.name}, {num_parameters(slot):,} parameters, on {where}"
-        )
+    lines = [f"  {target} <- {type(layer.act).__name__}(", *(_line(slot, layer, on) for slot in layer.slots(on))]
+    if layer.roots == "added":
+        lines += [_line(slot, layer, True, "[i = k] ") for slot in layer.slots(on=True)]
     return [*lines, "  )"]
+
+
+def _line(slot: Slot, layer: TermLayer, on: bool, condition: str = "") -> str:
+    formulas = [_formula(part, layer, on) for part in _parts(slot)]
+    head = type(slot.encoder if isinstance(slot, EncoderSlot) else slot.transform).__name__
+    where = "roots" if on else SCOPES[slot.scope]
+    return (
+        f"      + {condition}{head}({', '.join(formulas)})".ljust(64)
+        + f"  {slot.name}, {num_parameters(slot):,} parameters, on {where}"
+    )
 
 
 def _parts(slot: Slot) -> list[Term]:

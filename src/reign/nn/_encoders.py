@@ -28,19 +28,28 @@ class TypeEmbedding(nn.Module):
 
     def forward(self, x: Shaped[Tensor, "rows *columns"]) -> Float[Tensor, "rows channels"]:
         """Encode types of shape (rows, columns), or (rows,), as vectors."""
-        if x.is_floating_point() and x.device.type == "cpu" and bool((x != x.round()).any()):
-            raise ValueError(f"types must be whole numbers, got {x[x != x.round()][0].item()}.")
-        x = x.long().view(x.size(0), -1 if x.numel() else len(self.columns))
-        if x.size(1) != len(self.columns):
-            raise ValueError(f"the encoder has {len(self.columns)} columns of types, got features of shape {tuple(x.shape)}.")
-        if x.device.type == "cpu" and x.numel():
-            for c, (low, high) in enumerate(zip(x.amin(0).tolist(), x.amax(0).tolist(), strict=True)):
-                size = cast(nn.Embedding, self.columns[c]).num_embeddings
-                if low < 0 or high >= size:
-                    raise ValueError(
-                        f"types in column {c} go from {low} to {high}, expected 0 to {size - 1}: the encoder has {size} types."
-                    )
+        x = _types(x, [cast(nn.Embedding, column).num_embeddings for column in self.columns])
         return _add([lookup(cast(nn.Embedding, embed).weight, x[:, c]) for c, embed in enumerate(self.columns)])
+
+
+class OneHot(nn.Module):
+    """Types as unit vectors, with nothing to learn.
+
+    Args:
+        channels: number of types.
+    """
+
+    like: Float[Tensor, "0"]
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+        self.register_buffer("like", torch.zeros(0), persistent=False)  # has the number format of the model
+
+    def forward(self, x: Shaped[Tensor, "rows *columns"]) -> Float[Tensor, "rows channels"]:
+        """Encode types of shape (rows, 1) or (rows,)."""
+        types = torch.arange(self.channels, device=x.device)
+        return (_types(x, [self.channels]) == types).to(self.like.dtype)
 
 
 class _Lookup(torch.autograd.Function):
@@ -67,6 +76,22 @@ def lookup(table: Float[Tensor, "types channels"], types: Int[Tensor, "rows"]) -
     return nn.functional.embedding(types, table)
 
 
+def _types(x: Shaped[Tensor, "rows *columns"], sizes: list[int]) -> Int[Tensor, "rows columns"]:
+    """Types as whole numbers, one column for each size; ``ValueError`` for what is not there, though a GPU is not asked."""
+    if x.is_floating_point() and x.device.type == "cpu" and bool((x != x.round()).any()):
+        raise ValueError(f"types must be whole numbers, got {x[x != x.round()][0].item()}.")
+    x = x.long().view(x.size(0), -1 if x.numel() else len(sizes))
+    if x.size(1) != len(sizes):
+        raise ValueError(f"the encoder has {len(sizes)} columns of types, got features of shape {tuple(x.shape)}.")
+    if x.device.type == "cpu" and x.numel():
+        for c, (low, high, size) in enumerate(zip(x.amin(0).tolist(), x.amax(0).tolist(), sizes, strict=True)):
+            if low < 0 or high >= size:
+                raise ValueError(
+                    f"types in column {c} go from {low} to {high}, expected 0 to {size - 1}: the encoder has {size} types."
+                )
+    return x
+
+
 def _add(values: list[Tensor]) -> Tensor:
     return values[0] if len(values) == 1 else torch.stack(values).sum(0)
 
@@ -75,8 +100,8 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
     """Make an encoder of features.
 
     Args:
-        spec: a number of types, a list of numbers (one per column), "atom" or "bond" (OGB's columns), a module, or a function
-            that makes one for a number of channels. None is a linear map of ``in_channels`` numbers.
+        spec: a number of types, a list of numbers (one per column), "atom" or "bond" (OGB's columns), "one-hot" (as many types as
+            channels), a module, or a function that makes one for a number of channels. None is a linear map of ``in_channels`` numbers.
         in_channels: number of channels of features that are numbers; None for no encoder of numbers.
         channels: number of channels of the result.
     """
@@ -86,8 +111,10 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
         return TypeEmbedding(OGB_ATOM, channels)
     if spec == "bond":
         return TypeEmbedding(OGB_BOND, channels)
+    if spec == "one-hot":
+        return OneHot(channels)
     if isinstance(spec, bool | str):
-        raise ValueError(f"encoder is {spec!r}, expected a number of types, a list of them, 'atom', 'bond' or a module.")
+        raise ValueError(f"encoder is {spec!r}, expected a number of types, a list of them, 'atom', 'bond', 'one-hot' or a module.")
     sizes = [spec] if isinstance(spec, Integral) else spec
     if isinstance(sizes, list | tuple) and sizes and all(isinstance(size, Integral) and int(size) > 0 for size in sizes):
         return TypeEmbedding([int(size) for size in sizes], channels)

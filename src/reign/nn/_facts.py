@@ -9,6 +9,9 @@ class Facts:
     takes_padding: ClassVar[bool] = True
     """Whether the model can run on a bag that is padded to fixed sizes."""
 
+    drops_input: ClassVar[bool] = True
+    """Whether there is dropout before the first layer, too."""
+
     needs_node_based: ClassVar[bool] = False
     """Does the model need exactly one subgraph per node?"""
 

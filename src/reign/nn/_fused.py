@@ -48,6 +48,7 @@ def covered(conv: "SubgraphConv") -> bool:
         bool(pair_slots)
         and isinstance(conv.norm, NoNorm)
         and isinstance(conv.root_norm, NoNorm | None)
+        and conv.roots == "apart"
         and isinstance(conv.act, nn.ReLU | nn.Identity)
         and max(conv.in_channels, conv.out_channels) <= WIDEST
         and all(_simple(slot) for slot in [*conv.slots(), *conv.slots(on=True)])
@@ -66,6 +67,12 @@ def _mlp_covered(mlp: MLP) -> bool:
     return isinstance(mlp.act, nn.ReLU) and _norm_covered(mlp.norm) and mlp.lin1.out_features <= WIDEST
 
 
+def _passes(slot: EncoderSlot) -> bool:
+    """Whether the encoder reads its values, and sums those of their neighbours, as they are."""
+    own, sums, neighbours = MERGED[slot.name]
+    return own in ("own", "needle") and len(sums) == 1 and neighbours is not None
+
+
 def _norm_covered(norm: nn.Module) -> bool:
     return isinstance(norm, NoNorm) or (isinstance(norm, BatchNorm) and norm.momentum is not None and norm.running_mean is not None)
 
@@ -75,7 +82,7 @@ class _NodeSlot:
     """A slot on nodes, subgraphs or roots: its input, what its result is added to, and what its rows are."""
 
     slot: Slot
-    x: Tensor
+    input: Any
     into: str
     rows: str
 
@@ -143,44 +150,44 @@ class _Update:
         into = "root" if where == "on" else slot.scope
         rows = "sub" if where == "on" or slot.scope == "subgraph" else "node"
         if not isinstance(slot, EncoderSlot):
-            return _NodeSlot(slot, self.state.get(slot.term, where), into, rows)
+            return _NodeSlot(slot, self.kernels.NodeInput(self.state.get(slot.term, where)), into, rows)
         assert isinstance(slot.encoder, GIN)
-        on_pairs = slot.scope == "pair"
+        bag, on_pairs = self.state.bag, slot.scope == "pair"
         near = Neighbourhood(self.state, slot.name, where if on_pairs else "off", self.edge_attr, None)
-        if len(MERGED[slot.name][1]) > 1:
-            return _NodeSlot(slot, slot.encoder.collected(near), into, rows)
-        if on_pairs:
-            edges, source = narrow_near(self.state.bag)[1], self.state.once(("near",), lambda: self.state.near)
-        else:
-            edges, source = narrow_edges(self.state.bag, MERGED[slot.name][2]), near.own
-        edges, table = self._edge_table(slot.encoder, edges, near)
-        x = self.kernels.pass_messages(near.own, source, edges, table, slot.encoder.eps)
-        if not on_pairs and where == "on" and not self.state.bag.node_based:
-            x = x.index_select(0, self.state.bag.root)
-        return _NodeSlot(slot, x, into, rows)
+        picked = not on_pairs and where == "on" and not bag.node_based  # only some of the nodes are roots
+        if picked or not _passes(slot):
+            x = slot.encoder.collected(near)
+            return _NodeSlot(slot, self.kernels.NodeInput(x.index_select(0, bag.root) if picked else x), into, rows)
+        edges = narrow_near(bag)[1] if on_pairs else narrow_edges(bag, near.neighbours)
+        source = self.state.once(("near",), lambda: self.state.near) if on_pairs else None
+        return _NodeSlot(slot, self.kernels.NodeInput(near.own, self._messages(slot.encoder, edges, near), source), into, rows)
 
     def _node_stages(self, slots: Sequence[_NodeSlot]) -> dict[str, Tensor]:
         """Stacks of slots of one shape, each with its sums for subgraphs, nodes and roots."""
         same_rows = self.state.bag.node_based
         groups: dict[Any, list[_NodeSlot]] = {}
-        for slot in slots:
+        for slot in sorted(slots, key=lambda slot: slot.input.messages is not None):
             groups.setdefault((_shape(slot.slot), "node" if same_rows else slot.rows), []).append(slot)
         found: dict[str, Tensor] = {}
         for (_, rows), members in groups.items():
             into = sorted({slot.into for slot in members})
-            number, real = members[0].x.size(0), self.state.bag.real(rows)
-            flags = members[0].x if real is None else real.to(torch.int32)
+            own, real = members[0].input.own, self.state.bag.real(rows)
+            flags = own if real is None else self._flags(rows, real)
             bit = 0 if real is None else 1
             stage = self.kernels.NodeStage(
                 self._stack([slot.slot for slot in members]),
                 tuple(into.index(slot.into) for slot in members),
-                self.kernels.Rows(number, flags, bit, bit),
+                self.kernels.Rows(own.size(0), flags, bit, bit),
                 self.conv.training,
             )
-            sums = stage(torch.stack([slot.x for slot in members]))
+            sums = stage([slot.input for slot in members])
             for name, value in zip(into, sums.unbind(0), strict=True):
                 found[name] = found[name] + value if name in found else value
         return found
+
+    def _flags(self, rows: str, real: Tensor) -> Tensor:
+        """Which rows are no padding, as kernels read it."""
+        return self.state.once_for_all(("flags", rows), lambda: real.to(torch.int32))
 
     # -- pairs -----------------------------------------------------------------------------------------------------
 
@@ -189,37 +196,37 @@ class _Update:
         if not isinstance(slot, EncoderSlot):
             if slot.term.name == "own":
                 return self.kernels.PairSlot(stack)
-            others.append(self.state.get(slot.term).contiguous())
+            others.append(slot.value(self.state).contiguous())
             return self.kernels.PairSlot(stack, other=len(others) - 1)
         assert isinstance(slot.encoder, GIN)
         near = Neighbourhood(self.state, slot.name, "off", self.edge_attr, None)
-        if len(MERGED[slot.name][1]) > 1 or self._averaged(slot):
+        if not _passes(slot) or self._averaged(slot):
             others.append(slot.encoder.collected(near).contiguous())
             return self.kernels.PairSlot(stack, other=len(others) - 1)
-        edges, table = self._edge_table(slot.encoder, narrow_edges(self.state.bag, MERGED[slot.name][2]), near)
-        return self.kernels.PairSlot(stack, edges, table, slot.encoder.eps)
+        edges = narrow_edges(self.state.bag, near.neighbours)
+        return self.kernels.PairSlot(stack, self._messages(slot.encoder, edges, near))
 
     def _averaged(self, slot: EncoderSlot) -> bool:
         return any(self.state.aggregation.get(name) == "mean" for name in MERGED[slot.name][1])
 
-    def _edge_table(self, encoder: GIN, edges: Edges, near: Neighbourhood) -> tuple[Edges, Tensor | None]:
-        """Edge features: the vectors of few types as they are, or one vector for each edge."""
+    def _messages(self, encoder: GIN, edges: Edges, near: Neighbourhood) -> Any:
+        """The messages of an encoder, with edge features: the vectors of few types as they are, or one vector for each edge."""
         if encoder.edge_encoder is None:
-            return edges, None
+            return self.kernels.Messages(edges, None, encoder.eps)
         types = encoder.edge_encoder
         if isinstance(types, TypeEmbedding) and len(types.columns) == 1:
             weight = types.columns[0].weight
             assert isinstance(weight, Tensor)
             if weight.size(0) <= self.kernels.FEW_TYPES and near.edge_attr is not None:
-                return replace(edges, kind=self._types_of_edges()), weight
-        return edges, encode_edges(types, near.edge_attr).contiguous()
+                return self.kernels.Messages(replace(edges, kind=self._types_of_edges()), weight, encoder.eps)
+        return self.kernels.Messages(edges, encode_edges(types, near.edge_attr).contiguous(), encoder.eps)
 
     def _types_of_edges(self) -> Tensor | None:
         """Edge features as 32-bit types, if that is what they are."""
         attr = self.edge_attr
         if attr is None or attr.is_floating_point() or attr.numel() != attr.size(0):
             return None
-        return self.state.once(("types of edges",), lambda: attr.reshape(-1).to(torch.int32))
+        return self.state.once_for_all(("types of edges",), lambda: attr.reshape(-1).to(torch.int32))
 
     # -- weights ---------------------------------------------------------------------------------------------------
 
@@ -227,13 +234,13 @@ class _Update:
         maps: list[Any] = [slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform for slot in slots]
         outer = self._norms([slot.norm if isinstance(slot, EncoderSlot) else None for slot in slots])
         if isinstance(maps[0], Linear):
-            return self.kernels.Stack([m.weight for m in maps], [m.bias for m in maps], outer=outer)
+            return self.kernels.Stack([m.weight for m in maps], [_bias(m) for m in maps], outer=outer)
         return self.kernels.Stack(
             [m.lin1.weight for m in maps],
-            [m.lin1.bias for m in maps],
+            [_bias(m.lin1) for m in maps],
             self._norms([m.norm for m in maps]),
             [m.lin2.weight for m in maps],
-            [m.lin2.bias for m in maps],
+            [_bias(m.lin2) for m in maps],
             outer,
         )
 
@@ -247,6 +254,11 @@ class _Update:
             for name in ("weight", "bias", "running_mean", "running_var")
         ]
         return self.kernels.Norms(*parts, some.momentum, some.eps)
+
+
+def _bias(linear: nn.Linear) -> Tensor:
+    """The bias of a linear map; zeros where it has none."""
+    return linear.weight.new_zeros(linear.out_features) if linear.bias is None else linear.bias
 
 
 @cache
@@ -276,11 +288,15 @@ def needs(conv: "SubgraphConv") -> frozenset[str]:
     found: set[str] = set()
     for where, slots in (("off", conv.slots()), ("on", conv.slots(on=True))):
         for slot in slots:
-            names = (MERGED[slot.name][0],) if isinstance(slot, EncoderSlot) else (slot.name,)
+            if isinstance(slot, EncoderSlot):
+                own, sums, neighbours = MERGED[slot.name]
+                names = (own,) if neighbours is not None else (own, *sums)
+            else:
+                names = (slot.name,)
             for name in names:
                 found |= _sums_of(TERMS[name].name, where == "on")
             if where == "on" and isinstance(slot, EncoderSlot) and slot.scope == "pair":
-                found |= {"root", "near"} if len(MERGED[slot.name][1]) == 1 else {"root"}
+                found |= {"root", "near"} if _passes(slot) else {"root"}
     return frozenset(found)
 
 

@@ -1,5 +1,6 @@
 """The weights of the authors' code, so that their checkpoints run here."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,7 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from reign._validate import kind_of
 from reign.nn._model import Model
+from reign.nn.authors import PEERS, UNUSED, Weights
 from reign.nn.models import DS, DSS, SUN
 
 _MODELS = ("sun", "sun_transpose", "sun_linear_residual", "dss", "ds")
@@ -31,41 +34,67 @@ _ON = {
 }
 
 
-def from_authors(params: Mapping[str, Any], model: str = "sun", policy: str = "ego+:3") -> Model:
+def from_authors(
+    params: Mapping[str, Any], model: str = "sun", policy: str | None = None, *, config: Mapping[str, Any] | None = None
+) -> Model:
     """Make one of our models with the weights of the authors' one, for integer atom and bond types of shape (n, 1) and (e, 1).
 
     Args:
-        params: the authors' arrays or tensors by name (the ``state_dict`` of one of their ZINC models).
+        params: the authors' arrays or tensors by name (the ``state_dict`` of one of their models).
         model: "sun", "sun_transpose" (with the transpose term), "sun_linear_residual" (linear maps, no readout, residual
-            connections), "dss" or "ds" (sum readout, invariant DeepSets).
-        policy: name, in this library, of the policy that the model was trained with.
+            connections), "dss" or "ds" (sum readout, invariant DeepSets): models of this paper on ZINC. Or a peer as published:
+            "gnn_ak", "gnn_ak_ctx", "gnn_ak_plus", "gnn_ak_plus_molhiv", "sswl", "sswl_plus", "ngnn_tu", "ngnn_ogb", "idgnn_idconv",
+            "idgnn_gcn", "idgnn_gin", "ppgn", "ppgn_old_suffix", "ign2" or "ign2_port".
+        policy: name, in this library, of the policy that the model was trained with; "ego+:3", or that of a peer's settings, if not given.
+        config: the settings of a peer: the arguments of its constructor, and how its subgraphs were made.
 
     Returns:
         The model in evaluation mode, in the precision of the arrays.
     """
-    if model not in _MODELS:
-        raise ValueError(f"model is '{model}', expected one of {', '.join(map(repr, _MODELS))}.")
+    if model not in (*_MODELS, *PEERS):
+        raise ValueError(f"model is '{model}', expected one of {', '.join(map(repr, (*_MODELS, *PEERS)))}.")
+    if (config is None) == (model in PEERS):
+        raise ValueError(f"config is {kind_of(config)}, expected {'the settings' if model in PEERS else 'None'} of a '{model}'.")
     theirs = {
         name: value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
         for name, value in params.items()
     }
-    made = _empty(theirs, model, policy)
-    weights = _ds_names(theirs) if model == "ds" else _layer_names(made, theirs)
-    ours = {our: theirs[their] for our, their in weights.items() if their in theirs}
+    found, names = Weights(theirs), dict[str, str]()
+    if config is not None:
+        made = _peer(found, model, policy, config)
+    else:
+        made = _empty(theirs, model, policy or "ego+:3")
+        names = _ds_names(theirs) if model == "ds" else _layer_names(made, theirs)
+        for our, their in names.items():
+            if their in theirs:
+                found.put(our, their)
     state = made.state_dict()
-    missing = [name for name in state if name not in ours and not name.endswith("num_batches_tracked")]
+    missing = [name for name in state if name not in found.ours and not name.endswith("num_batches_tracked")]
     if missing:
-        wanted = [weights.get(name, name) for name in missing]
-        raise ValueError(f"params lack {len(wanted)} arrays of a '{model}', {wanted[0]!r} first; got {len(theirs)} arrays.")
-    unused = [name for name in theirs if name not in set(weights.values()) and not name.endswith("num_batches_tracked")]
-    unused = [name for name in unused if model != "sun_linear_residual" or not name.startswith("u_readout")]  # there, but not used
+        first = names.get(missing[0], missing[0])
+        raise ValueError(f"params lack {len(missing)} arrays of a '{model}', {first!r} first; got {len(theirs)} arrays.")
+    unused = [name for name in theirs if name not in found.used and not name.endswith("num_batches_tracked")]
+    known = r"u_readout" if model == "sun_linear_residual" else UNUSED if model in PEERS else r"$^"  # there, but not used
+    unused = [name for name in unused if not re.match(known, name)]
     if unused:
         raise ValueError(
-            f"params hold {len(unused)} arrays that a '{model}' has not, {unused[0]!r} first; expected one of {_MODELS}."
+            f"params hold {len(unused)} arrays that a '{model}' has not, {unused[0]!r} first; expected those of another model?"
         )
-    made.to(next(v.dtype for v in ours.values() if v.is_floating_point()))
-    made.load_state_dict(ours, strict=False)
+    for name, value in found.ours.items():
+        if name in state and value.shape != state[name].shape:
+            expected = tuple(state[name].shape)
+            raise ValueError(f"params have shape {tuple(value.shape)} for our '{name}', expected {expected} in this '{model}'.")
+    made.to(next(v.dtype for v in found.ours.values() if v.is_floating_point()))
+    made.load_state_dict(found.ours, strict=False)
     return made.eval()
+
+
+def _peer(found: Weights, model: str, policy: str | None, config: Mapping[str, Any]) -> Model:
+    """Make a peer as published, and find its weights."""
+    try:
+        return PEERS[model](found, config, policy)
+    except KeyError as error:
+        raise ValueError(f"config lacks {error}, which a '{model}' needs; it has {', '.join(map(repr, config))}.") from None
 
 
 def _empty(theirs: dict[str, Tensor], model: str, policy: str) -> Model:

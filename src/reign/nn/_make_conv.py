@@ -53,7 +53,7 @@ class Expanded(BaseEncoder):
 
     def forward(self, n: Neighbourhood) -> Float[Tensor, "rows channels"]:
         """Update all rows, and pick those asked for."""
-        everywhere = n.state.bag.wiring.messages(MERGED[n.merged][2])
+        everywhere = n.state.bag.wiring.messages(n.neighbours)
         edge_index = torch.stack([everywhere.from_rows.index, everywhere.into_targets.index_t])
         args = [n.source, edge_index]
         if self.with_edges:
@@ -86,4 +86,6 @@ def make_conv(conv: Conv, in_channels: int, out_channels: int, merged: str, **op
     make = getattr(pyg, conv, None) if isinstance(conv, str) else conv
     if not callable(make) or (isinstance(conv, str) and not (isinstance(make, type) and issubclass(make, nn.Module))):
         raise ValueError(f"conv is '{conv}', expected {', '.join(map(repr, CONVS))}, a class of torch_geometric.nn or its name.")
+    if not options.get("bias", True):
+        raise ValueError(f"conv {conv!r} has biases of its own; without biases use {', '.join(map(repr, CONVS))}.")
     return Expanded(in_channels, out_channels, merged, make=make, **options)

@@ -112,6 +112,7 @@ class MLP(nn.Module):
         hidden: number of hidden channels; ``out_channels`` if not given.
         norm: "batch_norm", "layer_norm" or None.
         act: activation.
+        bias: whether the linear maps have biases.
     """
 
     def __init__(
@@ -122,13 +123,14 @@ class MLP(nn.Module):
         hidden: int | None = None,
         norm: str | None = "batch_norm",
         act: Activation = "relu",
+        bias: bool = True,
     ) -> None:
         super().__init__()
         hidden = hidden or out_channels
-        self.lin1 = nn.Linear(in_channels, hidden)
+        self.lin1 = nn.Linear(in_channels, hidden, bias=bias)
         self.norm = make_norm(norm, hidden)
         self.act = make_act(act)
-        self.lin2 = nn.Linear(hidden, out_channels)
+        self.lin2 = nn.Linear(hidden, out_channels, bias=bias)
 
     def forward(self, x: Float[Tensor, "rows in_channels"], rows: NormRows = None) -> Float[Tensor, "rows out_channels"]:
         """Transform every row; the norm looks at ``rows`` only."""

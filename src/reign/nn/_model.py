@@ -1,10 +1,11 @@
 """The composition mu . rho . S . pi as a PyG-style model."""
 
 import copy
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float, Shaped
@@ -21,13 +22,17 @@ from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._facts import Facts
 from reign.nn._head import Head
 from reign.nn._inputs import check_bag, check_features
+from reign.nn._labels import PairLabels
 from reign.nn._mlp import Activation
-from reign.nn._options import JumpingKnowledge, TaskLevel
+from reign.nn._options import JumpingKnowledge, Residual, TaskLevel
 from reign.nn._pooling import MeanPooling, Pooling
 from reign.nn._pretrained import Pretrained
 from reign.nn._state import State
+from reign.nn._virtual_node import VirtualNode
 from reign.policies import Policy
 from reign.registry import Registry
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class Model(Facts, nn.Module, metaclass=ModelType):
@@ -38,9 +43,10 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         hidden_channels: number of channels of the layers.
         num_layers: number of layers.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
-        layer: makes a layer, which maps (h, bag) to new values of the pairs, for given numbers of channels in and out.
+        layer: makes a layer, which maps (h, bag) to new values of the pairs, for given numbers of channels in and out; a list makes
+            one layer each, which may be more than ``num_layers``.
         policy: pi, by name or as a ``Policy``.
-        pooling, node_encoder, dropout, jk, residual, task_level: see ``CompositionOptions``.
+        pooling, node_encoder, dropout, jk, residual, task_level, widths, labels, virtual_node, head: see ``CompositionOptions``.
         act: activation of the head (layers have their own).
         domain: see ``DomainOptions``.
     """
@@ -55,15 +61,19 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         num_layers: int,
         out_channels: int | None = None,
         *,
-        layer: Callable[[int, int], nn.Module],
+        layer: Callable[[int, int], nn.Module] | Sequence[Callable[[int, int], nn.Module]],
         policy: str | Policy = "ego+:3",
         pooling: Callable[[int], Pooling] | None = None,
         node_encoder: EncoderSpec = None,
         dropout: float = 0.0,
         act: Activation = "relu",
         jk: JumpingKnowledge = None,
-        residual: bool = False,
+        residual: Residual = False,
         task_level: TaskLevel = "graph",
+        widths: Sequence[int] | None = None,
+        labels: dict[str, Any] | None = None,
+        virtual_node: bool = False,
+        head: dict[str, Any] | None = None,
         domain: Domain = "all",
     ) -> None:
         super().__init__()
@@ -75,22 +85,34 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         check("pooling", pooling, pooling is None or callable(pooling), "a function that makes a pooling for a number of channels")
         check("jk", jk, jk in (None, "last", "cat", "max", "sum"), "None, 'last', 'cat', 'max' or 'sum'")
         check("task_level", task_level, task_level in ("graph", "node", "edge"), "'graph', 'node' or 'edge'")
+        check("residual", residual, residual in (True, False, "identity"), "True, False or 'identity'")
         check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
+        makers = [layer] * num_layers if callable(layer) else list(layer)
+        widths = [hidden_channels] * len(makers) if widths is None else list(widths)
+        good = len(widths) == len(makers) and all(type(size) is int and size >= 1 for size in widths)
+        check("widths", widths, good, f"one whole number of at least 1 for each of {len(makers)} layers")
+        same = len(set(widths)) == 1
+        check(
+            "widths", widths, same or not (residual or jk in ("max", "sum")), f"all the same with residual={residual!r}, jk={jk!r}"
+        )
         self.policy = copy.deepcopy(policies.policy(policy))  # sampled ones have a state
         self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels
         self.num_layers, self.jk, self.task_level, self.domain = num_layers, jk, task_level, domain
         self.node_encoder = make_encoder(node_encoder, None, in_channels)
         first = self.lifted_channels()
-        widths = [first] + [hidden_channels] * num_layers
-        self.layers = nn.ModuleList([layer(a, b) for a, b in pairwise(widths)])
-        self.residual = nn.Linear(first, hidden_channels) if residual else None
+        self.labels = None if labels is None else _made("labels", PairLabels, first, **labels)
+        widths = [first if self.labels is None else self.labels.out_channels, *widths]
+        self.layers = nn.ModuleList([make(a, b) for make, (a, b) in zip(makers, pairwise(widths), strict=True)])
+        self.virtual_node = VirtualNode(widths[:-1], bool(residual), dropout, act) if virtual_node else None
+        self.residual = _residual(residual, widths[0], widths[1])
         self.dropout = nn.Dropout(dropout)
-        channels = hidden_channels * (num_layers if jk == "cat" else 1)
+        channels = sum(widths[1:]) if jk == "cat" else widths[-1]
         self.pooling = (pooling or MeanPooling)(channels)
         if task_level != "graph" and type(self.pooling).nodes is Pooling.nodes:
             self.pooling = MeanPooling(channels)  # what is learned about graphs has no use here
         ends = self.pooling.out_channels * (2 if task_level == "edge" else 1)
-        self.head = None if out_channels is None else Head(ends, out_channels, act, dropout)
+        given = {"act": act, "dropout": dropout} | (head or {})
+        self.head = None if out_channels is None else _made("head", Head, ends, out_channels, **given)
 
     # -- arguments -------------------------------------------------------------------------------------------------
 
@@ -154,20 +176,26 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         """Apply S, rho and mu to a bag."""
         if self.needs_node_based:
             bag.require_node_based(type(self).__name__)
-        h = self.dropout(self.lift(self.encode(x), bag))
-        last = self.residual(h) if self.residual is not None else None
-        state, seen = State(h, bag, self.domain), []
+        h = self.lift(self.encode(x), bag)
+        if self.labels is not None:
+            h = self.labels(h, bag)
+        state, seen = State(self.dropout(h) if self.drops_input else h, bag, self.domain), []
+        virtual = None if self.virtual_node is None else self.virtual_node.first(bag)
         needs = [*(getattr(layer, "needs", frozenset()) for layer in self.layers[1:]), self.pooling.needs]
-        for layer, wanted in zip(self.layers, needs, strict=True):
+        for t, (layer, wanted) in enumerate(zip(self.layers, needs, strict=True)):
+            if self.virtual_node is not None and virtual is not None:
+                state = self.virtual_node.read(state, virtual)
+                virtual = self.virtual_node(virtual, state, t)
+            before = state.h
             state = (
                 layer.update(state, None, wanted)
                 if isinstance(layer, SubgraphConv)
                 else State(layer(state.h, bag), bag, self.domain)
             )
-            if last is not None or (self.dropout.p and self.training):
+            if self.residual is not None or (self.dropout.p and self.training):
                 h = self.dropout(state.h)
-                if last is not None:
-                    h = last = h + last
+                if self.residual is not None:
+                    h = h + (self.residual(before) if t == 0 else before)
                 state = State(h, bag, self.domain)
             seen.append(state.h)
         if self.jk not in (None, "last"):
@@ -208,7 +236,8 @@ class Model(Facts, nn.Module, metaclass=ModelType):
             out = self.pooling.nodes(state)
             if self.task_level == "edge":
                 out = torch.cat([end(out) for end in state.bag.wiring.edge_ends], dim=1)
-        return out if self.head is None else self.head(out)
+        rows = None if self.task_level == "edge" else state.bag.real(self.task_level)
+        return out if self.head is None else self.head(out, rows)
 
     def _jump(self, seen: list[Tensor]) -> Tensor:
         if self.jk == "cat":
@@ -269,6 +298,22 @@ class Model(Facts, nn.Module, metaclass=ModelType):
 
 
 MODELS: Registry[type[Model]] = Registry("model")
+
+
+def _made(name: str, make: Callable[..., M], *sizes: int, **options: Any) -> M:
+    """Make a part of a model from the options that a user gave for it."""
+    known = [p.name for p in inspect.signature(make).parameters.values() if p.default is not p.empty]
+    for key in options:
+        if key not in known:
+            raise ValueError(f"{name} has no option '{key}'{did_you_mean(key, known)}")
+    return make(*sizes, **options)
+
+
+def _residual(kind: Residual, in_channels: int, out_channels: int) -> nn.Module | None:
+    """What the input of the first layer goes through before it is added to the output."""
+    if kind is False:
+        return None
+    return nn.Identity() if kind == "identity" and in_channels == out_channels else nn.Linear(in_channels, out_channels)
 
 
 def _saved_name(kind: type[Model]) -> str:

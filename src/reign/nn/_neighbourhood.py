@@ -15,13 +15,15 @@ from reign.nn._terms import TERMS
 
 EdgeAttr = Shaped[Tensor, "edges *edge_channels"] | None
 
-# how a base encoder merges a term with the sum of the same over neighbours: (own, sums over neighbours, which neighbours)
-MERGED: dict[str, tuple[str, tuple[str, ...], Neighbours]] = {
+# how a base encoder merges a term with others: (own, the others, which neighbours they are sums over; None if messages play no part)
+MERGED: dict[str, tuple[str, tuple[str, ...], Neighbours | None]] = {
     "own+local": ("own", ("local",), "Ak"),
     "own+local_others+root_msg": ("own", ("local_others", "root_msg"), "Ak"),
     "own+swap_local": ("own", ("swap_local",), "swap"),
+    "own_root+root_msg": ("own_root", ("root_msg",), "Ak"),
     "needle+needle_msg": ("needle", ("needle_msg",), "nodes"),
     "needle+needle_msg@agg": ("needle", ("needle_msg@agg",), "agg"),
+    **{f"own+{name}": ("own", (name,), None) for name in ("transpose", "root", "node_root", "readout", "needle")},
 }
 
 
@@ -55,13 +57,22 @@ class Neighbourhood:
 
     @property
     def sums(self) -> list[Float[Tensor, "rows channels"]]:
-        """The plain sums over neighbours."""
-        return [self.state.get(TERMS[name], self.where) for name in MERGED[self.merged][1]]
+        """The plain sums over neighbours, and other terms at the rows."""
+        _, names, neighbours = MERGED[self.merged]
+        value = self.state.spread if neighbours is None else self.state.get
+        return [value(TERMS[name], self.where) for name in names]
 
     @property
     def messages(self) -> Messages:
         """Message passing in two steps."""
-        return self.state.bag.wiring.messages(MERGED[self.merged][2], self.where)
+        return self.state.bag.wiring.messages(self.neighbours, self.where)
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Which neighbours messages come from."""
+        found = MERGED[self.merged][2]
+        assert found is not None
+        return found
 
     def collect(self, message: Float[Tensor, "messages channels"]) -> list[Float[Tensor, "rows channels"]]:
         """The sums of messages; where messages from roots have weights of their own, one sum of the others and one of these."""

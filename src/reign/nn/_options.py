@@ -7,8 +7,8 @@ base classes: ``SubgraphConv`` for layers, ``Model`` for models. Where a class h
 say) the option stands in its own signature.
 """
 
-from collections.abc import Callable
-from typing import Literal, TypedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypedDict
 
 from torch import nn
 
@@ -19,6 +19,10 @@ from reign.nn._pooling import Pooling
 
 TaskLevel = Literal["graph", "node", "edge"]
 JumpingKnowledge = Literal["last", "cat", "max", "sum"] | None
+Residual = bool | Literal["identity"]
+Roots = Literal["apart", "added"]
+NormAt = Literal["terms", "sum", "end"]
+Bias = bool | Literal["first"]
 Conv = str | Callable[..., nn.Module]
 
 
@@ -34,24 +38,38 @@ class TransformOptions(TypedDict, total=False):
     norm: str | None
 
 
-class MessageOptions(TypedDict, total=False):
-    """Options of message passing.
+class EdgeOptions(TypedDict, total=False):
+    """What edge features are.
 
     Args:
         edge_dim: number of channels of edge features that are numbers.
         edge_encoder: encoder of edge features that are types; see ``make_encoder``.
-        expansion: width of the hidden layer of GIN's MLP, as a multiple of its output.
-        train_eps: whether GIN's epsilon is learned.
     """
 
     edge_dim: int | None
     edge_encoder: EncoderSpec
+
+
+class MessageOptions(EdgeOptions, total=False):
+    """Options of message passing: ``EdgeOptions``, and
+
+    Args:
+        expansion: width of the hidden layer of GIN's MLP, as a multiple of its output.
+        train_eps: whether GIN's epsilon is learned.
+    """
+
     expansion: int
     train_eps: bool
 
 
 class BaseEncoderOptions(MessageOptions, TransformOptions, total=False):
-    """Options of a base encoder: ``MessageOptions`` and ``TransformOptions``."""
+    """Options of a base encoder: ``MessageOptions`` and ``TransformOptions``.
+
+    Args:
+        bias: whether linear maps have biases.
+    """
+
+    bias: bool
 
 
 class ConvOptions(MessageOptions, total=False):
@@ -75,25 +93,42 @@ class DomainOptions(TypedDict, total=False):
     domain: Domain
 
 
-class CompositionOptions(TypedDict, total=False):
-    """Options of what stands around the layers of a model.
+class OuterOptions(TypedDict, total=False):
+    """Options of what stands around the layers of every model.
 
     Args:
         pooling: makes the pooling rho for a number of channels; None gives means over nodes and subgraphs. Each model has its own if it
             is not given.
         node_encoder: encoder of node features that are types; see ``make_encoder``.
         dropout: dropout probability after the encoder, after each layer, and in the head.
-        jk: jumping knowledge, "cat", "max" or "sum" of all layers; None or "last" takes the last layer.
-        residual: whether the input of a layer is added to its output.
         task_level: whether predictions are for graphs, nodes or edges.
     """
 
     pooling: Callable[[int], Pooling] | None
     node_encoder: EncoderSpec
     dropout: float
-    jk: JumpingKnowledge
-    residual: bool
     task_level: TaskLevel
+
+
+class CompositionOptions(OuterOptions, total=False):
+    """``OuterOptions``, and options of how layers are put together.
+
+    Args:
+        jk: jumping knowledge, "cat", "max" or "sum" of all layers; None or "last" takes the last layer.
+        residual: whether the input of a layer is added to its output. The input of the first layer goes through a linear map; with
+            "identity" it does so only where the numbers of channels differ.
+        widths: numbers of channels of the layers; if not given, all have ``hidden_channels``.
+        labels: what is embedded of the place of a node in a subgraph, as in {"kind": "hop"}; see ``PairLabels``.
+        virtual_node: whether every graph has a virtual node, which all pairs read before a layer and write to; see ``VirtualNode``.
+        head: the head, as in {"hidden": [64, 32]}; see ``Head``.
+    """
+
+    jk: JumpingKnowledge
+    residual: Residual
+    widths: Sequence[int] | None
+    labels: dict[str, Any] | None
+    virtual_node: bool
+    head: dict[str, Any] | None
 
 
 class EncoderOptions(ConvOptions, TransformOptions, total=False):
@@ -114,3 +149,11 @@ class ModelOptions(LayerOptions, CompositionOptions, total=False):
 
 class TensorModelOptions(TransformOptions, DomainOptions, CompositionOptions, total=False):
     """Options of models of tensors, which have no base encoders."""
+
+
+class PublishedOptions(TransformOptions, OuterOptions, total=False):
+    """Options of models as published: ``TransformOptions`` and ``OuterOptions``."""
+
+
+class PublishedEdgeOptions(EdgeOptions, PublishedOptions, total=False):
+    """Options of models as published that take edge features: ``EdgeOptions`` and ``PublishedOptions``."""

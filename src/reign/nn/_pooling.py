@@ -42,7 +42,7 @@ class MeanPooling(Pooling):
 
     def forward(self, state: State) -> Float[Tensor, "graphs channels"]:
         """Pool a bag to one row per graph."""
-        return _subgraphs_to_graphs(state.bag, readout(state, self.over_nodes), self.over_subgraphs)
+        return subgraphs_to_graphs(state.bag, readout(state, self.over_nodes), self.over_subgraphs)
 
     def extra_repr(self) -> str:
         """How nodes and subgraphs are pooled."""
@@ -89,14 +89,14 @@ class DeepSets(Pooling):
         if self.invariance == "early":
             for phi in self.each:
                 x = self.act(phi(x))
-            x = _subgraphs_to_graphs(state.bag, x, "mean")
+            x = subgraphs_to_graphs(state.bag, x, "mean")
             for rho in self.mean:
                 x = self.act(rho(x))
             return x
         for each, mean in zip(self.each, self.mean, strict=True):
-            of_graph = _subgraphs_to_graphs(state.bag, x, "mean")
+            of_graph = subgraphs_to_graphs(state.bag, x, "mean")
             x = self.act(each(x) + state.bag.wiring.sub_to_graph.t(mean(of_graph)))
-        return _subgraphs_to_graphs(state.bag, x, "mean")
+        return subgraphs_to_graphs(state.bag, x, "mean")
 
 
 class RootPooling(Pooling):
@@ -105,22 +105,26 @@ class RootPooling(Pooling):
     Args:
         channels: number of channels of the values.
         roots: "mean" or "sum" over the roots.
+        unit: whether the vectors of roots are divided by their length first.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"root"})
 
-    def __init__(self, channels: int, roots: Aggregation = "mean") -> None:
+    def __init__(self, channels: int, roots: Aggregation = "mean", unit: bool = False) -> None:
         super().__init__()
         self.out_channels = channels
-        self.over_roots = checked(roots)
+        self.over_roots, self.unit = checked(roots), unit
 
     def forward(self, state: State) -> Float[Tensor, "graphs channels"]:
         """Pool a bag to one row per graph."""
-        return _subgraphs_to_graphs(state.bag, state.root, self.over_roots)
+        return subgraphs_to_graphs(state.bag, self._scaled(state.root), self.over_roots)
 
     def nodes(self, state: State) -> Float[Tensor, "nodes channels"]:
         """Node i is x[i, i]."""
-        return state.get(TERMS["node_root"])
+        return self._scaled(state.get(TERMS["node_root"]))
+
+    def _scaled(self, x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:
+        return nn.functional.normalize(x, dim=1, eps=1e-12) if self.unit else x
 
 
 class IGNPooling(Pooling):
@@ -161,9 +165,10 @@ def readout(state: State, how: Aggregation) -> Float[Tensor, "subgraphs channels
     return state.readout if how == "sum" else _mean_of(state, "readout")
 
 
-def _subgraphs_to_graphs(
+def subgraphs_to_graphs(
     bag: SubgraphBag, x: Float[Tensor, "subgraphs channels"], how: Aggregation
 ) -> Float[Tensor, "graphs channels"]:
+    """The sum or mean over the subgraphs of every graph."""
     total = bag.wiring.sub_to_graph(x)
     if how == "sum":
         return total

@@ -16,22 +16,28 @@ class TermSlot(nn.Module):
     Args:
         name: name of the term.
         transform: maps the values of the term, given the rows that norms look at.
+        on_pairs: whether the term is transformed at every pair, and not only where it lives.
     """
 
-    def __init__(self, name: str, transform: nn.Module) -> None:
+    def __init__(self, name: str, transform: nn.Module, on_pairs: bool = False) -> None:
         super().__init__()
         self.name = name
         self.term = term(name)
         self.transform = transform
+        self.on_pairs = on_pairs
 
     @property
     def scope(self) -> Scope:
-        """Where the term lives."""
-        return self.term.scope
+        """Where the term is transformed."""
+        return "pair" if self.on_pairs else self.term.scope
+
+    def value(self, state: State, where: Where = "off") -> Float[Tensor, "rows channels"]:
+        """The term, where it is transformed."""
+        return state.spread(self.term, where) if self.on_pairs else state.get(self.term, where)
 
     def forward(self, state: State, where: Where, roots_apart: bool, edge_attr: EdgeAttr) -> Float[Tensor, "rows channels"]:
         """Transform the term."""
-        out: Tensor = self.transform(state.get(self.term, where), state.norm_rows(self.scope, where))
+        out: Tensor = self.transform(self.value(state, where), state.norm_rows(self.scope, where))
         return out
 
 

@@ -12,7 +12,7 @@ from reign.nn._mlp import NormRows
 from reign.nn._terms import Rows, Scope, Term
 
 Aggregation = Literal["sum", "mean"]
-SHARED = {("readout",), ("needle",), ("root",), ("near",), ("types of edges",)}  # what does not depend on a layer's options
+SHARED = {("readout",), ("needle",), ("root",), ("near",)}  # what does not depend on a layer's options
 
 
 class State:
@@ -52,6 +52,7 @@ class State:
         self.h = h * bag.member[:, None] if self.masked else h
         self.aggregation, self.wanted = aggregation or {}, wanted
         self._computed: dict[tuple[str, ...], Tensor] = {}
+        self._for_all: dict[tuple[str, ...], Tensor] = {}
 
     def view(self, domain: Domain, aggregation: dict[str, Aggregation], wanted: frozenset[str] = frozenset()) -> "State":
         """The same values for another layer; sums that are known already come along."""
@@ -61,13 +62,14 @@ class State:
             return State(self.h, self.bag, domain, aggregation, wanted)
         new.h, new.bag, new.domain, new.aggregation, new.wanted = self.h, self.bag, domain, aggregation, wanted
         new._computed = {key: value for key, value in self._computed.items() if key in SHARED}
+        new._for_all = self._for_all
         return new
 
     def next(self, h: Rows, sums: dict[str, Rows | None]) -> "State":
         """The state after this one: new values (zero outside of subgraphs already, if that is asked for), and sums of them."""
         new = State.__new__(State)
         new.masked, new.h, new.bag, new.domain, new.aggregation, new.wanted = self.masked, h, self.bag, self.domain, {}, frozenset()
-        new._computed = {key: value for key, value in self._computed.items() if key == ("types of edges",)}
+        new._computed, new._for_all = {}, self._for_all
         new.add(sums)
         return new
 
@@ -85,6 +87,12 @@ class State:
             self._computed[key] = compute()
         return self._computed[key]
 
+    def once_for_all(self, key: tuple[str, ...], compute: Callable[[], Tensor]) -> Tensor:
+        """The same for what depends on the bag alone, and so is the same in all layers of a model."""
+        if key not in self._for_all:
+            self._for_all[key] = compute()
+        return self._for_all[key]
+
     # -- terms -----------------------------------------------------------------------------------------------------
 
     def get(self, term: Term, where: Where = "off") -> Rows:
@@ -99,9 +107,19 @@ class State:
             self.bag.require_node_based(f"term '{term.name}'")
         return self.once(("sum", term.name, where), lambda: term.value(self, where))
 
+    def spread(self, term: Term, where: Where = "off") -> Rows:
+        """The value of a term at every pair (or at every root), wherever it lives."""
+        value, wiring = self.get(term, where), self.bag.wiring
+        if where == "on" or term.scope == "pair":
+            return value
+        if term.scope == "node":
+            return wiring.to_node.t(value)
+        return wiring.to_sub.t(wiring.sub_to_graph.t(value) if term.scope == "graph" else value)
+
     def _mean(self, term: Term, where: Where) -> Rows:
         total = self.sum(term, where)
-        return total / self._count(term, where).clamp(min=1).to(total.dtype)
+        key = ("count", term.name, where, self.aggregation.get("needle", "sum"), str(total.dtype))
+        return total / self.once_for_all(key, lambda: self._count(term, where).clamp(min=1).to(total.dtype))
 
     def _count(self, term: Term, where: Where) -> Rows:
         """How many values a term sums: the term itself, of ones. It depends on the bag alone, so the bag keeps it."""

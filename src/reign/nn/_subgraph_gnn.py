@@ -11,9 +11,11 @@ from reign.nn._conv import SubgraphConv, Transform
 from reign.nn._encoders import EncoderSpec
 from reign.nn._mlp import Activation
 from reign.nn._model import MODELS, Model
-from reign.nn._options import CompositionOptions, Conv, LayerOptions
+from reign.nn._options import Bias, CompositionOptions, Conv, LayerOptions, NormAt, Roots
 from reign.nn._state import Aggregation
 from reign.policies import Policy
+
+TERM_OPTIONS = ("terms", "root_terms", "transform", "aggregation", "roots", "on_pairs", "norm_at", "bias", "end_act")
 
 
 @MODELS.register("subgraphgnn")
@@ -32,9 +34,10 @@ class SubgraphGNN(Model):
         terms: terms of all pairs; ["own+local"] if not given.
         root_terms: terms of roots, which then have weights of their own.
         policy: any policy.
-        transform, aggregation: see ``SubgraphConv``.
+        transform, aggregation, roots, on_pairs, norm_at, bias, end_act: see ``SubgraphConv``.
         conv, edge_dim, edge_encoder, act, norm, domain, expansion, train_eps: see ``LayerOptions``.
-        layer: makes a layer of your own in place of one of terms, for given numbers of channels in and out and ``LayerOptions``.
+        layer: makes a layer of your own in place of one of terms, for given numbers of channels in and out and ``LayerOptions``; or a
+            list of such functions, one for each layer.
         options: see ``CompositionOptions``.
     """
 
@@ -58,7 +61,12 @@ class SubgraphGNN(Model):
         domain: Domain = "all",
         expansion: int = 1,
         train_eps: bool = True,
-        layer: Callable[..., nn.Module] | None = None,
+        roots: Roots | None = None,
+        on_pairs: bool | None = None,
+        norm_at: NormAt | None = None,
+        bias: Bias | None = None,
+        end_act: bool | None = None,
+        layer: Callable[..., nn.Module] | Sequence[Callable[..., nn.Module]] | None = None,
         **options: Unpack[CompositionOptions],
     ) -> None:
         shared: LayerOptions = {
@@ -71,23 +79,20 @@ class SubgraphGNN(Model):
             "expansion": expansion,
             "train_eps": train_eps,
         }
-        own = {"terms": terms, "root_terms": root_terms, "transform": transform, "aggregation": aggregation}
+        own = terms, root_terms, transform, aggregation, roots, on_pairs, norm_at, bias, end_act
+        used: dict[str, Any] = {name: value for name, value in zip(TERM_OPTIONS, own, strict=True) if value is not None}
         if layer is None:
-            layer = partial(
-                SubgraphConv,
-                terms=("own+local",) if terms is None else terms,
-                root_terms=root_terms,
-                transform=transform or "mlp",
-                aggregation=aggregation,
-            )
-        elif used := {name: value for name, value in own.items() if value is not None}:
+            layer = partial(SubgraphConv, **({"terms": ("own+local",)} | used))
+        elif used:
             raise ValueError(_has_layers_of_its_own(type(self), used))
+        makers = [layer] if callable(layer) else layer
+        made = [partial(make, **shared) for make in makers]
         super().__init__(
             in_channels,
             hidden_channels,
             num_layers,
             out_channels,
-            layer=partial(layer, **shared),
+            layer=made[0] if callable(layer) else made,
             policy=policy,
             act=act,
             domain=domain,
@@ -97,7 +102,7 @@ class SubgraphGNN(Model):
     @classmethod
     def refusal(cls, name: str, value: object) -> str:
         """The message for an argument that the constructor does not take; models with layers of their own have no terms to name."""
-        if name in ("terms", "root_terms", "transform", "aggregation"):
+        if name in TERM_OPTIONS:
             return _has_layers_of_its_own(cls, {name: value})
         return super().refusal(name, value)
 
@@ -105,7 +110,7 @@ class SubgraphGNN(Model):
         sizes = f"{self.in_channels} -> {self.hidden_channels} x {self.num_layers}"
         if self.out_channels is not None:
             sizes += f" -> {self.out_channels}"
-        layer = repr(self.layers[0])
+        layer = max(map(repr, self.layers), key=len)  # others stand before or after those of the model
         terms = layer[layer.index(", ") + 2 : -1]
         return f"{type(self).__name__}({sizes}, policy='{self.policy}', {terms})"
 

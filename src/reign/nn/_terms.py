@@ -187,6 +187,13 @@ _ALL = [
         formula_on="[i ~_i i] x[i,i]",
     ),
     Term(
+        "own_root",
+        "[i = k] x[k,k]",
+        "pair",
+        lambda s, where: s.root if where == "on" else s.h.new_zeros(s.h.shape).index_copy(0, s.bag.wiring.root_row, s.root),
+        formula_on="x[i,i]",
+    ),
+    Term(
         "local_others",
         "sum_{j ~_k i, j != k} x[k,j]",
         "pair",

@@ -70,5 +70,7 @@ def plan_of_model(model: Model) -> Plan:
         )
     if getattr(model, "edge_channels", 0):
         raise ValueError(f"{type(model).__name__} was made for edge features, and exact tests cover graphs without them.")
+    if model.labels is not None or model.virtual_node is not None:
+        raise ValueError(f"{type(model).__name__} has embedded labels or a virtual node, which have no exact form here.")
     rules = tuple(rule_of(layer) for layer in model.layers)
     return Plan(chosen, rules, pool_of(model.pooling), model.domain, model.lift, model.residual is not None, model.jk or "last")

@@ -31,6 +31,8 @@ def rule_of(layer: nn.Module) -> Rule:
 
 @rule_of.register
 def _(layer: SubgraphConv) -> Rule:
+    if layer.roots == "added":
+        raise ValueError(f"layer {layer!r} adds terms of roots to those of all pairs, which has no exact form here.")
     off = tuple(slot_of(slot) for slot in layer.slots())
     on = None if layer.root_terms is None else tuple(slot_of(slot) for slot in layer.slots(on=True))
     return Layer(off, on, layer.domain, layer.aggregation)
@@ -53,6 +55,8 @@ def _(layer: PPGNConv) -> Rule:
 def slot_of(slot: TermSlot | EncoderSlot) -> Slot:
     """A term with its transform, or terms with their encoder."""
     parts = tuple(term(part).name for part in slot.name.split("+"))
+    if len({term(part).scope for part in parts}) > 1:
+        raise ValueError(f"'{slot.name}' merges terms that live on different things, which has no exact form here.")
     return Slot(parts, merge_of(slot.transform if isinstance(slot, TermSlot) else slot.encoder))
 
 
@@ -101,6 +105,8 @@ def _(pooling: DeepSets) -> Pool:
 
 @pool_of.register
 def _(pooling: RootPooling) -> Pool:
+    if pooling.unit:
+        raise ValueError("a pooling of roots of unit length has no exact form here: it has square roots.")
     return Roots(pooling.over_roots)
 
 

@@ -20,12 +20,12 @@ class GraphTooLarge(ValueError):
     """A graph that does not fit into the memory, even alone.
 
     Args:
+        message: what happened, and what to do about it.
         graph: its number in the data set.
         reason: why it does not fit, in words.
-        message: what to do about it.
     """
 
-    def __init__(self, graph: int, reason: str, message: str) -> None:
+    def __init__(self, message: str, graph: int = -1, reason: str = "") -> None:
         super().__init__(message)
         self.graph, self.reason = graph, reason
 
@@ -116,10 +116,10 @@ class Budget:
     def _too_large(self, graph: int, what: str) -> GraphTooLarge:
         where = f"graph {graph}" if self.rows is None else f"row {self.rows[graph]}"
         return GraphTooLarge(
-            graph,
-            f"{TOO_LARGE}, {what}",
             f"memory is too small for {where} of {self.name} alone, {what}; use fewer hidden_channels or num_layers, a sampled policy as "
             "'ego+:3@0.5' (models without terms of roots), or leave it out.",
+            graph,
+            f"{TOO_LARGE}, {what}",
         )
 
     def _lower(self, ids: Ids, reason: str) -> None:

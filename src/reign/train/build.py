@@ -105,8 +105,12 @@ def check_options(kind: type[Model], options: Mapping[str, Any]) -> None:
 def _check_memory(name: str, build: Callable[[int], Model], config: ModelConfig) -> None:
     """Raise ``ValueError`` if a model is too large for the memory, before it is made: one and two layers are counted without values."""
     with torch.device("meta"):
-        one, two = num_parameters(build(1)), num_parameters(build(2))
-    needed = (one + (config.num_layers - 1) * (two - one)) * COPIES * 4
+        if "widths" in config.options:  # one for each layer
+            weights = num_parameters(build(config.num_layers))
+        else:
+            one, two = num_parameters(build(1)), num_parameters(build(2))
+            weights = one + (config.num_layers - 1) * (two - one)
+    needed = weights * COPIES * 4
     free = free_memory(torch.device("cpu"))
     if needed > free:
         raise ValueError(

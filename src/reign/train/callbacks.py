@@ -18,6 +18,10 @@ class Callback:
     def member(self, folder: str, number: int, total: int) -> None:
         """The training of one of the models of a run begins."""
 
+    def job(self, label: str, number: int, total: int) -> "Callback":
+        """Several models are trained at once: what is told of one of them."""
+        return self
+
     def table(self, report: "Report") -> None:
         """A table of molecules was read."""
 

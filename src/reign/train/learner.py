@@ -29,6 +29,7 @@ from reign.train.seeds import epoch_seed, seed_model
 from reign.train.sharpness import Sharpness
 from reign.train.target_scaler import Scale
 from reign.train.tasks import choose
+from reign.train.turns import hand_over
 
 
 class Learner:
@@ -108,6 +109,7 @@ class Learner:
             found, number = self._step(group, f"epoch {epoch + 1}, batch {g + 1}")
             loss, labels = loss + found, labels + number
             self.callback.batch(f"epoch {epoch + 1}", g + 1, len(groups))
+            hand_over()
         return loss / max(labels, 1.0)
 
     def _step(self, group: list[Ids], when: str) -> tuple[float, float]:
@@ -141,7 +143,13 @@ class Learner:
                 model = self.model
                 assert isinstance(model, Model)
                 self.resident = Resident(
-                    model, self.graphs, self.gradients.loss, self.config.batch_size, self.config.precision, self.budget.pairs
+                    model,
+                    self.graphs,
+                    self.gradients.loss,
+                    self.config.batch_size,
+                    self.config.precision,
+                    self.budget.pairs,
+                    self.problem.graphs,
                 )
             elif self.fabric.device.type == "cuda":
                 self.callback.note(f"batches are put together one by one, not on the device: {why}.")

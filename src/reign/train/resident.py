@@ -12,23 +12,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 
 from reign.bags import BagStore, Frame, SubgraphBag, all_real
 from reign.data import GraphPack, Ids
+from reign.kernels import compile_ahead
 from reign.nn import Model
 from reign.train.capturable import make_capturable
+from reign.train.flat import FlatAdam
 from reign.train.formats import number_format
 from reign.train.losses import Loss
 from reign.train.sharpness import Sharpness
+from reign.train.turns import hand_over, wait_for
 
 if TYPE_CHECKING:
     from reign.train.learner import Learner
 
+STORES: WeakKeyDictionary[Any, WeakValueDictionary[Any, BagStore]] = WeakKeyDictionary()  # bags that several runs share
 CHUNK = 1_000_000  # pairs whose index maps are made in one go
 SHARES = (0.4, 0.7, 1.0)  # the first frames are for the smaller batches, for these shares of all
 ROOM, MORE_ROOM = 1.005, 1.05  # sizes of a frame, over those of the largest batch it was made for: of the first frames, of the last
@@ -66,6 +70,7 @@ class Resident:
         batch_size: number of graphs in a batch.
         precision: as in ``TrainingConfig``.
         pairs: number of pairs of each graph, by which the graphs are taken in parts when their bags are made.
+        key: something that only runs on the same graphs have in common, which then share their bags; None to share nothing.
     """
 
     model: Model
@@ -74,6 +79,7 @@ class Resident:
     batch_size: int
     precision: str
     pairs: Int[Tensor, "graphs"]
+    key: object = None
     _frames: dict[str, list[Played]] = field(default_factory=lambda: {"train": [], "predict": []})
 
     def __post_init__(self) -> None:
@@ -82,7 +88,11 @@ class Resident:
         nothing = torch.full_like(self.graphs.y[:1], torch.nan)
         self._targets = torch.cat([self.graphs.y, nothing])
         self._store: BagStore | None = None
+        self._flat: FlatAdam | None = None
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
+        self._stream = (
+            torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        )  # its own: work space of products is by stream
         self._loss, self._labels = (torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2))
         self._step, self._bad = (torch.full((), -1, dtype=torch.long, device=self.device) for _ in range(2))
         self._skip, self._one = torch.zeros((), device=self.device), torch.ones((), device=self.device)
@@ -119,6 +129,8 @@ class Resident:
                     self._loss.zero_(), self._labels.zero_(), self._step.fill_(-1), self._bad.fill_(-1)
                 played(ids)
                 after_step(s)
+                hand_over()
+            wait_for(self.device)
             found = float(self._loss), float(self._labels)
             bad = int(self._bad)
             if bad < 0:
@@ -137,18 +149,29 @@ class Resident:
             with sharpness.nearby():
                 self._gradients(frame, y, labels)
             torch._foreach_copy_(buffers, here)  # norms are to know the weights that stay, not those nearby
-        grads = [p.grad for p in self.model.parameters() if p.grad is not None]
+        flat = self._flat_weights(optimiser)
+        grads = [p.grad for p in self.model.parameters() if p.grad is not None] if flat is None else flat.collect()
         self._skip.copy_(~loss.isfinite())
         torch._amp_foreach_non_finite_check_and_unscale_(grads, self._skip, self._one)  # 1 if a gradient is not finite
         self._step += 1
         torch.where((self._bad < 0) & (self._skip > 0), self._step, self._bad, out=self._bad)
         self._skip.copy_(self._bad >= 0)
         if clip:
-            clip_grad_norm_(self.model.parameters(), clip)
-        optimiser.found_inf = self._skip  # type: ignore[attr-defined]  # a fused optimiser leaves the weights alone where it is 1
-        optimiser.step()
+            norm = torch.nn.utils.get_total_norm(grads)
+            torch._foreach_mul_(grads, (clip / (norm + 1e-6)).clamp(max=1.0))
+        if flat is None:
+            optimiser.found_inf = self._skip  # type: ignore[attr-defined]  # a fused optimiser leaves the weights alone where it is 1
+            optimiser.step()
+        else:
+            flat.step(self._skip)
         self._loss += loss
         self._labels += labels
+
+    def _flat_weights(self, optimiser: torch.optim.Optimizer) -> FlatAdam | None:
+        """All weights that have gradients as one tensor, if that is what the optimiser can be done with."""
+        if self._flat is None and self.device.type == "cuda" and FlatAdam.takes(optimiser):
+            self._flat = FlatAdam(optimiser, [p for p in self.model.parameters() if p.grad is not None])
+        return self._flat
 
     def _gradients(self, frame: Frame, y: Float[Tensor, "graphs targets"], labels: Tensor) -> Tensor:
         """Gradients of the mean loss; its sum."""
@@ -180,6 +203,8 @@ class Resident:
             assert played.out is not None
             rows.append(played.out[: chunks[c].numel()].clone())
             after_batch(c + 1, len(chunks))
+            hand_over()
+        wait_for(self.device)
         return torch.cat(rows)
 
     # -- frames ----------------------------------------------------------------------------------------------------
@@ -227,7 +252,10 @@ class Resident:
         with self._unchanged(optimiser), number_format(self.device, self.precision), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Synchronization debug mode")  # that it may miss some is fine: the capture would fail
             warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # gradients are not accumulated here
-            side = torch.cuda.Stream()
+            with compile_ahead(self.device):
+                played.run()
+            side = self._stream
+            assert side is not None
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for w in range(WARM_UP):
@@ -239,7 +267,7 @@ class Resident:
                         torch.cuda.set_sync_debug_mode(mode)
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool):
+            with torch.cuda.graph(graph, pool=self._pool, stream=side, capture_error_mode="thread_local"):
                 played.run()
             played.graph = graph
 
@@ -247,11 +275,13 @@ class Resident:
     def _unchanged(self, optimiser: torch.optim.Optimizer | None) -> Iterator[Callable[[], None]]:
         """Whatever happens within to weights, norms, optimiser and random numbers is undone, unless what is given is called."""
 
-        def all_tensors() -> list[Tensor]:
-            state = [] if optimiser is None else [v for s in optimiser.state.values() for v in s.values() if isinstance(v, Tensor)]
-            return [*self.model.parameters(), *self.model.buffers(), *state]
+        def all_tensors() -> dict[Any, Tensor]:
+            found: dict[Any, Tensor] = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+            for weight, state in ({} if optimiser is None else optimiser.state).items():
+                found |= {(weight, name): value for name, value in state.items() if isinstance(value, Tensor)}
+            return found
 
-        known = {id(tensor): tensor.detach().clone() for tensor in all_tensors()}
+        known = {name: tensor.detach().clone() for name, tensor in all_tensors().items()}
         random = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.get_rng_state()
         kept: list[bool] = []
         try:
@@ -259,9 +289,9 @@ class Resident:
         finally:
             if not kept:
                 with torch.no_grad():
-                    for tensor in all_tensors():
-                        if id(tensor) in known:
-                            tensor.copy_(known[id(tensor)])
+                    for name, tensor in all_tensors().items():
+                        if name in known:
+                            tensor.copy_(known[name])
                         else:
                             tensor.zero_()  # a state that the optimiser did not have before
                 if self.device.type == "cuda":
@@ -273,7 +303,12 @@ class Resident:
     def store(self) -> BagStore:
         """The bags of all graphs, made at the first use."""
         if self._store is None:
-            self._store = BagStore(self._bags())
+            config = getattr(self.model, "_config", None)
+            key = (type(self.model), repr(config), self.precision, self.device)
+            known = STORES.setdefault(self.key, WeakValueDictionary()) if self.key is not None and config else {}
+            self._store = known.get(key)
+            if self._store is None:
+                known[key] = self._store = BagStore(self._bags())
         return self._store
 
     def _bags(self) -> Iterator[SubgraphBag]:
@@ -294,8 +329,8 @@ class Resident:
         b = self.graphs.batch(ids)
         policy = self.model.policy
         bag = all_real(policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size, domain=self.model.domain))
-        with torch.no_grad(), number_format(self.device, self.precision):
-            self.model.predict(b.x, bag)
+        with torch.no_grad(), number_format(self.device, self.precision), compile_ahead(self.device, wait=False):
+            self.model.predict(b.x, bag)  # only what it asks of the bag matters, not what it gives
         assert bag.wiring.to_node is not None  # what flows back to nodes in training needs it
         return bag
 

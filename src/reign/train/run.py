@@ -1,7 +1,8 @@
-"""Train all models of a recipe into the folder of a run."""
+"""Train all models of a recipe into the folder of a run; or of several recipes, many models at once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,8 +13,9 @@ from reign.disk import read_json, read_record, write_json
 from reign.train.build import make_problem, try_model
 from reign.train.callbacks import Callback
 from reign.train.devices import make_fabric
+from reign.train.jobs import Job, run_jobs
 from reign.train.lock import only_one
-from reign.train.members import members_of, train_member
+from reign.train.members import Member, members_of
 from reign.train.recipe import Recipe
 from reign.train.results import predicted, read_result, spread_of, summarise, write_left_out, write_predictions
 from reign.train.run_folder import describe, environment, start
@@ -29,6 +31,7 @@ def train(
     resume: bool = False,
     fabric: Fabric | None = None,
     callback: Callback | None = None,
+    jobs: int | None = None,
 ) -> dict[str, Any]:
     """Train all models of a recipe, and sum up.
 
@@ -38,62 +41,122 @@ def train(
         resume: continue the run that is there, and skip what is done; seeds may be added.
         fabric: devices and processes; one process on the best device if not given.
         callback: is told of all that happens.
+        jobs: how many models are trained at once; if not given, as many as fit on a GPU, and one on a CPU.
     """
-    folder, callback = Path(folder), callback or Callback()
-    fabric = fabric or make_fabric(recipe.train.precision)
-    with _only_one(fabric, folder):
-        return _train(recipe, folder, resume, fabric, callback)
+    return train_all([(recipe, Path(folder))], resume=resume, fabric=fabric, callback=callback, jobs=jobs)[0]
 
 
-def _train(recipe: Recipe, folder: Path, resume: bool, fabric: Fabric, callback: Callback) -> dict[str, Any]:
-    recipe, done = _on_first(fabric, lambda: start(recipe, folder, resume))
-    if done is not None:
-        return done
-    problem, report = make_problem(recipe.data)
-    about = describe(problem)
-    if report is not None:
-        too_large = _on_first(fabric, lambda: _too_large(recipe, problem, folder, fabric))
-        problem = leave_out(problem, report, too_large)
-        about |= {"too_large": too_large} if too_large else {}
-    if (folder / "problem.json").is_file() and read_json(folder / "problem.json") != about:
-        raise ValueError(
-            f"the data of {problem.name} are not those that the run in {folder} began with; choose a new folder with -o."
-        )
-    members = list(members_of(recipe, problem, folder))
-    try_model(recipe, members[0].problem)
-    fabric.barrier()
-    if fabric.is_global_zero:
-        (folder / "summary.json").unlink(missing_ok=True)  # it may be of fewer seeds
-        recipe.save(folder / "recipe.yaml")
-        if not (folder / "environment.json").is_file():
-            write_json(folder / "environment.json", environment(fabric))
-        write_json(folder / "problem.json", about)
+def train_all(
+    plans: Sequence[tuple[Recipe, Path]],
+    *,
+    resume: bool = False,
+    fabric: Fabric | None = None,
+    callback: Callback | None = None,
+    jobs: int | None = None,
+) -> list[dict[str, Any]]:
+    """Train the models of several recipes, each in its own folder, and sum up; see ``train``.
+
+    A model that fails does not stop the others. When all are done, the first failure is raised, with the number of the others.
+    """
+    callback = callback or Callback()
+    fabric = fabric or make_fabric(plans[0][0].train.precision)
+    with ExitStack() as held:
+        runs = []
+        for recipe, folder in plans:
+            held.enter_context(_only_one(fabric, folder))
+            runs.append(_Run.begin(recipe, folder, resume, fabric, callback))
+        work = [job for run in runs for job in run.jobs()]
+        run_jobs(work, fabric, callback, jobs)
+        fabric.barrier()
+        _raise_first([job for job in work if job.error is not None], work)
+        return [run.finish(fabric) for run in runs]
+
+
+def _raise_first(failed: list[Job], work: list[Job]) -> None:
+    if not failed:
+        return
+    error = failed[0].error
+    assert error is not None
+    if isinstance(error, ValueError) and len(work) > 1:
+        others = f"; {len(failed) - 1} more failed" if len(failed) > 1 else ""
+        raise type(error)(
+            f"{failed[0].member.folder}: {error} ({len(work) - len(failed)} of {len(work)} models are done{others})"
+        ) from error
+    raise error
+
+
+@dataclass
+class _Run:
+    """A run that has begun: its folder, its data and its models; or what came of it, if it was done before."""
+
+    recipe: Recipe
+    folder: Path
+    problem: Problem | None
+    members: list[Member]
+    done: dict[str, Any] | None = None
+
+    @classmethod
+    def begin(cls, recipe: Recipe, folder: Path, resume: bool, fabric: Fabric, callback: Callback) -> "_Run":
+        """Make the folder ready."""
+        recipe, done = _on_first(fabric, lambda: start(recipe, folder, resume))
+        if done is not None:
+            return cls(recipe, folder, None, [], done)
+        problem, report = make_problem(recipe.data)
+        about = describe(problem)
         if report is not None:
-            callback.table(report)
-            write_left_out(folder / "rows_left_out.csv", report)
-            if recipe.folds is not None and report.duplicates:
-                callback.note("Folds are drawn by rows, so a molecule that occurs twice can be in two folds.")
-    for m, member in enumerate(members):
-        if not (member.folder / "result.json").is_file():
-            callback.member(str(member.folder.relative_to(folder)), m, len(members))
-            train_member(recipe, member, fabric, callback)
-    fabric.barrier()
-    results = [
-        {
-            "seed": m.seed,
-            "fold": m.fold,
-            "folder": str(m.folder.relative_to(folder)),
-            **read_result(m.folder, m.problem.splits),
-        }
-        for m in members
-    ]
-    summary = summarise(recipe, problem, folder, results)
-    if fabric.is_global_zero:
-        if "ensemble" in summary:
-            values = predicted(problem, folder, results)
-            write_predictions(folder / "predictions.csv", problem, problem.splits["test"], values.mean(0), spread_of(values))
-        write_json(folder / "summary.json", summary)
-    return summary
+            too_large = _on_first(fabric, lambda: _too_large(recipe, problem, folder, fabric))
+            problem = leave_out(problem, report, too_large)
+            about |= {"too_large": too_large} if too_large else {}
+        if (folder / "problem.json").is_file() and read_json(folder / "problem.json") != about:
+            raise ValueError(
+                f"the data of {problem.name} are not those that the run in {folder} began with; choose a new folder with -o."
+            )
+        members = list(members_of(recipe, problem, folder))
+        try_model(recipe, members[0].problem)
+        fabric.barrier()
+        if fabric.is_global_zero:
+            (folder / "summary.json").unlink(missing_ok=True)  # it may be of fewer seeds
+            recipe.save(folder / "recipe.yaml")
+            if not (folder / "environment.json").is_file():
+                write_json(folder / "environment.json", environment(fabric))
+            write_json(folder / "problem.json", about)
+            if report is not None:
+                callback.table(report)
+                write_left_out(folder / "rows_left_out.csv", report)
+                if recipe.folds is not None and report.duplicates:
+                    callback.note("Folds are drawn by rows, so a molecule that occurs twice can be in two folds.")
+        return cls(recipe, folder, problem, members)
+
+    def jobs(self) -> list[Job]:
+        """The models that are not done yet."""
+        return [
+            Job(self.recipe, member, self.folder, m, len(self.members))
+            for m, member in enumerate(self.members)
+            if not (member.folder / "result.json").is_file()
+        ]
+
+    def finish(self, fabric: Fabric) -> dict[str, Any]:
+        """Sum up."""
+        if self.done is not None:
+            return self.done
+        assert self.problem is not None
+        results = [
+            {
+                "seed": m.seed,
+                "fold": m.fold,
+                "folder": str(m.folder.relative_to(self.folder)),
+                **read_result(m.folder, m.problem.splits),
+            }
+            for m in self.members
+        ]
+        summary = summarise(self.recipe, self.problem, self.folder, results)
+        if fabric.is_global_zero:
+            if "ensemble" in summary:
+                values = predicted(self.problem, self.folder, results)
+                file = self.folder / "predictions.csv"
+                write_predictions(file, self.problem, self.problem.splits["test"], values.mean(0), spread_of(values))
+            write_json(self.folder / "summary.json", summary)
+        return summary
 
 
 def _too_large(recipe: Recipe, problem: Problem, folder: Path, fabric: Fabric) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from reign.data import Problem
+from reign.disk import read_record
 from reign.train.batches import pairs_of
 from reign.train.budget import TOO_LARGE, why_too_large
 from reign.train.build import make_model
@@ -41,6 +42,13 @@ def saved_too_large(file: Path, about: dict[str, Any], problem: Problem) -> dict
     if not good or not found.keys() <= set(problem.names or []):
         raise ValueError(f"{file} is damaged (too_large is {found!r:.80}, expected rows of {problem.name} and the reasons).")
     return found
+
+
+def problem_of_run(folder: Path, problem: Problem) -> Problem:
+    """The problem without the rows that a run left out when it began, for another process that trains a model of the run."""
+    file = folder / "problem.json"
+    rows = saved_too_large(file, read_record(file), problem)
+    return problem.without({g for g, row in enumerate(problem.names or []) if row in rows}) if rows else problem
 
 
 def leave_out(problem: Problem, report: "Report", rows: dict[str, str]) -> Problem:

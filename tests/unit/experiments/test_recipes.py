@@ -173,6 +173,15 @@ def test_overrides_and_names() -> None:
             override(bad)
 
 
+def test_options_of_composition_in_a_recipe() -> None:
+    """Lists and dictionaries of a recipe reach the model, and its size is counted though every layer has its own width."""
+    texts = ("model.widths=[8, 4, 6]", "model.num_layers=3", "model.labels={kind: spd}", "model.head={hidden: [5]}")
+    recipe, _ = find_recipe("zinc/sun-ego", *(override(text) for text in texts))
+    model = build.make_model(recipe.model, tiny.like("zinc"), 0)
+    assert [layer.out_channels for layer in model.layers] == [8, 4, 6]
+    assert (model.labels.kind, model.head.lin1.out_features) == ("spd", 5)
+
+
 def test_a_recipe_survives_its_file(tmp_path: Path) -> None:
     recipe, _ = find_recipe("molhiv/sun-ego+")
     recipe.save(tmp_path / "recipe.yaml")

@@ -14,8 +14,8 @@ from torch_geometric.data import Batch, Data
 
 import reign
 from reign.bags import SubgraphBag, narrow_edges, narrow_near, narrow_pairs
-from reign.kernels import fast_path, fused, gather_columns
-from reign.kernels.fused import NodeStage, Norms, PairSlot, PairStage, Rows, Stack
+from reign.kernels import Gathered, fast_path, fused, gather_columns
+from reign.kernels.fused import Messages, NodeInput, NodeStage, Norms, PairSlot, PairStage, Rows, Stack
 from reign.testing import random_graphs
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -110,10 +110,10 @@ def assert_close(outs: list[Tensor], expected: list[Tensor], leaves: dict[str, T
 
 OWN, LOCAL = ("own", True, True, False), ("Ak", True, True, True)
 CASES = [  # channels, policy, domain, roots apart, edges, directed, slots, activation
-    ((6, 8, 8), "ego+:2", "all", True, "types", False, (OWN, LOCAL), True),
+    ((34, 8, 8), "ego+:2", "all", True, "types", False, (OWN, LOCAL), True),
     ((62, 64, 64), "ego:1", "members", False, "edges", True, (OWN, LOCAL), True),
     ((10, 12, 24), "ego:1", "all", False, None, True, (LOCAL, ("swap", True, True, True)), True),
-    ((8, 8, 8), "nm", "all", True, "types", False, (("own", False, False, False), ("Ak", True, False, True)), True),
+    ((66, 8, 8), "nm", "all", True, "types", False, (("own", False, False, False), ("Ak", True, False, True)), True),
     ((5, 7, 3), "nm", "all", False, None, False, (("own", True, False, False),), False),
 ]
 if DEVICE == "cuda":
@@ -128,7 +128,12 @@ if DEVICE == "cuda":
 def test_pair_stage(case: int) -> None:
     channels, policy, domain, roots, typed, directed, slots, act = CASES[case]
     first, _, last = channels
-    batch = graphs((1, 2, 5, 7, 3) if DEVICE == "cpu" else (1, 9, 23, 30, 2) * 8, directed, case)
+    torch.manual_seed(
+        case
+    )  # wide layers get small graphs: a value so near to 0 that ReLU rounds it to the other side would spoil gradients
+    batch = graphs(
+        (1, 2, 5, 7, 3) if DEVICE == "cpu" else (1, 9, 23, 30, 2) if first > 66 else (1, 9, 23, 30, 2) * 8, directed, case
+    )
     bag = reign.policy(policy).from_data(batch, domain=domain)
     masked = domain == "all" and not roots and policy.startswith("ego")  # domain members on a bag of all pairs
     inner = bag.member if masked else torch.ones_like(bag.member)
@@ -149,7 +154,7 @@ def test_pair_stage(case: int) -> None:
             edges = narrow_edges(bag, source)
             if typed == "types":
                 edges = type(edges)(**{**vars(edges), "kind": kind.to(torch.int32)})
-            made.append(PairSlot(stack([w]), edges, w.get("table"), w["eps"]))
+            made.append(PairSlot(stack([w]), Messages(edges, w.get("table"), w["eps"])))
         weights.append(w)
         leaves |= {f"{name}{t}": value for name, value in w.items()}
     shapes = {"h": (bag.num_pairs, first), "S": (bag.num_subgraphs, last), "N": (bag.num_nodes, last)}
@@ -190,7 +195,7 @@ def test_node_stage(channels: tuple[int, int, int]) -> None:
     made = stack(ws)
     leaves = {f"{name}{t}": value for t, w in enumerate(ws) for name, value in w.items()}
     leaves["x"] = torch.randn(5, rows, channels[0], device=DEVICE).requires_grad_()
-    out = NodeStage(made, groups, Rows(rows, flags, 1, 1), True)(leaves["x"])
+    out = NodeStage(made, groups, Rows(rows, flags, 1, 1), True)([NodeInput(x) for x in leaves["x"]])
     back = torch.randn_like(out) * real[:, None]
     out.backward(back)
     twins = doubles(leaves)
@@ -214,7 +219,7 @@ def test_a_slot_without_a_norm_leaves_the_statistics_of_others_alone() -> None:
     ws = [draw((4, 4, 4), True, True, t == 0, t) for t in range(8)]
     made = stack(ws)
     x = torch.randn(8, 300, 4, device=DEVICE)
-    NodeStage(made, (0,) * 8, Rows(300, x, 0, 0), True)(x)
+    NodeStage(made, (0,) * 8, Rows(300, x, 0, 0), True)([NodeInput(one) for one in x])
     w = {name: value.detach() for name, value in ws[0].items()}
     hidden = plain_norm(x[0] @ w["w1"].t() + w["b1"], w["g1"], w["t1"], torch.ones(300, dtype=torch.bool, device=DEVICE)).relu()
     assert made.outer is not None
@@ -222,7 +227,8 @@ def test_a_slot_without_a_norm_leaves_the_statistics_of_others_alone() -> None:
     assert torch.allclose(made.outer.mean[0], 0.1 * (hidden @ w["w2"].t() + w["b2"]).mean(0), atol=1e-5)
 
 
-MODELS = {"sun": {}, "sswl": {}, "idgnn": {}, "gnnakctx": {}, "dss": {}, "ngnn": {}}
+MODELS: dict[str, dict[str, Any]] = {"sun": {}, "sswl": {}, "idgnn": {}, "gnnakctx": {}, "dss": {}, "ngnn": {}}
+MODELS["subgraphgnn"] = {"terms": ["own+node_root", "own_root+root_msg", "own+local", "needle"], "on_pairs": True, "bias": "first"}
 MODELS |= {"gnnakplus": {}, "reign2": {}, "ds": {}, "mpnn": {}} if DEVICE == "cuda" else {}
 
 
@@ -234,7 +240,7 @@ def test_models(name: str, train: bool) -> None:
     results = []
     for fast in (True, False, True):
         torch.manual_seed(0)
-        model = reign.build_model(name, 3, width, 2, 2).to(DEVICE)
+        model = reign.build_model(name, 3, width, 2, 2, **MODELS[name]).to(DEVICE)
         model.train(train)
         with fast_path(fast):
             out = model(batch.x, batch.edge_index, batch=batch.batch)
@@ -244,6 +250,20 @@ def test_models(name: str, train: bool) -> None:
     for value, expected, again in zip(*results, strict=True):
         assert float((value.double() - expected.double()).abs().max()) <= 2e-5 * largest
         assert torch.equal(value, again)
+
+
+@pytest.mark.parametrize(("policy", "channels"), [("ego+:2", 5), ("null", 66)])
+def test_lift(policy: str, channels: int) -> None:
+    bag = reign.policy(policy).from_data(graphs((1, 4, 3), False, 0))
+    x = torch.randn(8, channels, device=DEVICE).requires_grad_()
+    results = []
+    for fast in (True, False):
+        with fast_path(fast):
+            out = bag.lift(x)
+        back = torch.arange(out.numel(), device=DEVICE).view_as(out).float()
+        results.append((out, *torch.autograd.grad(out, x, back)))
+    assert torch.equal(results[0][0], results[1][0])
+    assert torch.allclose(results[0][1], results[1][1])
 
 
 def test_sums_are_fused_too() -> None:
@@ -264,17 +284,36 @@ def test_gathering_columns() -> None:
     index = torch.tensor([2, 0, 1, 1, 0, -1], dtype=torch.int32, device=DEVICE)  # from the first space into the second
     bounds = torch.tensor([0, 1, 2, 0, 2, 3], dtype=torch.int32, device=DEVICE)  # of the second in the first
     ids = torch.tensor([2, 3, 0, 1], device=DEVICE)
+    value = torch.tensor([0.5, 0.0, 2.25, 0.0, 0.0, 7.0], device=DEVICE)
     results = []
     for version in (fused.gather, gather_columns):
         outs = [
             torch.full((size,), -7, dtype=dtype, device=DEVICE)
-            for size, dtype in ((8, torch.long), (8, torch.int32), (9, torch.long))
+            for size, dtype in (
+                (8, torch.long),
+                (8, torch.int32),
+                (9, torch.long),
+                (8, torch.float64),
+                (8, torch.float32),
+                (8, torch.int16),
+            )
         ]
+        outs += [torch.zeros(8, dtype=torch.bool, device=DEVICE) for _ in range(2)]
         offsets = torch.zeros(5, 2, dtype=torch.long, device=DEVICE)
-        columns = [(None, outs[0], 0, -1, False, 0), (index, outs[1], 0, 1, False, 99), (bounds, outs[2], 1, 0, True, 0)]
+        columns = [
+            Gathered("position", None, outs[0], 0),
+            Gathered("index", index, outs[1], 0, 1, False, 99),
+            Gathered("index", bounds, outs[2], 1, 0, True),
+            *(Gathered("value", value.to(out.dtype), out, 0) for out in outs[3:7]),
+            Gathered("real", None, outs[7], 0),
+        ]
         with fast_path(False):  # gather_columns would choose the kernel itself on a GPU
             version(columns, offsets, 4)(ids, sizes, starts)
         results.append([out.tolist() for out in (*outs, offsets)])
     assert results[0] == results[1]
     assert results[0][0] == [2, 3, 4, 5, 0, 1, 0, 0]
     assert results[0][1] == [1, 1, 0, -1, 4, 2, 99, 99]
+    assert results[0][3] == results[0][4] == [2.25, 0.0, 0.0, 7.0, 0.5, 0.0, 0.5, 0.5]  # padding gets the first value
+    assert results[0][5] == [2, 0, 0, 7, 0, 0, 0, 0]
+    assert results[0][6] == [True, False, False, True, True, False, True, True]
+    assert results[0][7] == [True] * 6 + [False] * 2

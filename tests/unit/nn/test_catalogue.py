@@ -14,13 +14,13 @@ from reign.nn import CONVS, DS, MODELS, SUN, BaseEncoder, Model, find_model
 
 
 def test_names_of_models() -> None:
-    for name in ("GNN-AK", "gnn_ak_ctx", "GNN-AK+", "ReIGN(2)", "SUN"):
+    for name in ("GNN-AK", "gnn_ak_ctx", "GNN-AK+", "ReIGN(2)", "SUN", "GNN-AK+ (published)", "sswl-published"):
         assert reign.build_model(name, 3, 6, 2).in_channels == 3
 
 
 def test_the_general_model_comes_first_and_the_baselines_last() -> None:
     names = reign.list_models()
-    assert (names[0], names[1], names[-1], len(names)) == ("subgraphgnn", "sun", "mpnn", 15)
+    assert (names[0], names[1], names[-1], len(names)) == ("subgraphgnn", "sun", "mpnn", 24)
     assert [find_model(name).__name__.lower() for name in names] == names
 
 

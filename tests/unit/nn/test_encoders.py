@@ -32,3 +32,17 @@ def test_types_out_of_range_are_named() -> None:
         model(torch.full((data.num_nodes, 1), 7), data.edge_index, batch=data.batch)
     with pytest.raises(ValueError, match="types must be whole numbers, got 0.5"):
         model(torch.full((data.num_nodes, 1), 0.5), data.edge_index, batch=data.batch)
+
+
+def test_types_as_unit_vectors() -> None:
+    data = batch()
+    data.x = torch.randint(0, 8, (data.num_nodes, 1))
+    data.edge_attr = torch.randint(0, 4, (data.num_edges, 1))
+    model = SUN(8, 6, 2, 2, node_encoder="one-hot", edge_encoder=4).double().eval()
+    assert torch.equal(model.encode(data.x), torch.eye(8, dtype=torch.float64)[data.x[:, 0]])
+    assert not any("node_encoder" in key for key in model.state_dict())
+    assert run(model, data).shape == (6, 2)
+    with pytest.raises(ValueError, match="types in column 0 go from 8 to 8, expected 0 to 7"):
+        model.encode(torch.full((3, 1), 8))
+    with pytest.raises(ValueError, match="the encoder has 1 columns of types"):
+        model.encode(torch.zeros(3, 2))

@@ -7,7 +7,7 @@ import torch
 
 import reign
 from model_inputs import batch, run
-from reign.nn import DS, IGNPooling, MeanPooling, RootPooling, State
+from reign.nn import DS, TERMS, DiagonalPooling, IGNPooling, MeanPooling, NodePooling, RootPooling, State
 from reign.nn._pooling import checked
 
 
@@ -30,9 +30,51 @@ def test_means_and_sums_by_the_formula() -> None:
         roots = h[bag.root_row][bag.sub_batch == graph]
         torch.testing.assert_close(RootPooling(4)(State(h, bag))[graph], roots.mean(0))
         torch.testing.assert_close(RootPooling(4, "sum")(State(h, bag))[graph], roots.sum(0))
+        torch.testing.assert_close(
+            RootPooling(4, "sum", unit=True)(State(h, bag))[graph], (roots / roots.norm(dim=1, keepdim=True)).sum(0)
+        )
         pool = IGNPooling(4)
         others = (mine.sum(0) - roots.sum(0)) / max(n * n - n, 1)
         torch.testing.assert_close(pool(State(h, bag))[graph], pool.roots(roots.mean(0)) + pool.others(others))
+        apart = mine.view(n, n, 4)[~torch.eye(n, dtype=torch.bool)]
+        torch.testing.assert_close(DiagonalPooling(4)(State(h, bag))[graph], torch.cat([roots.amax(0), apart.amax(0)]))
+        torch.testing.assert_close(DiagonalPooling(4, "mean")(State(h, bag))[graph], torch.cat([roots.mean(0), others]))
+
+
+def test_largest_values_where_there_are_none() -> None:
+    """A single node has no pairs off the diagonal, and a graph without nodes has none at all."""
+    bag = reign.policy("null")(torch.ones(2, 1), torch.empty(2, 0, dtype=torch.long), batch=torch.tensor([0, 2]), batch_size=3)
+    h = torch.tensor([[-1.0], [-2.0]], requires_grad=True)
+    out = DiagonalPooling(1)(State(h, bag))
+    assert out.tolist() == [[-1, 0], [0, 0], [-2, 0]]
+    out.sum().backward()
+    assert h.grad is not None
+    assert h.grad.tolist() == [[1], [1]]
+
+
+def test_largest_values_among_members() -> None:
+    data = batch()
+    results = []
+    for storage in ("all", "members"):
+        bag = reign.policy("ego:1").from_data(data, domain=storage)
+        h = -1 - torch.arange(bag.graph.num_nodes).float()[bag.node][:, None] - bag.sub[:, None]
+        results.append(DiagonalPooling(1)(State(h, bag, "members")))
+    assert torch.equal(*results)
+    assert (results[0] <= 0).all()
+
+
+def test_a_layer_from_pairs_to_nodes() -> None:
+    data = batch()
+    bag = reign.policy("nm").from_data(data)
+    h = torch.randn(bag.num_pairs, 4)
+    pool = NodePooling(4, ["own", "readout", "total"], 3, {"readout": "mean"})
+    state = State(h, bag, "all", {"readout": "mean"})
+    nodes = sum(map_(state.get(TERMS[name], "on")) for map_, name in zip(pool.maps, ("own", "readout", "total"), strict=True))
+    torch.testing.assert_close(pool.nodes(State(h, bag)), nodes)
+    assert pool(State(h, bag)).shape == (6, 3)
+    torch.testing.assert_close(pool(State(h, bag))[0], nodes[bag.sub_batch == 0].sum(0))
+    with pytest.raises(ValueError, match="pooling is 'min', expected 'max' or 'mean'"):
+        DiagonalPooling.__init__.__wrapped__(DiagonalPooling(4), 4, "min")  # past the checks of types
 
 
 def test_node_vectors_by_the_formula() -> None:

@@ -2,7 +2,8 @@
 
 A column is a map whose rows belong to one space (nodes, pairs, messages, ...) and whose values point into another one. Every graph has a
 range of rows in each space. A batch lays the ranges of its graphs end to end, so a value moves by as much as the range it points into.
-Rows beyond the last graph are padding: they point to the last row of a space, which is padding too; bounds stay at the end.
+Rows beyond the last graph are padding: they point to the last row of a space, which is padding too; bounds stay at the end. Columns of
+values are copied as they are, bit by bit; padding gets the value of the first row.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from reign.kernels.fused._launch import launch
+
 BLOCK = 256
+BOUNDS, LONG_OUT, LONG_IN, BYTE, REAL, RAW, SHORT = 1, 2, 4, 8, 16, 32, 64  # kinds of columns, see ``gather``
 
 
 @triton.jit
@@ -41,9 +45,21 @@ def _gather(columns, ids, starts, offsets, S, B, BM: tl.constexpr, STEPS: tl.con
             + row
             - tl.load(offsets + low * S + rows_in, mask=real, other=0)
         )
+        if (kind & 32) != 0:
+            real = m
+            at = tl.where(row < total, at, 0)
         value = at
         if data != 0:
-            value = tl.load(data.to(tl.pointer_type(tl.int32)) + at, mask=real, other=0).to(tl.int64)
+            if (kind & 4) != 0:
+                value = tl.load(data.to(tl.pointer_type(tl.int64)) + at, mask=real, other=0)
+            elif (kind & 8) != 0:
+                value = tl.load(data.to(tl.pointer_type(tl.int8)) + at, mask=real, other=0).to(tl.int64)
+            elif (kind & 64) != 0:
+                value = tl.load(data.to(tl.pointer_type(tl.int16)) + at, mask=real, other=0).to(tl.int64)
+            else:
+                value = tl.load(data.to(tl.pointer_type(tl.int32)) + at, mask=real, other=0).to(tl.int64)
+        if (kind & 16) != 0:
+            value = (row < total).to(tl.int64)
         if values_in >= 0:
             shift = tl.load(offsets + low * S + values_in, mask=real, other=0)
             value = tl.where(value < 0, value, value + shift)
@@ -52,6 +68,10 @@ def _gather(columns, ids, starts, offsets, S, B, BM: tl.constexpr, STEPS: tl.con
         value = tl.where(real, value, fill)
         if (kind & 2) != 0:
             tl.store(out.to(tl.pointer_type(tl.int64)) + row, value, mask=m)
+        elif (kind & 8) != 0:
+            tl.store(out.to(tl.pointer_type(tl.int8)) + row, value.to(tl.int8), mask=m)
+        elif (kind & 64) != 0:
+            tl.store(out.to(tl.pointer_type(tl.int16)) + row, value.to(tl.int16), mask=m)
         else:
             tl.store(out.to(tl.pointer_type(tl.int32)) + row, value.to(tl.int32), mask=m)
 
@@ -68,15 +88,18 @@ def _offsets(ids, sizes, offsets, S, B, BB: tl.constexpr):
 def gather(columns: Sequence[Any], offsets: Tensor, num_graphs: int) -> Callable[[Tensor, Tensor, Tensor], None]:
     """See ``reign.kernels.gather_columns``."""
     rows = []
-    for data, out, rows_in, values_in, bounds, fill in columns:
-        kind = (1 if bounds else 0) + (2 if out.dtype == torch.int64 else 0)
+    for role, data, out, rows_in, values_in, bounds, fill in columns:
+        size = out.element_size()
+        kind = (BOUNDS if bounds else 0) | {1: BYTE, 2: SHORT, 4: 0, 8: LONG_OUT}[size] | (REAL if role == "real" else 0)
+        if role == "value":
+            kind |= RAW | (LONG_IN if size == 8 else 0)
         rows.append([0 if data is None else data.data_ptr(), out.data_ptr(), out.numel(), rows_in, values_in, kind, fill])
     table = torch.tensor(rows, dtype=torch.int64, device=offsets.device)
     grid = (triton.cdiv(max(row[2] for row in rows), BLOCK), len(rows))
 
     def run(ids: Tensor, sizes: Tensor, starts: Tensor) -> None:
         steps, spaces = num_graphs.bit_length(), offsets.size(1)
-        _offsets[(spaces,)](ids, sizes, offsets, spaces, num_graphs, BB=triton.next_power_of_2(num_graphs), num_warps=4)
-        _gather[grid](table, ids, starts, offsets, offsets.size(1), num_graphs, BM=BLOCK, STEPS=steps, num_warps=4)
+        launch(_offsets, (spaces,), ids, sizes, offsets, spaces, num_graphs, BB=triton.next_power_of_2(num_graphs), num_warps=4)
+        launch(_gather, grid, table, ids, starts, offsets, offsets.size(1), num_graphs, BM=BLOCK, STEPS=steps, num_warps=4)
 
     return run

@@ -2,18 +2,27 @@ r"""Linear maps of stacked slots with what stands before and after them, in one 
 
 .. math:: a = \mathrm{relu}(\mathrm{norm}_{in}(x)), \quad y = a W^T + b, \quad \text{statistics of } y \text{ for } \mathrm{norm}_{out}
 
-A slot is one linear map; slots of one shape are evaluated together, a program of the second grid axis each. Weights stay where
-they are: a table of their addresses goes to the kernel. Rows may be left out of the norms: bit ``BIT`` of ``flags`` says which
-count. Such a row comes out of a norm as zero, and has no gradient. Sums over rows are kept by program and added up in a fixed order,
-so that results do not depend on the order in which programs run.
+A slot is one linear map; slots of one shape are evaluated together, a program of the second grid axis each. Their tensors lie at equal
+distances from each other (any distance will do for two). Weights stay where they are: a table of their addresses goes to the kernel. Inputs
+a little wider than a power of two, as features with marks are, come in two parts, the second of ``TAIL`` channels. Rows may be left out of
+the norms: bit ``BIT`` of ``flags`` says which count. Such a row comes out of a norm as zero, and has no gradient. Sums over rows are kept by
+program and added up in a fixed order, so that results do not depend on the order in which programs run.
 """
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from reign.kernels.fused._launch import launch
+
+
+class i64:
+    """The type of a 64-bit number in the signature of a kernel: Triton reads the name."""
 
 
 @triton.jit
@@ -43,16 +52,20 @@ def _counted(flags, rows, m, BIT: tl.constexpr):
 
 @triton.jit
 def _forward(
-    x, xs, w, b, y, flags, stats, gamma, beta, part, R, CI, CO,
-    BI: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, STAGES: tl.constexpr, PREC: tl.constexpr,
+    x, xs: "i64", w, b, y, ys: "i64", flags, stats, gamma, beta, part, R, CI, CO,
+    BI: tl.constexpr, TAIL: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, STAGES: tl.constexpr, PREC: tl.constexpr,
     NORM_IN: tl.constexpr, ACT: tl.constexpr, BIT_IN: tl.constexpr, STATS: tl.constexpr, BIT_OUT: tl.constexpr,
 ):  # fmt: skip
     pid, t = tl.program_id(0), tl.program_id(1)
     ci, co = tl.arange(0, BI), tl.arange(0, BO)
     oki, oko = ci < CI, co < CO
-    x += t.to(tl.int64) * xs
-    y += t.to(tl.int64) * R * CO
+    x += t * xs
+    y += t * ys
     weight = tl.load(_weight(w, t) + co[None, :] * CI + ci[:, None], mask=oki[:, None] & oko[None, :], other=0.0)
+    if TAIL:
+        ct = BI + tl.arange(0, TAIL)
+        okt = ct < CI
+        weight_t = tl.load(_weight(w, t) + co[None, :] * CI + ct[:, None], mask=okt[:, None] & oko[None, :], other=0.0)
     bias = tl.load(_weight(b, t) + co, mask=oko, other=0.0)
     if NORM_IN:
         mean_in, rstd_in, scale_in, shift_in = _moments(stats, gamma, beta, t, ci, oki, CI)
@@ -71,6 +84,9 @@ def _forward(
         if NORM_IN:
             a = tl.where(_counted(flags, rows, m, BIT_IN)[:, None], a, 0.0)
         out = tl.dot(a, weight, input_precision=PREC) + bias[None, :]
+        if TAIL:
+            at = rows[:, None].to(tl.int64) * CI + ct[None, :]
+            out += tl.dot(tl.load(x + at, mask=m[:, None] & okt[None, :], other=0.0), weight_t, input_precision=PREC)
         tl.store(y + rows[:, None].to(tl.int64) * CO + co[None, :], out, mask=m[:, None] & oko[None, :])
         if STATS:
             here = _counted(flags, rows, m, BIT_OUT)[:, None]
@@ -98,25 +114,17 @@ def _finish_statistics(
     A slot without a norm (its bit in ``normed`` is 0) gets mean 0, deviation 1 and 1 / n = 0, with which every formula is the identity.
     """
     t = tl.program_id(0)
-    c, g = tl.arange(0, BC), tl.arange(0, BG)
-    ok = c < C
+    c, g = tl.program_id(1) * BC + tl.arange(0, BC), tl.arange(0, BG)
+    ok, here = c < C, g < G
     part += t * G * (2 * C + 1)
-    n, total = 0.0, tl.zeros([BC], tl.float32)
-    for g0 in range(0, G, BG):
-        here = g0 + g < G
-        count = tl.load(part + (g0 + g) * (2 * C + 1) + 2 * C, mask=here, other=0.0)
-        mean = tl.load(part + (g0 + g)[:, None] * (2 * C + 1) + c[None, :], mask=here[:, None] & ok[None, :], other=0.0)
-        n += tl.sum(count)
-        total += tl.sum(mean * count[:, None], 0)
-    centre = total / tl.maximum(n, 1.0)
-    spread = tl.zeros([BC], tl.float32)
-    for g0 in range(0, G, BG):
-        here = g0 + g < G
-        count = tl.load(part + (g0 + g) * (2 * C + 1) + 2 * C, mask=here, other=0.0)
-        at = part + (g0 + g)[:, None] * (2 * C + 1) + c[None, :]
-        away = tl.load(at, mask=here[:, None] & ok[None, :], other=0.0) - centre[None, :]
-        within = tl.load(at + C, mask=here[:, None] & ok[None, :], other=0.0)
-        spread += tl.sum(within + away * away * count[:, None], 0)
+    count = tl.load(part + g * (2 * C + 1) + 2 * C, mask=here, other=0.0)
+    at = part + g[:, None] * (2 * C + 1) + c[None, :]
+    mean = tl.load(at, mask=here[:, None] & ok[None, :], other=0.0)
+    within = tl.load(at + C, mask=here[:, None] & ok[None, :], other=0.0)
+    n = tl.sum(count)
+    centre = tl.sum(mean * count[:, None], 0) / tl.maximum(n, 1.0)
+    away = mean - centre[None, :]
+    spread = tl.sum(within + away * away * count[:, None], 0)
     old_mean = tl.load(_weight(running_mean, t) + c, mask=ok, other=0.0)
     old_var = tl.load(_weight(running_var, t) + c, mask=ok, other=1.0)
     norm = ((normed >> t) & 1) != 0
@@ -149,23 +157,32 @@ def _running_statistics(stats, inverse, running_mean, running_var, normed, C, ep
 
 @triton.jit
 def _backward(
-    g, gs, group, y, x, xs, w, flags,
-    stats_out, gamma_out, beta_out, sums_out, ss, stats_in, gamma_in, beta_in, inverse,
-    gx, part, R, CI, CO,
-    BI: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, STAGES: tl.constexpr, PREC: tl.constexpr,
+    g, gs, group, y, ys: "i64", x, xs: "i64", w, flags,
+    stats_out, gamma_out, beta_out, sums_out, ss, normed, stats_in, gamma_in, beta_in, inverse,
+    gx, gxs: "i64", add, part, R, CI, CO,
+    BI: tl.constexpr, TAIL: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, STAGES: tl.constexpr, PREC: tl.constexpr,
     NORM_OUT: tl.constexpr, BIT_OUT: tl.constexpr,
     NORM_IN: tl.constexpr, ACT: tl.constexpr, BIT_IN: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
-    """Back through the norm after the map, the map, the activation; gradients of weight and bias, and sums for the norm before it."""
+    """Back through the norm after the map, the map, the activation; gradients of weight and bias, and sums for the norm before it.
+
+    Bit t of ``add`` says that the gradient of slot t's input is added to what is there (no bit is set without ``ADD``).
+    """
     pid, t = tl.program_id(0), tl.program_id(1)
     ci, co = tl.arange(0, BI), tl.arange(0, BO)
     oki, oko = ci < CI, co < CO
     g += tl.load(group + t).to(tl.int64) * gs
-    x += t.to(tl.int64) * xs
-    y += t.to(tl.int64) * R * CO
-    gx += t.to(tl.int64) * R * CI
+    x += t * xs
+    y += t * ys
+    gx += t * gxs
     weight = tl.load(_weight(w, t) + co[:, None] * CI + ci[None, :], mask=oko[:, None] & oki[None, :], other=0.0)
+    if TAIL:
+        ct = BI + tl.arange(0, TAIL)
+        okt = ct < CI
+        weight_t = tl.load(_weight(w, t) + co[:, None] * CI + ct[None, :], mask=oko[:, None] & okt[None, :], other=0.0)
+        dweight_t = tl.zeros([BO, TAIL], tl.float32)
     if NORM_OUT:
+        end_y = tl.where(((normed >> t) & 1) != 0, R, 0)  # a result without a norm is not read
         mean_out, rstd_out, scale_out, _ = _moments(stats_out, gamma_out, beta_out, t, co, oko, CO)
         inv = tl.load(inverse + t)
         s = tl.load(sums_out + t * ss + co, mask=oko, other=0.0) * inv
@@ -174,6 +191,7 @@ def _backward(
         mean_in, rstd_in, scale_in, shift_in = _moments(stats_in, gamma_in, beta_in, t, ci, oki, CI)
         sum_g = tl.zeros([BI], tl.float32)
         sum_gx = tl.zeros([BI], tl.float32)
+    end_add = tl.where(((add >> t) & 1) != 0, R, 0)
     dweight = tl.zeros([BO, BI], tl.float32)
     dbias = tl.zeros([BO], tl.float32)
     for tile in tl.range(pid, tl.cdiv(R, BM), tl.num_programs(0), num_stages=STAGES):
@@ -183,7 +201,8 @@ def _backward(
         moko, moki = m[:, None] & oko[None, :], m[:, None] & oki[None, :]
         dy = tl.load(g + to, mask=moko, other=0.0)
         if NORM_OUT:
-            hat = (tl.load(y + to, mask=moko, other=0.0) - mean_out[None, :]) * rstd_out[None, :]
+            read = (rows < end_y)[:, None] & oko[None, :]
+            hat = (tl.load(y + to, mask=read, other=0.0) - mean_out[None, :]) * rstd_out[None, :]
             dy = (dy - s[None, :] - hat * q[None, :]) * (rstd_out * scale_out)[None, :]
             dy = tl.where(_counted(flags, rows, m, BIT_OUT)[:, None], dy, 0.0)
         a = tl.load(x + ti, mask=moki, other=0.0)
@@ -203,10 +222,20 @@ def _backward(
             sum_g += tl.sum(da, 0)
             sum_gx += tl.sum(da * hat_in, 0)
         if ADD:
-            da += tl.load(gx + ti, mask=moki, other=0.0)
+            da += tl.load(gx + ti, mask=(rows < end_add)[:, None] & oki[None, :], other=0.0)
         tl.store(gx + ti, da, mask=moki)
+        if TAIL:
+            tt = rows[:, None].to(tl.int64) * CI + ct[None, :]
+            mokt = m[:, None] & okt[None, :]
+            dweight_t += tl.dot(tl.trans(dy), tl.load(x + tt, mask=mokt, other=0.0), input_precision=PREC)
+            da_t = tl.dot(dy, weight_t, input_precision=PREC)
+            if ADD:
+                da_t += tl.load(gx + tt, mask=(rows < end_add)[:, None] & okt[None, :], other=0.0)
+            tl.store(gx + tt, da_t, mask=mokt)
     o = part + (t * tl.num_programs(0) + pid) * (CO * CI + CO + (2 * CI if NORM_IN else 0))
     tl.store(o + co[:, None] * CI + ci[None, :], dweight, mask=oko[:, None] & oki[None, :])
+    if TAIL:
+        tl.store(o + co[:, None] * CI + ct[None, :], dweight_t, mask=oko[:, None] & okt[None, :])
     tl.store(o + CO * CI + co, dbias, mask=oko)
     if NORM_IN:
         o += CO * CI + CO
@@ -215,13 +244,13 @@ def _backward(
 
 
 @triton.jit
-def _norm_sums(g, gs, group, y, stats, flags, part, R, C, BC: tl.constexpr, BM: tl.constexpr, BIT: tl.constexpr):
+def _norm_sums(g, gs, group, y, ys: "i64", stats, flags, part, R, C, BC: tl.constexpr, BM: tl.constexpr, BIT: tl.constexpr):
     """Sums of g and of g times the normalised y over the rows that count: what the backward pass of a norm needs."""
     pid, t = tl.program_id(0), tl.program_id(1)
-    c = tl.arange(0, BC)
+    c = tl.program_id(2) * BC + tl.arange(0, BC)
     ok = c < C
     g += tl.load(group + t).to(tl.int64) * gs
-    y += t.to(tl.int64) * R * C
+    y += t * ys
     mean = tl.load(stats + t * 2 * C + c, mask=ok, other=0.0)
     rstd = tl.load(stats + t * 2 * C + C + c, mask=ok, other=0.0)
     s, q = tl.zeros([BC], tl.float32), tl.zeros([BC], tl.float32)
@@ -254,14 +283,35 @@ def _add_up(part, out, G, N, BN: tl.constexpr, BG: tl.constexpr):
 def add_up(part: Tensor, out: Tensor) -> Tensor:
     """Add up partial sums: (slots, programs, n) -> (slots, n)."""
     slots, count, n = part.shape
-    size = min(64, triton.next_power_of_2(n))
-    _add_up[(triton.cdiv(n, size), slots)](part, out, count, n, BN=size, BG=128, num_warps=4)
+    size = min(32, triton.next_power_of_2(n))
+    launch(_add_up, (triton.cdiv(n, size), slots), part, out, count, n, BN=size, BG=256, num_warps=4)
     return out
 
 
 def block(channels: int) -> int:
     """Channels as a power of two that matrix units take."""
     return max(16, triton.next_power_of_2(channels))
+
+
+def parts(channels: int) -> tuple[int, int]:
+    """Channels as a power of two and a tail, where the two together are smaller than the next power of two."""
+    whole, half = block(channels), block(channels) // 2
+    tail = block(channels - half)
+    return (half, tail) if half >= 16 and half + tail < whole else (whole, 0)
+
+
+def chunks(channels: int, most: int = 64) -> tuple[int, int]:
+    """How many channels a program without products takes at a time, and how many such programs there are."""
+    size = min(most, block(channels))
+    return size, triton.cdiv(channels, size)
+
+
+def apart(tensors: Sequence[Tensor]) -> int:
+    """How many numbers lie between the beginnings of tensors at equal distances."""
+    ends = [tensor.data_ptr() // tensor.element_size() for tensor in tensors]
+    gaps = {after - before for before, after in pairwise(ends)}
+    assert len(gaps) <= 1, "the tensors of slots do not lie at equal distances"
+    return gaps.pop() if gaps else 0
 
 
 def programs(rows: int, tile: int, most: int) -> int:

@@ -3,11 +3,14 @@ r"""Message passing over ragged rows: one pass forward, one pass back, no messag
 .. math:: y_t = (1 + \epsilon)\, x_t + \sum_{s \to t} \mathrm{relu}(x_s + e_{st}) \quad \text{or} \quad (1 + \epsilon)\, x_t + \sum_{s \to t} x_s
 
 Messages are grouped by target in the forward pass and by source in the backward pass, so that no two programs write to one place. What
-flows back to edge features is summed by type where there are few types (a small product in the same pass), by edge otherwise.
+flows back to edge features is summed by type where there are few types (a small product in the same pass), by edge otherwise. Two slots with
+messages along the same edges go together (grid axis 1), whatever the distances between their tensors; axis 2 is for parts of the channels.
 """
 
 import triton
 import triton.language as tl
+
+from reign.kernels.fused._linear import i64
 
 FEW_TYPES = 16
 
@@ -23,16 +26,21 @@ def _edge(edge, kind, at, ok, TYPED: tl.constexpr):
 
 @triton.jit
 def _forward(
-    own, source, ptr, index, edge, kind, table, eps, y, R, C,
+    own, own_s: "i64", source, source_s: "i64", ptr, index, edge, kind, table, table_s: "i64", eps, eps_s: "i64", y, y_s: "i64", R, C,
     BC: tl.constexpr, BM: tl.constexpr, EDGES: tl.constexpr, TYPED: tl.constexpr,
 ):  # fmt: skip
+    slot = tl.program_id(1)
+    own += slot * own_s
+    source += slot * source_s
+    table += slot * table_s
+    y += slot * y_s
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    c = tl.arange(0, BC)
+    c = tl.program_id(2) * BC + tl.arange(0, BC)
     m, ok = rows < R, c < C
     at = rows[:, None].to(tl.int64) * C + c[None, :]
     start = tl.load(ptr + rows, mask=m, other=0)
     degree = tl.load(ptr + rows + 1, mask=m, other=0) - start
-    total = (1.0 + tl.load(eps)) * tl.load(own + at, mask=m[:, None] & ok[None, :], other=0.0)
+    total = (1.0 + tl.load(eps + slot * eps_s)) * tl.load(own + at, mask=m[:, None] & ok[None, :], other=0.0)
     for d in range(0, tl.max(degree, 0)):
         there = d < degree
         s = tl.load(index + start + d, mask=there, other=0)
@@ -48,13 +56,23 @@ def _forward(
 
 @triton.jit
 def _backward(
-    gy, source, ptr, index, edge, kind, table, eps, gx, part, part_eps, R, C,
+    gy, gy_s: "i64", source, source_s: "i64", ptr, index, edge, kind, table, table_s: "i64", eps, eps_s: "i64", gx, gx_s: "i64",
+    part, R, C,
     BC: tl.constexpr, BM: tl.constexpr, BE: tl.constexpr, PREC: tl.constexpr,
     EDGES: tl.constexpr, TYPED: tl.constexpr, FEW: tl.constexpr, OWN: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
-    """Back to the sources: ``ptr`` and ``index`` group messages by source; with OWN the targets are the same rows as the sources."""
-    pid = tl.program_id(0)
-    c, kinds = tl.arange(0, BC), tl.arange(0, BE)
+    """Back to the sources: ``ptr`` and ``index`` group messages by source; with OWN the targets are the same rows as the sources.
+
+    ``part`` gets for each program the gradients of the types of edges, if there are FEW, and a number for each part of the channels of which
+    the gradient of eps is the sum.
+    """
+    pid, slot = tl.program_id(0), tl.program_id(1)
+    gy += slot * gy_s
+    source += slot * source_s
+    table += slot * table_s
+    gx += slot * gx_s
+    factor = 1.0 + tl.load(eps + slot * eps_s)
+    c, kinds = tl.program_id(2) * BC + tl.arange(0, BC), tl.arange(0, BE)
     ok = c < C
     by_type = tl.zeros([BE, BC], tl.float32)
     by_eps = 0.0
@@ -71,7 +89,7 @@ def _backward(
             total += tl.load(gx + at, mask=mok, other=0.0)
         if OWN:
             g = tl.load(gy + at, mask=mok, other=0.0)
-            total += (1.0 + tl.load(eps)) * g
+            total += factor * g
             by_eps += tl.sum(g * x)
         for d in range(0, tl.max(degree, 0)):
             there = d < degree
@@ -86,11 +104,27 @@ def _backward(
                     by_type += tl.dot(one_hot, g, input_precision=PREC)
             total += g
         tl.store(gx + at, total, mask=mok)
+    types = BE * C if FEW else 0
+    o = part + (slot * tl.num_programs(0) + pid) * (types + tl.num_programs(2))
     if FEW:
-        o = part + pid * BE * C
         tl.store(o + kinds[:, None] * C + c[None, :], by_type, mask=ok[None, :] & (kinds[:, None] < BE))
-    if OWN:
-        tl.store(part_eps + pid, by_eps)
+    tl.store(o + types + tl.program_id(2), by_eps)
+
+
+@triton.jit
+def _own_backward(gy, own, eps, g_own, part, R, C, BC: tl.constexpr, BM: tl.constexpr):
+    """Back to values that are no sources themselves, and to eps."""
+    pid = tl.program_id(0)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    factor, by_eps = 1.0 + tl.load(eps), 0.0
+    for tile in range(pid, tl.cdiv(R, BM), tl.num_programs(0)):
+        rows = tile * BM + tl.arange(0, BM)
+        at = rows[:, None].to(tl.int64) * C + c[None, :]
+        here = (rows < R)[:, None] & (c < C)[None, :]
+        g = tl.load(gy + at, mask=here, other=0.0)
+        by_eps += tl.sum(g * tl.load(own + at, mask=here, other=0.0))
+        tl.store(g_own + at, factor * g, mask=here)
+    tl.store(part + pid * tl.num_programs(1) + tl.program_id(1), by_eps)
 
 
 @triton.jit
@@ -99,7 +133,7 @@ def _edge_gradient(
 ):  # fmt: skip
     """Back to the edges: ``ptr`` groups messages by edge, each with its source row and its target row."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    c = tl.arange(0, BC)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
     m, ok = rows < R, c < C
     start = tl.load(ptr + rows, mask=m, other=0)
     degree = tl.load(ptr + rows + 1, mask=m, other=0) - start

@@ -1,6 +1,7 @@
-"""Message passing as a differentiable function: see ``_messages`` for the formula."""
+"""Message passing as in GIN and GINE: messages come from other rows of the same values, or from other values."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 import triton
@@ -8,73 +9,106 @@ from torch import Tensor
 
 from reign.kernels._indices import Edges
 from reign.kernels.fused import _messages
-from reign.kernels.fused._linear import add_up, block, programs
+from reign.kernels.fused._launch import launch
+from reign.kernels.fused._linear import add_up, apart, chunks, programs
 from reign.kernels.fused._messages import FEW_TYPES
 from reign.kernels.fused._stack import precision
 
-BACKWARD = (16, 1056, 2)
+BACKWARD = (16, 2112, 1)
+MANY = 8_192  # rows; fewer are taken in smaller tiles
 
 
-def collect(own: Tensor, source: Tensor, edges: Edges, table: Tensor | None, eps: Tensor) -> Tensor:
-    """``(1 + eps) own[t]`` plus the messages into t."""
-    out = torch.empty_like(own)
-    rows, channels = own.shape
-    size = block(channels)
-    tile = 64 if size <= 64 else 32
-    some = own if table is None else table
-    _messages._forward[(triton.cdiv(rows, tile),)](
-        own, source, edges.ptr, edges.source, edges.edge, edges.edge if edges.kind is None else edges.kind, some, eps, out, rows, channels,
-        BC=size, BM=tile, EDGES=table is not None, TYPED=edges.kind is not None, num_warps=4,
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """What is added to values: ``eps`` times themselves, and ``relu(source[s] + table[e])`` of all messages; without a table, ``source[s]``.
+
+    Args:
+        edges: the messages.
+        table: edge features, a row for each type or for each edge; None if there are none.
+        eps: one number.
+    """
+
+    edges: Edges
+    table: Tensor | None
+    eps: Tensor
+
+    def parameters(self) -> list[Tensor]:
+        """The weights."""
+        return [self.eps] if self.table is None else [self.table, self.eps]
+
+    def fits(self, other: "Messages") -> bool:
+        """Whether both can be passed together: along the same edges, with tables of one shape."""
+        same = self.edges.ptr is other.edges.ptr and self.edges.kind is other.edges.kind
+        return (
+            same
+            and (self.table is None) == (other.table is None)
+            and getattr(self.table, "shape", 0) == getattr(other.table, "shape", 0)
+        )
+
+
+def collect(own: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[Messages], out: Sequence[Tensor]) -> None:
+    """``(1 + eps) own[t]`` plus the messages into t, for slots whose messages go along the same edges."""
+    (rows, channels), edges = own[0].shape, messages[0].edges
+    size, pieces = chunks(channels, 64 if channels % 16 == 0 else 32)  # rows that are not aligned take many registers
+    tile = 64 if rows > MANY and channels % 16 == 0 else 16
+    tables, eps = _tables(messages, own[0]), [m.eps for m in messages]
+    launch(_messages._forward, (triton.cdiv(rows, tile), len(own), pieces),
+        own[0], apart(own), source[0], apart(source), edges.ptr, edges.source, edges.edge, edges.edge if edges.kind is None else edges.kind,
+        tables[0], apart(tables), eps[0], apart(eps), out[0], apart(out), rows, channels,
+        BC=size, BM=tile, EDGES=messages[0].table is not None, TYPED=edges.kind is not None, num_warps=4,
     )  # fmt: skip
-    return out
 
 
 def collect_back(
-    gy: Tensor, source: Tensor, edges: Edges, table: Tensor | None, eps: Tensor, gx: Tensor, own: bool, add: bool
-) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of the sources into ``gx`` (added to what is there), of the table, and of eps where own rows are the sources."""
+    gy: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[Messages], gx: Sequence[Tensor], own: bool, add: bool
+) -> tuple[list[Tensor | None], list[Tensor | None]]:
+    """Gradients of the sources into ``gx`` (added to what is there), of the tables, and of eps where own rows are the sources."""
     tile, most, warps = BACKWARD
-    rows, channels = source.shape
-    size, few = block(channels), edges.kind is not None
-    count = programs(rows, tile, most)
-    part = source.new_empty(1, count, FEW_TYPES * channels) if few else source
-    part_eps = source.new_empty(1, count, 1) if own else source
-    _messages._backward[(count,)](
-        gy, source, edges.ptr_t, edges.target, edges.edge_t, edges.edge_t if edges.kind is None else edges.kind,
-        source if table is None else table, eps, gx, part, part_eps, rows, channels,
-        BC=size, BM=tile, BE=FEW_TYPES, PREC=precision(), EDGES=table is not None, TYPED=few, FEW=few, OWN=own, ADD=add, num_warps=warps,
+    (rows, channels), edges, slots = source[0].shape, messages[0].edges, len(source)
+    (size, pieces), few = chunks(channels, 64 if channels % 16 == 0 else 32), edges.kind is not None
+    count = programs(rows, tile, max(1, most // slots // pieces))
+    types = FEW_TYPES * channels if few else 0
+    part = source[0].new_empty(slots, count, types + pieces)
+    tables, eps = _tables(messages, source[0]), [m.eps for m in messages]
+    launch(_messages._backward, (count, slots, pieces),
+        gy[0], apart(gy), source[0], apart(source), edges.ptr_t, edges.target, edges.edge_t, edges.edge_t if edges.kind is None else edges.kind,
+        tables[0], apart(tables), eps[0], apart(eps), gx[0], apart(gx), part, rows, channels,
+        BC=size, BM=tile, BE=FEW_TYPES, PREC=precision(), EDGES=messages[0].table is not None, TYPED=few, FEW=few, OWN=own, ADD=add,
+        num_warps=warps,
     )  # fmt: skip
-    g_eps = add_up(part_eps, source.new_empty(1, 1)).view(1) if own else None
-    if table is None:
-        return None, g_eps
+    total = add_up(part, part.new_empty(slots, types + pieces)) if few or own else part
+    g_eps: list[Tensor | None] = [*_eps(total[:, types:])] if own else [None] * slots
     if few:
-        return add_up(part, source.new_empty(1, FEW_TYPES * channels)).view(FEW_TYPES, channels)[: table.size(0)], g_eps
-    g_table = torch.empty_like(table)
-    _messages._edge_gradient[(triton.cdiv(table.size(0), 32),)](
-        gy, source, edges.ptr_e, edges.source_e, edges.target_e, edges.edge, table, g_table, table.size(0), channels, BC=size, BM=32, TYPED=False,
-        num_warps=4,
+        return [total[t, :types].view(FEW_TYPES, channels)[: tables[t].size(0)] for t in range(slots)], g_eps
+    return [None if m.table is None else _edge_gradient(gy[t], source[t], m) for t, m in enumerate(messages)], g_eps
+
+
+def own_back(gy: Tensor, own: Tensor, eps: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of values that are no sources of messages themselves, and of eps."""
+    (rows, channels), (tile, most) = own.shape, (32, 264)
+    size, pieces = chunks(channels)
+    count, g_own = programs(rows, tile, most), torch.empty_like(own)
+    part = own.new_empty(1, count, pieces)
+    launch(_messages._own_backward, (count, pieces), gy, own, eps, g_own, part, rows, channels, BC=size, BM=tile, num_warps=4)
+    return g_own, _eps(add_up(part, part.new_empty(1, pieces)))[0]
+
+
+def _eps(found: Tensor) -> list[Tensor]:
+    """The gradient of eps from those of the parts of the channels, a slot each."""
+    return list(found if found.size(1) == 1 else found.sum(1, keepdim=True))
+
+
+def _edge_gradient(gy: Tensor, source: Tensor, messages: Messages) -> Tensor:
+    """The gradient of a table with a row for each edge."""
+    edges, table = messages.edges, messages.table
+    assert table is not None
+    found, (size, pieces) = torch.empty_like(table), chunks(table.size(1))
+    launch(_messages._edge_gradient, (triton.cdiv(table.size(0), 32), pieces),
+        gy, source, edges.ptr_e, edges.source_e, edges.target_e, edges.edge, table, found, table.size(0), table.size(1), BC=size, BM=32,
+        TYPED=False, num_warps=4,
     )  # fmt: skip
-    return g_table, g_eps
+    return found
 
 
-class _Collect(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, own: Tensor, source: Tensor, table: Tensor | None, eps: Tensor, edges: Edges) -> Tensor:
-        ctx.save_for_backward(own, source, table, eps)
-        ctx.edges, ctx.same = edges, own.data_ptr() == source.data_ptr() and own.shape == source.shape
-        return collect(own, source, edges, table, eps)
-
-    @staticmethod
-    def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
-        own, source, table, eps = ctx.saved_tensors
-        gy, gx = gy.contiguous(), torch.empty_like(source)
-        g_table, g_eps = collect_back(gy, source, ctx.edges, table, eps, gx, own=ctx.same, add=False)
-        if ctx.same:
-            return None, gx, g_table, g_eps, None
-        return (1 + eps) * gy, gx, g_table, (gy * own).sum().view(1), None
-
-
-def pass_messages(own: Tensor, source: Tensor, edges: Edges, table: Tensor | None, eps: Tensor) -> Tensor:
-    """``(1 + eps) own[t] + sum of relu(source[s] + table[e])`` over the messages into t; without a table, of ``source[s]``."""
-    out: Tensor = _Collect.apply(own, source, table, eps, edges)  # type: ignore[no-untyped-call]
-    return out
+def _tables(messages: Sequence[Messages], some: Tensor) -> list[Tensor]:
+    return [some if m.table is None else m.table for m in messages]

@@ -16,24 +16,25 @@ from reign.kernels.fused._linear import _moments
 
 @triton.jit
 def _combine(
-    y, stats, gamma, beta, S, N, R, sub, node, flags, out, P, C,
-    T: tl.constexpr, NORMS: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr,
+    plain, normed, stats, gamma, beta, S, N, R, sub, node, flags, out, P, C,
+    PLAIN: tl.constexpr, NORMED: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr,
     HAS_S: tl.constexpr, HAS_N: tl.constexpr, HAS_R: tl.constexpr, ACT: tl.constexpr, MASK: tl.constexpr,
 ):  # fmt: skip
+    """The slots without a norm come first."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    c = tl.arange(0, BC)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
     m, ok = rows < P, c < C
     mok = m[:, None] & ok[None, :]
     at = rows[:, None].to(tl.int64) * C + c[None, :]
     bits = tl.load(flags + rows, mask=m, other=0)
     total = tl.zeros([BM, BC], tl.float32)
-    for t in tl.static_range(T):
-        value = tl.load(y + t * P.to(tl.int64) * C + at, mask=mok, other=0.0)
-        if (NORMS >> t) & 1:
-            mean, rstd, scale, shift = _moments(stats, gamma, beta, t, c, ok, C)
-            value = (value - mean[None, :]) * (rstd * scale)[None, :] + shift[None, :]
-            value = tl.where(((bits & 2) != 0)[:, None], value, 0.0)
-        total += value
+    for t in tl.static_range(PLAIN):
+        total += tl.load(plain + t * P.to(tl.int64) * C + at, mask=mok, other=0.0)
+    for t in tl.static_range(NORMED):
+        value = tl.load(normed + t * P.to(tl.int64) * C + at, mask=mok, other=0.0)
+        mean, rstd, scale, shift = _moments(stats, gamma, beta, PLAIN + t, c, ok, C)
+        value = (value - mean[None, :]) * (rstd * scale)[None, :] + shift[None, :]
+        total += tl.where(((bits & 2) != 0)[:, None], value, 0.0)
     if HAS_S or HAS_R:
         k = tl.load(sub + rows, mask=m, other=0)[:, None].to(tl.int64) * C + c[None, :]
     if HAS_S:
@@ -59,7 +60,7 @@ def _combine_backward(
 ):  # fmt: skip
     """Back to the sum of the slots, to the terms of roots; and the sums that the norm of one slot (y, stats) needs."""
     pid = tl.program_id(0)
-    c = tl.arange(0, BC)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
     ok = c < C
     if NORM:
         mean = tl.load(stats + c, mask=ok, other=0.0)
@@ -110,9 +111,12 @@ def _combine_backward(
 
 
 @triton.jit
-def _segment_sum(x, ptr, index, out, C, BC: tl.constexpr, BM: tl.constexpr, INDEXED: tl.constexpr):
-    """``out[s] = sum of x[index[ptr[s]:ptr[s + 1]]]``, a program a segment; without ``index`` the rows lie one after the other."""
-    s, c = tl.program_id(0), tl.arange(0, BC)
+def _segment_sum(x, ptr, index, out, C, S, first_channel, BC: tl.constexpr, BM: tl.constexpr, INDEXED: tl.constexpr):
+    """``out[s] = sum of x[index[ptr[s]:ptr[s + 1]]]``, a program a segment; without ``index`` the rows lie one after the other.
+
+    A row has S channels, of which C are summed, from ``first_channel`` on.
+    """
+    s, c = tl.program_id(0), tl.program_id(1) * BC + tl.arange(0, BC)
     ok = c < C
     end = tl.load(ptr + s + 1)
     total = tl.zeros([BM, BC], tl.float32)
@@ -121,7 +125,9 @@ def _segment_sum(x, ptr, index, out, C, BC: tl.constexpr, BM: tl.constexpr, INDE
         there = row < end
         if INDEXED:
             row = tl.load(index + row, mask=there, other=0)
-        total += tl.load(x + row[:, None].to(tl.int64) * C + c[None, :], mask=there[:, None] & ok[None, :], other=0.0)
+        total += tl.load(
+            x + row[:, None].to(tl.int64) * S + first_channel + c[None, :], mask=there[:, None] & ok[None, :], other=0.0
+        )
     tl.store(out + s.to(tl.int64) * C + c, tl.sum(total, 0), mask=ok)
 
 

@@ -1,15 +1,19 @@
 """Slots of one shape, evaluated together: linear maps or MLPs, with their norms."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
+import triton
 from torch import Tensor
 
 from reign.kernels.fused import _linear
-from reign.kernels.fused._linear import add_up, block, pointers, programs
+from reign.kernels.fused._launch import launch
+from reign.kernels.fused._linear import add_up, apart, block, chunks, parts, pointers, programs
 
 # rows of a tile, programs at most, warps, stages of loads: few programs where each keeps a gradient of the weights
 FORWARD, BACKWARD, SUMS = (32, 528, 4, 2), (16, 528, 2, 3), (64, 528, 4)
+FEW, BACKWARD_OF_FEW = 50_000, (32, 264, 4, 3)  # the same where all slots together have no more rows than this
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,20 @@ class Norms:
         if name == "scale" and self.mask != (1 << len(tensors)) - 1:
             some = _ones(some.numel(), some.device)  # the identity
         return pointers([some if tensor is None else tensor for tensor in tensors])
+
+
+def _joined(first: Norms | None, slots: int, second: Norms | None, more: int) -> Norms | None:
+    """The norms of some slots and of more, some of which may have none."""
+    some = first or second
+    if some is None:
+        return None
+
+    def both(name: str) -> list[Tensor | None]:
+        a = [None] * slots if first is None else getattr(first, name)
+        b = [None] * more if second is None else getattr(second, name)
+        return [*a, *b]
+
+    return Norms(both("scale"), both("shift"), both("mean"), both("var"), some.momentum, some.eps)
 
 
 def _ones(channels: int, device: torch.device) -> Tensor:
@@ -79,17 +97,47 @@ class Stack:
         norms = [n for norms in (self.inner, self.outer) if norms is not None for n in (*norms.scale, *norms.shift)]
         return [*self.w1, *self.b1, *self.w2, *self.b2, *(n for n in norms if n is not None)]
 
+    def fits(self, other: "Stack") -> bool:
+        """Whether the slots of both can be evaluated together: maps of the same shapes, norms in the same places with the same settings."""
+        settings = {(n.momentum, n.eps) for n in (self.inner, other.inner, self.outer, other.outer) if n is not None}
+        return (
+            self.w1[0].shape == other.w1[0].shape
+            and [w.shape for w in self.w2[:1]] == [w.shape for w in other.w2[:1]]
+            and (self.inner is None) == (other.inner is None)
+            and len(settings) <= 1
+        )
+
+    def with_(self, other: "Stack") -> "Stack":
+        """The slots of both, one after the other."""
+        return Stack(
+            self.w1 + other.w1,
+            self.b1 + other.b1,
+            _joined(self.inner, self.slots, other.inner, other.slots),
+            self.w2 + other.w2,
+            self.b2 + other.b2,
+            _joined(self.outer, self.slots, other.outer, other.slots),
+        )
+
 
 @dataclass(eq=False)
 class Saved:
-    """What the backward pass needs of the forward pass."""
+    """What the backward pass needs of the forward pass, beside inputs and results: hidden values, and statistics of the norms."""
 
-    hidden: Tensor | None
-    out: Tensor
+    hidden: list[Tensor]
     inner: Tensor | None = None
     outer: Tensor | None = None
     inverse_inner: Tensor | None = None
     inverse_outer: Tensor | None = None
+
+    def tensors(self) -> list[Tensor | None]:
+        """All of it, as autograd keeps it."""
+        return [self.inner, self.outer, self.inverse_inner, self.inverse_outer, *self.hidden]
+
+    @staticmethod
+    def of(tensors: Sequence[Tensor | None]) -> "Saved":
+        """What ``tensors`` gave."""
+        inner, outer, inverse_inner, inverse_outer, *hidden = tensors
+        return Saved([h for h in hidden if h is not None], inner, outer, inverse_inner, inverse_outer)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,78 +151,92 @@ class Rows:
 
 
 def forward(
-    stack: Stack, x: Tensor, stride: int, rows: Rows, training: bool, out: Tensor | None = None, stats: Tensor | None = None
-) -> Saved:
-    """All slots; slot t reads ``x`` from ``t * stride`` on. Results and statistics of the last norms go to ``out`` and ``stats`` if given."""
-    last = out if out is not None else x.new_empty(stack.slots, rows.number, stack.out_channels)
+    stack: Stack, x: Sequence[Tensor], rows: Rows, training: bool, out: list[Tensor], stats: Tensor | None = None
+) -> Saved:  # fmt: skip
+    """All slots, an input and a result each; statistics of the last norms go to ``stats`` if given."""
     if not stack.w2:
-        outer, inverse = _map(stack.w1, stack.b1, x, stride, last, rows, None, None, stack.outer, rows.outer, training, found=stats)
-        return Saved(None, last, None, outer, None, inverse)
-    hidden = x.new_empty(stack.slots, rows.number, stack.w1[0].size(0))
-    inner, inverse_inner = _map(stack.w1, stack.b1, x, stride, hidden, rows, None, None, stack.inner, rows.inner, training)
+        outer, inverse = _map(stack.w1, stack.b1, x, out, rows, None, None, stack.outer, rows.outer, training, found=stats)
+        return Saved([], None, outer, None, inverse)
+    hidden = list(x[0].new_empty(stack.slots, rows.number, stack.w1[0].size(0)))
+    inner, inverse_inner = _map(stack.w1, stack.b1, x, hidden, rows, None, None, stack.inner, rows.inner, training)
     outer, inverse_outer = _map(
-        stack.w2, stack.b2, hidden, rows.number * hidden.size(2), last, rows, stack.inner, inner, stack.outer, rows.outer, training,
-        act=True, found=stats,
-    )  # fmt: skip
-    return Saved(hidden, last, inner, outer, inverse_inner, inverse_outer)
+        stack.w2, stack.b2, hidden, out, rows, stack.inner, inner, stack.outer, rows.outer, training, act=True, found=stats
+    )
+    return Saved(hidden, inner, outer, inverse_inner, inverse_outer)
 
 
 def _map(
-    w: list[Tensor], b: list[Tensor], x: Tensor, stride: int, y: Tensor, rows: Rows, before: Norms | None, stats: Tensor | None,
+    w: list[Tensor], b: list[Tensor], x: Sequence[Tensor], y: list[Tensor], rows: Rows, before: Norms | None, stats: Tensor | None,
     after: Norms | None, bit_after: int, training: bool, act: bool = False, found: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
     """One linear map of all slots, with the norm before it; statistics for the norm after it."""
     tile, most, warps, stages = FORWARD
-    slots, number, channels = y.shape
+    slots, (number, channels), inputs = len(y), y[0].shape, w[0].size(1)
     count = programs(number, tile, max(1, most // slots))
-    some = stats if stats is not None else y
+    some = stats if stats is not None else y[0]
     norm = before if before is not None else after
     scale, shift = (norm.table("scale"), norm.table("shift")) if norm is not None else (pointers(w), pointers(w))
     measured = after is not None and training
-    part = y.new_empty(slots, count, 2 * channels + 1) if measured else y
-    _linear._forward[(count, slots)](
-        x, stride, pointers(w), pointers(b), y, rows.flags, some, scale, shift, part, number, w[0].size(1), channels,
-        BI=block(w[0].size(1)), BO=block(channels), BM=tile, STAGES=stages, PREC=precision(), NORM_IN=before is not None, ACT=act,
+    part = y[0].new_empty(slots, count, 2 * channels + 1) if measured else y[0]
+    main, tail = (block(inputs), 0) if act else parts(inputs)
+    launch(_linear._forward, (count, slots),
+        x[0], apart(x), pointers(w), pointers(b), y[0], apart(y), rows.flags, some, scale, shift, part, number, inputs, channels,
+        BI=main, TAIL=tail, BO=block(channels), BM=tile, STAGES=stages, PREC=precision(), NORM_IN=before is not None, ACT=act,
         BIT_IN=rows.inner, STATS=measured, BIT_OUT=bit_after, num_warps=warps,
     )  # fmt: skip
     if after is None:
         return None, None
-    found, inverse = y.new_empty(slots, 2, channels) if found is None else found, y.new_empty(slots)
+    found, inverse = y[0].new_empty(slots, 2, channels) if found is None else found, y[0].new_empty(slots)
     tables = after.table("mean"), after.table("var")
     if training:
-        _linear._finish_statistics[(slots,)](
-            part, found, inverse, *tables, after.mask, count, channels, after.momentum, after.eps, BC=block(channels), BG=128 if channels > 64 else 256, num_warps=8
+        launch(_linear._finish_statistics, (slots, triton.cdiv(channels, 16)),
+            part, found, inverse, *tables, after.mask, count, channels, after.momentum, after.eps, BC=16,
+            BG=triton.next_power_of_2(count), num_warps=8,
         )  # fmt: skip
     else:
-        _linear._running_statistics[(slots,)](found, inverse, *tables, after.mask, channels, after.eps, BC=block(channels))
+        launch(_linear._running_statistics, (slots,), found, inverse, *tables, after.mask, channels, after.eps, BC=block(channels))
     return found, inverse
 
 
 def backward(
-    stack: Stack, saved: Saved, x: Tensor, stride: int, rows: Rows, g: Tensor, g_stride: int, group: Tensor, sums: Tensor | None,
-    gx: Tensor, add: bool = False,
+    stack: Stack, saved: Saved, x: Sequence[Tensor], out: Sequence[Tensor], rows: Rows, g: Tensor, g_stride: int, group: Tensor, sums: Tensor | None,
+    gx: Sequence[Tensor], add: int = 0,
 ) -> list[Tensor]:  # fmt: skip
-    """Gradients of all weights, and of ``x`` into ``gx``; ``g`` is that of the normalised results, ``sums`` what their norms need."""
+    """Gradients of all weights, and of the inputs into ``gx``; ``g`` is that of the normalised results, ``sums`` what their norms need.
+
+    Args:
+        stack, saved, x, out, rows: as in the forward pass; results are read where a norm comes after them.
+        g: gradients of the results; slot t reads them from ``group[t] * g_stride`` on.
+        g_stride, group: see ``g``.
+        sums: sums of g, and of g times the normalised results, a slot each.
+        gx: where the gradients of the inputs go.
+        add: a bit for each slot whose gradient is added to what is there.
+    """
     w2, b2, inner_sums = list[Tensor](), list[Tensor](), None
+    after = stack.outer, saved.outer, sums, saved.inverse_outer
     if stack.w2:
-        assert saved.hidden is not None
-        g_hidden = torch.empty_like(saved.hidden)
-        hidden_stride = rows.number * saved.hidden.size(2)
-        d2, inner_sums = _map_back(
-            stack.w2, saved.hidden, hidden_stride, saved.out, rows, g, g_stride, group, (stack.outer, saved.outer, sums, saved.inverse_outer),
-            rows.outer, (stack.inner, saved.inner), g_hidden, act=True,
-        )  # fmt: skip
-        w2, b2 = d2
         each = numbers(tuple(range(stack.slots)), g.device)
+        g_hidden = g.new_empty(stack.slots, rows.number, stack.w1[0].size(0))
+        (w2, b2), inner_sums = _map_back(
+            stack.w2,
+            saved.hidden,
+            out,
+            rows,
+            g,
+            g_stride,
+            group,
+            after,
+            rows.outer,
+            (stack.inner, saved.inner),
+            list(g_hidden),
+            act=True,
+        )
+        after = stack.inner, saved.inner, inner_sums, saved.inverse_inner
         d1, _ = _map_back(
-            stack.w1, x, stride, saved.hidden, rows, g_hidden, hidden_stride, each, (stack.inner, saved.inner, inner_sums, saved.inverse_inner),
-            rows.inner, (None, None), gx, add=add,
-        )  # fmt: skip
+            stack.w1, x, saved.hidden, rows, g_hidden, g_hidden.stride(0), each, after, rows.inner, (None, None), gx, add=add
+        )
     else:
-        d1, _ = _map_back(
-            stack.w1, x, stride, saved.out, rows, g, g_stride, group, (stack.outer, saved.outer, sums, saved.inverse_outer), rows.outer,
-            (None, None), gx, add=add,
-        )  # fmt: skip
+        d1, _ = _map_back(stack.w1, x, out, rows, g, g_stride, group, after, rows.outer, (None, None), gx, add=add)
     grads = [*d1[0], *d1[1], *w2, *b2]
     for norms, found in ((stack.inner, inner_sums), (stack.outer, sums)):
         if norms is not None:
@@ -185,50 +247,49 @@ def backward(
 
 
 def _map_back(
-    w: list[Tensor], x: Tensor, stride: int, y: Tensor, rows: Rows, g: Tensor, g_stride: int, group: Tensor,
+    w: list[Tensor], x: Sequence[Tensor], y: Sequence[Tensor], rows: Rows, g: Tensor, g_stride: int, group: Tensor,
     after: tuple[Norms | None, Tensor | None, Tensor | None, Tensor | None], bit_after: int,
-    before: tuple[Norms | None, Tensor | None], gx: Tensor, act: bool = False, add: bool = False,
+    before: tuple[Norms | None, Tensor | None], gx: Sequence[Tensor], act: bool = False, add: int = 0,
 ) -> tuple[tuple[list[Tensor], list[Tensor]], Tensor | None]:  # fmt: skip
     """Back through one linear map: gradients of weights and biases, and the sums that the norm before it needs."""
-    tile, most, warps, stages = BACKWARD
-    slots, number, channels = y.shape
-    inputs = w[0].size(1)
+    slots, (channels, inputs), number = len(w), w[0].shape, rows.number
+    tile, most, warps, stages = BACKWARD if slots * number > FEW or max(channels, inputs) > 80 else BACKWARD_OF_FEW
     count = programs(number, tile, max(1, most // slots))
     norm_after, stats_after, sums, inverse = after
     norm_before, stats_before = before
     weight, both = channels * inputs, channels * inputs + channels
-    part = y.new_empty(slots, count, both + (2 * inputs if norm_before is not None else 0))
+    part = g.new_empty(slots, count, both + (2 * inputs if norm_before is not None else 0))
     none = pointers(w)
     out_tables = (norm_after.table("scale"), norm_after.table("shift")) if norm_after is not None else (none, none)
     in_tables = (norm_before.table("scale"), norm_before.table("shift")) if norm_before is not None else (none, none)
-    _linear._backward[(count, slots)](
-        g, g_stride, group, y, x, stride, none, rows.flags,
-        y if stats_after is None else stats_after, *out_tables, y if sums is None else sums, 0 if sums is None else sums.stride(0),
-        y if stats_before is None else stats_before, *in_tables, y if inverse is None else inverse,
-        gx, part, number, inputs, channels,
-        BI=block(inputs), BO=block(channels), BM=tile if max(inputs, channels) <= 64 else 16, STAGES=stages, PREC=precision(),
-        NORM_OUT=norm_after is not None, BIT_OUT=bit_after, NORM_IN=norm_before is not None, ACT=act, BIT_IN=rows.inner, ADD=add,
+    main, tail = (block(inputs), 0) if act else parts(inputs)
+    launch(_linear._backward, (count, slots),
+        g, g_stride, group, y[0] if norm_after is not None else g, apart(y) if norm_after is not None else 0, x[0], apart(x), none, rows.flags,
+        g if stats_after is None else stats_after, *out_tables, g if sums is None else sums, 0 if sums is None else sums.stride(0),
+        0 if norm_after is None else norm_after.mask, g if stats_before is None else stats_before, *in_tables, g if inverse is None else inverse,
+        gx[0], apart(gx), add, part, number, inputs, channels,
+        BI=main, TAIL=tail, BO=block(channels), BM=tile, STAGES=stages, PREC=precision(),
+        NORM_OUT=norm_after is not None, BIT_OUT=bit_after, NORM_IN=norm_before is not None, ACT=act, BIT_IN=rows.inner, ADD=add != 0,
         num_warps=warps,
     )  # fmt: skip
-    total = add_up(part, y.new_empty(slots, part.size(2)))
+    total = add_up(part, g.new_empty(slots, part.size(2)))
     weights = [total[t, :weight].view(channels, inputs) for t in range(slots)]
     biases = [total[t, weight:both] for t in range(slots)]
     found = total[:, both:].unflatten(1, (2, inputs)) if norm_before is not None else None
     return (weights, biases), found
 
 
-def norm_sums(saved: Saved, t: slice, rows: Rows, g: Tensor, g_stride: int, group: Tensor) -> Tensor:
+def norm_sums(out: Sequence[Tensor], stats: Tensor | None, rows: Rows, g: Tensor, g_stride: int, group: Tensor) -> Tensor:
     """Sums of g, and of g times the normalised results, over the rows that count for the norms after some slots."""
-    assert saved.outer is not None
     tile, most, warps = SUMS
-    out, stats = saved.out[t], saved.outer[t]
-    slots, number, channels = out.shape
+    slots, (number, channels) = len(out), out[0].shape
     count = programs(number, tile, max(1, most // slots))
-    part = out.new_empty(slots, count, 2 * channels)
-    _linear._norm_sums[(count, slots)](
-        g, g_stride, group, out, stats, rows.flags, part, number, channels, BC=block(channels), BM=tile, BIT=rows.outer, num_warps=warps
+    part = g.new_empty(slots, count, 2 * channels)
+    size, pieces = chunks(channels)
+    launch(_linear._norm_sums, (count, slots, pieces),
+        g, g_stride, group, out[0], apart(out), stats, rows.flags, part, number, channels, BC=size, BM=tile, BIT=rows.outer, num_warps=warps
     )  # fmt: skip
-    return add_up(part, out.new_empty(slots, 2 * channels)).view(slots, 2, channels)
+    return add_up(part, g.new_empty(slots, 2 * channels)).view(slots, 2, channels)
 
 
 def precision() -> str:

@@ -9,7 +9,14 @@ from reign.nn.models._ak_conv import AKConv
 from reign.nn.models._gnnak import GNNAK, GNNAKctx, GNNAKPlus
 from reign.nn.models._sswl import SSWL, SSWLConv
 from reign.nn.models._ign2 import IGN2, TensorGNN
-from reign.nn.models._ppgn import PPGN, PPGNConv
+from reign.nn.models._ppgn import PPGN, PPGNBlock, PPGNConv
+from reign.nn.models._sswl_published import SSWLPublished
+from reign.nn.models._nested_published import NGNNPublished, NGNNTUPublished
+from reign.nn.models._idgnn_published import IDGNNPublished
+from reign.nn.models._ak_kernel import AKKernel
+from reign.nn.models._gnnak_published import GNNAKctxPublished, GNNAKPlusPublished, GNNAKPublished
+from reign.nn.models._ign2_published import IGN2Published
+from reign.nn.models._ppgn_published import PPGNPublished
 from reign.nn.models._mpnn import MPNN
 
 # ruff: isort: on
@@ -27,16 +34,27 @@ __all__ = [
     "SSWL",
     "SUN",
     "AKConv",
+    "AKKernel",
     "DSConv",
     "DSSConv",
     "GNNAKPlus",
+    "GNNAKPlusPublished",
+    "GNNAKPublished",
     "GNNAKctx",
+    "GNNAKctxPublished",
     "IDConv",
+    "IDGNNPublished",
+    "IGN2Published",
+    "NGNNPublished",
+    "NGNNTUPublished",
+    "PPGNBlock",
     "PPGNConv",
+    "PPGNPublished",
     "ReIGN2",
     "ReIGN2Conv",
     "ReconstructionGNN",
     "SSWLConv",
+    "SSWLPublished",
     "SUNConv",
     "TensorGNN",
 ]

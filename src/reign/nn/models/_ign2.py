@@ -23,8 +23,8 @@ class TensorGNN(SubgraphGNN):
         hidden_channels: number of channels of the layers.
         num_layers: number of layers.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
-        edge_dim: number of channels of edge features that are numbers.
-        edge_encoder: encoder of edge features that are types, to ``in_channels``; see ``make_encoder``.
+        edge_dim: number of channels of edge features that are numbers, or of encoded ones; ``in_channels`` for these if not given.
+        edge_encoder: encoder of edge features that are types; see ``make_encoder``.
         options: see ``TensorModelOptions``.
     """
 
@@ -42,10 +42,10 @@ class TensorGNN(SubgraphGNN):
         edge_encoder: EncoderSpec = None,
         **options: Unpack[TensorModelOptions],
     ) -> None:
-        self.edge_channels = (edge_dim or 0) if edge_encoder is None else in_channels
+        self.edge_channels = edge_dim or (0 if edge_encoder is None else in_channels)
         options.setdefault("pooling", IGNPooling)
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy="null", layer=self.make_layer, **options)
-        self.edge_encoder = make_encoder(edge_encoder, None, in_channels)
+        self.edge_encoder = make_encoder(edge_encoder, None, self.edge_channels)
 
     @staticmethod
     def make_layer(in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> nn.Module:

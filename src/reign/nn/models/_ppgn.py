@@ -1,5 +1,6 @@
 """Provably powerful graph networks (Maron et al. 2019): a baseline that multiplies matrices."""
 
+from itertools import pairwise
 from typing import Unpack
 
 import torch
@@ -36,7 +37,7 @@ class PPGNConv(nn.Module):
 
     def forward(self, h: Float[Tensor, "pairs in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs out_channels"]:
         """Update the values of the pairs of a bag."""
-        product = _matrix_product(self.left(h), self.right(h), bag)
+        product = matrix_product(self.left(h), self.right(h), bag) / bag.graph.sizes[bag.pair_batch][:, None]
         out: Tensor = self.act(self.norm(self.skip(torch.cat([h, product], dim=1))))
         return out
 
@@ -53,6 +54,48 @@ class PPGNConv(nn.Module):
         return f"PPGNConv({self.in_channels} -> {self.out_channels}, terms=['own', 'matrix product'])"
 
 
+class PPGNBlock(nn.Module):
+    r"""A block as published: activations after every layer of the MLPs, a product that is not scaled, and no activation at the end.
+
+    .. math:: h \leftarrow W [h, m_1(h) \cdot m_2(h)]
+
+    Args:
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        depth: number of layers of the MLPs.
+        act: activation.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, *, depth: int = 2, act: Activation = "relu") -> None:
+        super().__init__()
+        if type(depth) is not int or depth < 1:
+            raise ValueError(f"depth is {depth!r}, expected at least 1.")
+        self.in_channels, self.out_channels = in_channels, out_channels
+        widths = [in_channels] + [out_channels] * depth
+        self.left, self.right = (nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(widths)]) for _ in range(2))
+        self.skip = nn.Linear(in_channels + out_channels, out_channels)
+        self.act = make_act(act)
+
+    def forward(self, h: Float[Tensor, "pairs in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs out_channels"]:
+        """Update the values of the pairs of a bag."""
+        left = right = h
+        for one, other in zip(self.left, self.right, strict=True):
+            left, right = self.act(one(left)), self.act(other(right))
+        out: Tensor = self.skip(torch.cat([h, matrix_product(left, right, bag)], dim=1))
+        return out
+
+    def describe(self) -> str:
+        """Show the update equation and the number of parameters."""
+        return (
+            f"{type(self).__name__}({self.in_channels} -> {self.out_channels}), {num_parameters(self):,} parameters\n"
+            "  x[k,i] <- Linear[x[k,i], sum_j MLP(x)[k,j] * MLP(x)[j,i]]\n"
+            f"  cost: {2 * len(self.left) + 1} passes over pairs, and a matrix product of n^3 a channel"
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels} -> {self.out_channels}, terms=['own', 'matrix product'])"
+
+
 @MODELS.register("ppgn")
 class PPGN(TensorGNN):
     """Provably powerful graph network: as strong as 3-WL, at cubic cost. Its arguments are those of ``TensorGNN``."""
@@ -66,10 +109,10 @@ class PPGN(TensorGNN):
         return PPGNConv(in_channels, out_channels, act=options["act"], norm=options["norm"])
 
 
-def _matrix_product(
+def matrix_product(
     a: Float[Tensor, "pairs channels"], b: Float[Tensor, "pairs channels"], bag: SubgraphBag
 ) -> Float[Tensor, "pairs channels"]:
-    """sum_j a[k, j] b[j, i], scaled by 1 / n: padded for the product alone, and with zeros, so nothing leaks between graphs."""
+    """sum_j a[k, j] b[j, i]: padded for the product alone, and with zeros, so nothing leaks between graphs."""
     n = int(bag.graph.sizes.max()) if bag.num_graphs else 0
     first = bag.graph.ptr[bag.pair_batch]
     place = (bag.pair_batch * n + bag.sub - first) * n + bag.node - first
@@ -79,4 +122,4 @@ def _matrix_product(
         return padded.view(bag.num_graphs, n, n, rows.size(1)).permute(0, 3, 1, 2)
 
     product = (dense(a) @ dense(b)).permute(0, 2, 3, 1).reshape(bag.num_graphs * n * n, a.size(1))
-    return product.index_select(0, place) / bag.graph.sizes[bag.pair_batch][:, None]
+    return product.index_select(0, place)

@@ -1,0 +1,103 @@
+"""What has been run at full length and what has not: a plan, how far it is, and the results beside the paper's numbers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from statistics import mean
+
+from reign.experiments.records import Record, mean_and_spread
+from reign.experiments.table_files import find_table
+from reign.experiments.tables import Table, cells, mean_and_std
+from reign.train.overrides import parse_yaml
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the plan: some cells of a table, and how many seeds of each."""
+
+    title: str
+    table: str
+    seeds: int
+    rows: list[str] | None = None
+    columns: list[str] | None = None
+
+    def runs(self) -> Iterator[tuple[str, str]]:
+        """The row and the column of each run; columns that show numbers of the same run count once."""
+        table = find_table(self.table)
+        yield from dict.fromkeys((row, table.own_run(column)) for row, column in cells(table, self.rows, self.columns))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a part is: models that are done, all of them, and the seconds that the others will take on the device of the records."""
+
+    part: Part
+    done: int
+    total: int
+    seconds: float | None
+    missing: dict[tuple[str, str], int]
+
+
+def plan() -> list[Part]:
+    """All parts, in their order."""
+    text = resources.files("reign.experiments").joinpath("evidence.yaml").read_text()
+    return [Part(**values) for values in parse_yaml(text)]
+
+
+def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> list[Progress]:
+    """How far each part is. A model that has no time of its own is taken to need the mean of its table."""
+    found = {(record.table, record.row, record.column): record for record in records}
+    out = []
+    for part in plan() if parts is None else parts:
+        folds = find_table(part.table).settings.get("folds") or 1
+        seen = [result.seconds for record in records if record.table == part.table for result in record.results]
+        done = total = 0
+        seconds, missing = 0.0, dict[tuple[str, str], int]()
+        for row, column in part.runs():
+            record = found.get((part.table, row, column))
+            have = 0 if record is None else min(len(record.results), part.seeds * folds)
+            done, total, left = done + have, total + part.seeds * folds, part.seeds * folds - have
+            if left:
+                missing[row, column] = left
+                seconds += left * mean([r.seconds for r in record.results] if record and record.results else seen or [float("nan")])
+        out.append(Progress(part, done, total, seconds if seconds == seconds else None, missing))
+    return out
+
+
+def results_markdown(records: Sequence[Record]) -> str:
+    """The results as Markdown tables, one for each table of the paper."""
+    parts = []
+    for name in dict.fromkeys(record.table for record in records):
+        table = find_table(name)
+        lines = [
+            f"## {table.title}",
+            "",
+            "| row | paper | ours | difference | last epoch | best validation epoch | models | minutes |",
+        ]
+        lines += ["|---|---|---|---|---|---|---|---|"]
+        lines += [_line(table, record, column) for record in records if record.table == name for column in _shown(table, record)]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown(table: Table, record: Record) -> list[str]:
+    return [column for column in table.columns if table.own_run(column) == record.column and table.columns[column].value == "test"]
+
+
+def _line(table: Table, record: Record, column: str) -> str:
+    ours = {weights: mean_and_spread(table.factor * v for v in record.values(weights, "test")) for weights in ("last", "best")}
+    reported = ours[record.report]
+    theirs = table.rows[record.row].paper.get(column)
+    paper, deviation = (None, None) if theirs is None else mean_and_std(theirs)
+    unit = deviation or reported[1]
+    difference = "" if paper is None or not unit else f"{(reported[0] - paper) / unit:+.1f} std"
+    title = table.rows[record.row].title + ("" if len(table.columns) == 1 else f", {column}")
+    minutes = mean(result.seconds for result in record.results) / 60
+    shown = [_number(paper, deviation), f"**{_number(*reported)}**", difference, _number(*ours["last"]), _number(*ours["best"])]
+    return f"| {title} | {' | '.join(shown)} | {len(record.results)} | {minutes:.1f} |"
+
+
+def _number(value: float | None, deviation: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if deviation is None else f"{value:.4g} ± {deviation:.2g}"

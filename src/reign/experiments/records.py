@@ -1,0 +1,123 @@
+"""Results at full length, as small files that can be kept with the code: one for each run of a table of the paper."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from pydantic import ValidationError
+
+from reign.disk import read_json, write_json
+from reign.experiments.tables import Table
+from reign.train.run_folder import has_run, saved_recipe
+from reign.train.settings import Settings, explain
+
+VERSIONS = ("reign", "python", "torch", "torch_geometric", "lightning")
+
+
+class Result(Settings):
+    """What came of one model: its metric with the weights of the best validation epoch and of the last one, on each split."""
+
+    seed: int
+    fold: int | None = None
+    epochs: int
+    best_epoch: int
+    parameters: int
+    seconds: float
+    best: dict[str, float]
+    last: dict[str, float]
+    date: str
+    device: str
+    versions: dict[str, str]
+    commit: str | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The seed and the fold."""
+        return self.seed, -1 if self.fold is None else self.fold
+
+
+class Record(Settings):
+    """The results of one run of a table."""
+
+    table: str
+    row: str
+    column: str
+    metric: str
+    report: str
+    recipe: dict[str, Any]
+    results: list[Result]
+
+    @classmethod
+    def of(cls, folder: Path, table: str, row: str, column: str, commit: str | None = None) -> "Record":
+        """The record of a run that is finished."""
+        if not has_run(folder) or not (folder / "summary.json").is_file():
+            raise ValueError(f"{folder} holds no run that is finished; continue it with: reign train --resume {folder}.")
+        summary, about = read_json(folder / "summary.json"), read_json(folder / "environment.json")
+        own = {name: about[name] for name in VERSIONS}
+        results = [
+            Result(
+                **{name: member[name] for name in ("seed", "fold", "epochs", "best_epoch", "parameters", "seconds", "best", "last")},
+                date=about["date"], device=about["device"], versions=own, commit=commit,
+            )
+            for member in summary["members"]
+        ]  # fmt: skip
+        recipe = saved_recipe(folder).model_dump(mode="json", exclude={"seeds"})
+        return cls(
+            table=table, row=row, column=column, metric=summary["metric"], report=summary["report"], recipe=recipe, results=results
+        )
+
+    @classmethod
+    def read(cls, file: Path) -> "Record":
+        """Read a file that ``write`` wrote."""
+        try:
+            return cls.model_validate(read_json(file))
+        except ValidationError as error:
+            raise ValueError(f"{file} is no record of results: {explain(error, cls)}") from None
+
+    def write(self, folder: Path) -> Path:
+        """Write it as ``folder/table/row.json``, with its column where there are several. Results of other seeds that are there stay."""
+        file = folder / self.table / (f"{self.row}.json" if self.column == "test" else f"{self.row}--{self.column}.json")
+        record = self
+        if file.is_file():
+            before = Record.read(file)
+            if before.recipe != self.recipe:
+                raise ValueError(f"{file} holds results of another recipe; move it away to begin anew.")
+            results = {result.key: result for result in (*before.results, *self.results)}
+            record = self.model_copy(update={"results": [results[key] for key in sorted(results)]})
+        write_json(file, record.model_dump(mode="json"))
+        return file
+
+    def values(self, weights: str, split: str) -> list[float]:
+        """The metric of each model, with the weights of the best validation epoch ("best") or of the last one ("last")."""
+        return [getattr(result, weights)[split] for result in self.results if split in getattr(result, weights)]
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All records of a folder."""
+    return [Record.read(file) for file in sorted(folder.glob("*/*.json"))]
+
+
+def record_table(runs: Path, name: str, table: Table, results: Path, commit: str | None = None) -> list[Path]:
+    """Write records of all finished runs of a table in ``runs/row/column``, as ``reign reproduce`` makes them."""
+    return [
+        Record.of(folder, name, row, column, commit).write(results)
+        for row, column, folder in _cells(runs, table)
+        if (folder / "summary.json").is_file()
+    ]
+
+
+def _cells(runs: Path, table: Table) -> Iterator[tuple[str, str, Path]]:
+    for row in table.rows:
+        for column in dict.fromkeys(map(table.own_run, table.columns)):
+            yield row, column, runs / row / column
+
+
+def mean_and_spread(values: Iterable[float]) -> tuple[float, float | None]:
+    """Mean, and standard deviation if there are several values.
+
+    >>> mean_and_spread([1.0, 3.0])
+    (2.0, 1.4142135623730951)
+    """
+    found = list(values)
+    return mean(found), stdev(found) if len(found) > 1 else None

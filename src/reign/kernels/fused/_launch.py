@@ -1,0 +1,97 @@
+"""Launching kernels, or only compiling them, many at a time.
+
+A training step has dozens of kernels, and each takes up to a second to compile. ``compile_ahead`` turns launches into compilations that go on in
+several threads; what the kernels would have computed stays undefined, so a step that is run so is only good for finding out what to compile.
+"""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+THREADS = 8
+
+
+@dataclass(frozen=True)
+class _Like:
+    """What a compiler asks of a tensor."""
+
+    dtype: torch.dtype
+    address: int
+
+    def data_ptr(self) -> int:
+        """The address."""
+        return self.address
+
+
+@dataclass
+class _Compiler:
+    """The kernels that are being compiled; ``on`` says that launches only compile."""
+
+    on: bool = False
+    known: set[Any] = field(default_factory=set)
+    waiting: list[Future[Any]] = field(default_factory=list)
+    threads: ThreadPoolExecutor | None = None
+
+    def submit(self, kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """Compile a kernel for these arguments in a thread, once."""
+        key = kernel, tuple(map(_kind, args)), tuple(sorted(options.items()))
+        if key in self.known:
+            return
+        self.known.add(key)
+        if self.threads is None:
+            self.threads = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "compile")
+        device = next(arg.device for arg in args if isinstance(arg, Tensor))
+        like = [_Like(arg.dtype, arg.data_ptr()) if isinstance(arg, Tensor) else arg for arg in args]  # does not hold its memory
+
+        def work() -> None:
+            with torch.cuda.device(device):
+                kernel.warmup(*like, grid=grid, **options)
+
+        self.waiting.append(self.threads.submit(work))
+
+    def wait(self) -> None:
+        """Wait for what is being compiled. An error is raised again by the launch itself, so it is no matter here."""
+        for future in self.waiting:
+            future.exception()
+        self.waiting.clear()
+        if self.threads is not None:
+            self.threads.shutdown()
+            self.threads = None
+
+
+_COMPILER = _Compiler()
+
+
+def launch(kernel: Any, grid: tuple[int, ...], *args: Any, **options: Any) -> None:
+    """Launch a kernel, or only compile it within ``compile_ahead``."""
+    if _COMPILER.on:
+        _COMPILER.submit(kernel, grid, args, options)
+    else:
+        kernel[grid](*args, **options)
+
+
+@contextmanager
+def compile_ahead(wait: bool = True) -> Iterator[None]:
+    """Within it kernels are compiled and not run; at its end, ``wait`` for all of them, also of earlier times."""
+    _COMPILER.on = True
+    try:
+        yield
+    finally:
+        _COMPILER.on = False
+        if wait:
+            _COMPILER.wait()
+
+
+def _kind(arg: Any) -> Any:
+    """What of an argument decides on how a kernel is compiled."""
+    if isinstance(arg, Tensor):
+        return arg.dtype, arg.data_ptr() % 16 == 0
+    if isinstance(arg, int):
+        return arg == 1, arg % 16 == 0, -(2**31) <= arg < 2**31
+    return type(arg)

@@ -1,0 +1,87 @@
+"""SSWL+ and its relatives (Zhang et al. 2023) as their authors published them."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal, Unpack
+
+from torch import nn
+
+from reign._validate import check
+from reign.bags import Domain
+from reign.nn._conv import SubgraphConv
+from reign.nn._model import MODELS
+from reign.nn._options import LayerOptions, PublishedEdgeOptions
+from reign.nn._subgraph_gnn import SubgraphGNN
+from reign.nn.models._sswl import SSWL
+from reign.policies import Policy
+
+Swl = Literal["uL", "vL", "uu", "vv", "vu", "uG", "vG"]
+MERGES: dict[str, str] = {
+    "uL": "own+local",
+    "vL": "own+swap_local",
+    "uu": "own+root",
+    "vv": "own+node_root",
+    "vu": "own+transpose",
+    "uG": "own+readout",
+    "vG": "own+needle",
+}
+POOLS: dict[str, str] = {"uG": "readout", "vG": "needle"}
+
+
+@MODELS.register("sswlpublished", "SSWL+ (published)")
+class SSWLPublished(SubgraphGNN):
+    """SSWL+ as published: every term merged with x[k, i], one norm after their sum, embedded hop distances, and a pooling layer.
+
+    Args:
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers, without the pooling layer.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        policy: any node-based policy.
+        aggregations: the terms by their published names: sums over neighbours along nodes "uL" and along subgraphs "vL", the points "uu",
+            "vv" and "vu", the sums over a subgraph "uG" and over subgraphs "vG". SSWL+ has "uL", "vL" and "vv", SSWL the first two.
+        pool: the sum of the pooling layer, over a subgraph ("uG") or over subgraphs ("vG").
+        max_distance: greater hop distances have the same embedding, and so have nodes out of reach.
+        domain: see ``DomainOptions``.
+        options: see ``PublishedEdgeOptions``.
+    """
+
+    needs_node_based = True
+    drops_input = False
+    wl_bound = SSWL.wl_bound
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        *,
+        policy: str | Policy = "null",
+        aggregations: Sequence[Swl] = ("uL", "vL", "vv"),
+        pool: Literal["uG", "vG"] = "uG",
+        max_distance: int = 5,
+        domain: Domain = "all",
+        **options: Unpack[PublishedEdgeOptions],
+    ) -> None:
+        good = not isinstance(aggregations, str) and len(aggregations) > 0 and set(aggregations) <= set(MERGES)
+        check("aggregations", aggregations, good, f"one or several of {', '.join(map(repr, MERGES))}")
+        check("pool", pool, pool in POOLS, "'uG' or 'vG'")
+        layer = partial(SubgraphConv, terms=[MERGES[name] for name in aggregations], norm_at="sum")
+        super().__init__(
+            in_channels,
+            hidden_channels,
+            num_layers,
+            out_channels,
+            policy=policy,
+            layer=[layer] * num_layers + [partial(_pooling_layer, POOLS[pool])],
+            labels={"kind": "hop", "max_distance": max_distance, "far": False},
+            domain=domain,
+            **options,
+        )
+
+
+def _pooling_layer(term: str, in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> nn.Module:
+    """The sum over a subgraph at each of its pairs, transformed there: norms see it as often as there are pairs."""
+    plain: LayerOptions = {"act": options["act"], "norm": options["norm"], "domain": options["domain"]}
+    return SubgraphConv(in_channels, out_channels, [term], on_pairs=True, norm_at="sum", **plain)

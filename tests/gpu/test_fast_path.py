@@ -1,0 +1,121 @@
+"""The fast path on a GPU: it learns what the plain path learns, and takes large graphs. Run with ``pytest -m gpu``."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+
+import reign
+from reign.data import Problem
+from reign.experiments.workload import _random_molecules
+from reign.nn import from_authors
+from reign.train import fit
+from reign.train.build import make_model
+from reign.train.callbacks import Callback
+from reign.train.config import ModelConfig, OptimiserConfig, TrainingConfig
+from reign.train.devices import make_fabric
+from reproduction.test_golden import FILES
+from zinc import zinc
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")]
+IEEE = TrainingConfig(epochs=10, batch_size=64, loss="l1", metric="mae", precision="32-ieee")
+
+
+class Curve(Callback):
+    """The losses of all epochs, and the notes."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.notes: list[str] = []
+
+    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+        self.losses.append(row["train_loss"])
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def curve(problem: Problem, config: TrainingConfig, model: ModelConfig) -> Curve:
+    found = Curve()
+    fit(make_model(model, problem, 0), problem, config, fabric=make_fabric(config.precision, "cuda"), callback=found)
+    return found
+
+
+def small(name: str, **options: Any) -> ModelConfig:
+    return ModelConfig(name=name, hidden_channels=16, num_layers=3, **options)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_golden_files_through_the_fast_path(name: str, real_data: Path) -> None:
+    file = real_data.parent / "reference" / "golden" / f"{name}.npz"
+    if not file.is_file():
+        pytest.skip(f"{file.name} is not beside the real data")
+    golden = np.load(file)
+    params = {key.removeprefix("param/"): golden[key] for key in golden.files if key.startswith("param/")}
+    model = from_authors(params, model=str(golden["model"]), policy=str(golden["policy"])).float().cuda()
+    batch = Batch.from_data_list(zinc(real_data, str(golden["split"]), golden["graph_ids"].tolist())).to("cuda")
+    torch.set_float32_matmul_precision("highest")
+    with torch.no_grad():
+        out = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
+    expected = torch.from_numpy(golden["output"]).view(-1, 1)
+    assert (out.double().cpu() - expected).abs().max() < 1e-5 * max(1.0, float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("name", reign.list_models())
+def test_the_first_ten_losses_are_those_of_the_plain_path(name: str) -> None:
+    problem = _random_molecules(64)
+    fast, plain = (curve(problem, changed(IEEE, eager=eager), small(name)) for eager in (False, True))
+    assert len(fast.losses) == 10
+    assert fast.losses == pytest.approx(plain.losses, rel=1e-5)
+    assert fast.losses[-1] < fast.losses[0]
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "clip": {"clip": 0.01},
+    "sgd": {"optimiser": OptimiserConfig(name="sgd", lr=0.01, momentum=0.9)},
+    "adamw": {"optimiser": OptimiserConfig(name="adamw", weight_decay=0.1)},
+    "sam": {"optimiser": OptimiserConfig(sharpness="sam")},
+    "asam": {"optimiser": OptimiserConfig(sharpness="asam")},
+    "accumulate": {"accumulate": 2, "batch_size": 32},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_training_options(name: str) -> None:
+    problem = _random_molecules(64)
+    config = changed(IEEE, **OPTIONS[name])
+    fast, plain = (curve(problem, changed(config, eager=eager), small("dss")) for eager in (False, True))
+    assert fast.losses == pytest.approx(plain.losses, rel=1e-4)
+    assert fast.losses != pytest.approx(curve(problem, IEEE, small("dss")).losses, rel=1e-3)
+
+
+@pytest.mark.parametrize("model", [small("dss", dropout=0.2), small("sun")])
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_the_same_seed_gives_the_same_losses(model: ModelConfig, precision: str) -> None:
+    problem = _random_molecules(64)
+    config = changed(IEEE, precision=precision)
+    first, second = (curve(problem, config, model).losses for _ in range(2))
+    assert first == second
+    assert first[-1] < first[0]
+
+
+def test_a_graph_of_2000_nodes_trains_in_8_gb() -> None:
+    n, rng = 2000, torch.Generator().manual_seed(0)
+    ends = torch.randint(0, n, (2, 2 * n), generator=rng)
+    ends = ends[:, ends[0] != ends[1]]
+    graph = Data(x=torch.randint(0, 21, (n, 1), generator=rng), edge_index=torch.cat([ends, ends.flip(0)], 1), y=torch.ones(1, 1))
+    graph.edge_attr = torch.zeros(graph.num_edges, 1, dtype=torch.long)
+    problem = Problem.of([graph, graph.clone()], name="large graphs", node_encoder=21, edge_encoder=4)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    model = ModelConfig(name="sun", policy="ego:2", domain="members", hidden_channels=64, num_layers=6)
+    found = curve(problem, TrainingConfig(epochs=3, batch_size=1, loss="l1", metric="mae"), model)
+    assert found.notes == []
+    assert torch.cuda.max_memory_allocated() < 8e9, torch.cuda.max_memory_allocated()
+
+
+def changed(config: TrainingConfig, **changes: Any) -> TrainingConfig:
+    return config.model_copy(update=changes)

@@ -1,0 +1,124 @@
+"""Peers as their authors published them: outputs and statistics of the authors' code, matched in float64; and published sizes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+import reign
+from reign.interop import from_authors
+from reign.nn import num_parameters
+from zinc import zinc
+
+PEERS = [
+    "gnn_ak", "gnn_ak_ctx", "gnn_ak_plus", "gnn_ak_plus_molhiv", "sswl", "sswl_plus", "ngnn_tu", "ngnn_ogb", "idgnn_idconv", "idgnn_gcn",
+    "idgnn_gin", "ppgn", "ppgn_old_suffix", "ign2", "ign2_port",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_golden_peers(name: str, real_data: Path) -> None:
+    """Outputs in evaluation and in training mode to 1e-10, and running statistics after the step to 1e-8."""
+    file = real_data.parent / "reference" / "golden_peers" / f"{name}_a.npz"
+    if not file.is_file():
+        pytest.skip(f"{file.name} is not beside the real data")
+    golden, config = np.load(file), json.loads(str(np.load(file)["config"]))
+
+    def arrays(kind: str) -> dict[str, Any]:
+        return {key.removeprefix(kind): golden[key] for key in golden.files if key.startswith(kind)}
+
+    params = arrays("param/")
+    model = from_authors(params, name, config=config)
+    batch = Batch.from_data_list(zinc(real_data, str(golden["split"]), golden["graph_ids"].tolist()))
+
+    def compare(mode: str) -> None:
+        pooled: list[Tensor] = []
+        hook = model.head.register_forward_pre_hook(lambda _, inputs: pooled.append(inputs[0]))
+        with torch.no_grad():
+            out = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
+        hook.remove()
+        assert out.dtype == torch.float64
+        assert (out - torch.from_numpy(golden[f"output{mode}"])).abs().max() < 1e-10
+        if name != "ppgn":  # the published one has the diagonal of every block before the rest of it, ours those of all blocks
+            assert (pooled[0] - torch.from_numpy(golden[f"pooled{mode}"])).abs().max() < 1e-10
+
+    compare("")
+    if "output_train" not in golden.files:
+        assert not any("running" in key for key in params)
+        return
+    model.train()
+    compare("_train")
+    found = model.state_dict()
+    expected = from_authors(params | arrays("after_train/"), name, config=config).state_dict()
+    statistics = [key for key in found if "running" in key]
+    assert len(statistics) == len(arrays("after_train/"))
+    for key in statistics:
+        assert (found[key] - expected[key]).abs().max() < 1e-8, key
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "number"),
+    [
+        ("gnnak-published", 128, 521_095),
+        ("gnnak-ctx-published", 128, 719_239),
+        ("GNN-AK+ (published)", 128, 923_143),
+        ("gnnak-published", 100, 320_307),
+        ("gnnak-ctx-published", 100, 441_507),
+        ("GNN-AK+ (published)", 100, 584_931),
+    ],
+)
+def test_gnn_ak_has_its_published_sizes(name: str, width: int, number: int) -> None:
+    """On ZINC: 6 blocks, 3 hops, 28 types of atoms and 4 of bonds."""
+    assert num_parameters(reign.build_model(name, width, width, 6, 1, policy="ego:3", node_encoder=28, edge_encoder=4)) == number
+
+
+@pytest.mark.parametrize(("aggregations", "number"), [(["uL", "vL", "vv"], 386_900), (["uL", "vL"], 273_998)])
+def test_sswl_has_its_published_size(aggregations: list[str], number: int) -> None:
+    """The authors count 30 and 5 rows of types, and the epsilon of the pooling layer, which nothing uses."""
+    model = reign.build_model("sswl-published", 96, 96, 6, 1, aggregations=aggregations, node_encoder=30, edge_encoder=5)
+    assert num_parameters(model) + 1 == number
+
+
+def test_other_peers_have_their_published_sizes() -> None:
+    def size(name: str, *sizes: int, **options: Any) -> int:
+        model = reign.build_model(name, *sizes, node_encoder="one-hot", **options)
+        return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+    for kind, number in (("id", 136_321), ("gcn", 136_321), ("gin", 236_161)):
+        assert size("idgnn-published", 28, 128, 3, 1, kind=kind) == number
+    assert size("ppgn-published", 28, 400, 3, 1, edge_encoder="one-hot", edge_dim=4) == 2_988_497
+    # the published new suffix has a bias for each of three blocks, of which only the sum counts
+    assert size("ppgn-published", 28, 400, 3, 1, tensor="degrees", suffix="new") + 2 == 2_443_203
+
+
+def test_settings_that_are_not_known() -> None:
+    with pytest.raises(ValueError, match="config is None, expected the settings of a 'gnn_ak'"):
+        from_authors({}, "gnn_ak")
+    with pytest.raises(ValueError, match="config is of type dict, expected None of a 'sun'"):
+        from_authors({}, "sun", config={})
+    with pytest.raises(ValueError, match="config lacks 'constructor', which a 'ngnn_tu' needs; it has 'model'"):
+        from_authors({}, "ngnn_tu", config={"model": "ngnn_tu"})
+    ogb: dict[str, Any] = {"constructor": {"gnn_type": "gcn"}, "subgraphs": {}}
+    with pytest.raises(ValueError, match="config has gnn_type='gcn', expected 'gin': others are not known here"):
+        from_authors({}, "ngnn_ogb", config=ogb)
+    with pytest.raises(ValueError, match="params lack the array 'pool.predict.output.weight'"):
+        from_authors({}, "sswl", config={"layer": ["uL"], "num_layer": 1, "dim_embed": 4, "max_dis": 5})
+
+
+def test_weights_of_another_size_or_model(real_data: Path) -> None:
+    file = real_data.parent / "reference" / "golden_peers" / "sswl_a.npz"
+    if not file.is_file():
+        pytest.skip(f"{file.name} is not beside the real data")
+    golden = np.load(file)
+    params, config = {key[6:]: golden[key] for key in golden.files if key.startswith("param/")}, json.loads(str(golden["config"]))
+    with pytest.raises(ValueError, match=r"params have shape \(6, 12\) for our 'labels.embedding.weight', expected \(5, 12\) in"):
+        from_authors(params, "sswl", config=config | {"max_dis": 4})
+    with pytest.raises(ValueError, match="params hold 1 arrays that a 'sswl' has not, 'extra' first"):
+        from_authors(params | {"extra": np.zeros(3)}, "sswl", config=config)
+    unused = {"A0.enc.uL.embed.bond_embedding_list.1.weight": np.zeros((6, 12)), "A2.eps.uG": np.zeros(1)}
+    assert str(from_authors(params | unused, "sswl", policy="ego:2", config=config).policy) == "ego:2"

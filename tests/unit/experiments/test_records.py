@@ -1,0 +1,78 @@
+"""Results that are kept with the code: what is read from runs, how far the plan is, and the tables made of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reign.experiments import find_table
+from reign.experiments.evidence import Part, plan, progress, results_markdown
+from reign.experiments.records import Record, Result, read_records, record_table
+from reign.experiments.table_files import find_recipe
+from reign.train import train
+from reign.train.devices import make_fabric
+
+
+def result(seed: int, last: float, best: float, seconds: float = 60.0) -> Result:
+    return Result(
+        seed=seed, epochs=400, best_epoch=300, parameters=5, seconds=seconds, best={"test": best}, last={"test": last}, date="2026-01-01",
+        device="CPU", versions={"torch": "2"},
+    )  # fmt: skip
+
+
+def record(row: str = "sun-ego", *results: Result) -> Record:
+    return Record(table="zinc", row=row, column="test", metric="mae", report="last", recipe={"a": 1}, results=list(results))
+
+
+def test_records_of_runs(tmp_path: Path) -> None:
+    changes: dict[str, Any] = {
+        "seeds": [0, 1],
+        "data": {"limit": 5},
+        "model": {"hidden_channels": 4, "num_layers": 1},
+        "train": {"epochs": 1},
+    }
+    recipe, _ = find_recipe("counting/gin/star", changes)
+    run = tmp_path / "runs" / "gin" / "star"
+    train(recipe, run, fabric=make_fabric("32-true", "cpu"))
+    (file,) = record_table(tmp_path / "runs", "counting", find_table("counting"), tmp_path / "results", "abc")
+    assert file == tmp_path / "results" / "counting" / "gin--star.json"
+    found = Record.read(file)
+    summary = json.loads((run / "summary.json").read_text())
+    assert found.values("last", "test") == [member["last"]["test"] for member in summary["members"]]
+    assert [r.seed for r in found.results] == [0, 1]
+    assert {r.commit for r in found.results} == {"abc"}
+    assert "seeds" not in found.recipe
+
+
+def test_other_seeds_are_added_and_other_recipes_refused(tmp_path: Path) -> None:
+    record("sun-ego", result(0, 1.0, 2.0), result(1, 1.0, 2.0)).write(tmp_path)
+    record("sun-ego", result(1, 3.0, 4.0), result(2, 5.0, 6.0)).write(tmp_path)
+    (found,) = read_records(tmp_path)
+    assert found.values("last", "test") == [1.0, 3.0, 5.0]
+    with pytest.raises(ValueError, match="holds results of another recipe"):
+        record("sun-ego").model_copy(update={"recipe": {}}).write(tmp_path)
+    with pytest.raises(ValueError, match="holds no run that is finished"):
+        Record.of(tmp_path, "zinc", "gin", "test")
+    (tmp_path / "zinc" / "bad.json").write_text("{}")
+    with pytest.raises(ValueError, match="is no record of results"):
+        read_records(tmp_path)
+
+
+def test_the_table_beside_the_paper() -> None:
+    text = results_markdown([record("sun-ego", result(0, 0.080, 0.1), result(1, 0.089, 0.1))])
+    assert "| SUN (EGO) | 0.083 ± 0.003 | **0.0845 ± 0.0064** | +0.5 std | 0.0845 ± 0.0064 | 0.1 ± 0 | 2 | 1.0 |" in text
+
+
+def test_every_part_of_the_plan_exists() -> None:
+    parts = plan()
+    assert [len(list(part.runs())) for part in parts][:3] == [2, 15, 52]
+    assert parts[0].seeds == 10
+
+
+def test_what_is_missing() -> None:
+    parts = [Part("first", "zinc", 3, ["sun-ego", "gin"]), Part("second", "molhiv", 1, ["gin"])]
+    first, second = progress([record("sun-ego", result(0, 1, 1, 10.0), result(1, 1, 1, 30.0))], parts)
+    assert (first.done, first.total, first.seconds) == (2, 6, 20.0 + 3 * 20.0)
+    assert first.missing == {("sun-ego", "test"): 1, ("gin", "test"): 3}
+    assert (second.done, second.total, second.seconds) == (0, 1, None)

@@ -1,0 +1,30 @@
+"""Exact tests say of which models they have no exact form, and do not leave parts of them out."""
+
+import pytest
+
+import reign
+from reign.nn import RootPooling, SubgraphGNN
+from reign.theory._plan import plan_of_model
+
+PUBLISHED = [name for name in reign.list_models() if name.endswith("published")]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_peers_as_published_have_no_exact_form(name: str) -> None:
+    with pytest.raises(ValueError, match="no exact form here"):
+        plan_of_model(reign.build_model(name, 1, 4, 1, 1))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"labels": {"kind": "hop"}},
+        {"virtual_node": True},
+        {"root_terms": ["own"], "roots": "added"},
+        {"terms": ["own+node_root"]},
+        {"pooling": lambda channels: RootPooling(channels, unit=True)},
+    ],
+)
+def test_options_without_an_exact_form(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="no exact form here"):
+        plan_of_model(SubgraphGNN(1, 4, 1, 1, **options))
