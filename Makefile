@@ -1,58 +1,88 @@
-# Everything a newcomer needs: `make demo` and `make test` set up .venv by themselves.
-PYTHON ?= python3.11
+# Everything a newcomer needs. `make help` lists the targets; each sets up .venv by itself.
 BIN := .venv/bin
 STAMP := .venv/.ready
 DATA := $(abspath ../shared/data)
+TORCH ?= 2.13.0
+WORKERS ?= 2
+
+# The first Python that is new enough and can make environments, unless one is named: make PYTHON=python3.12
+GOOD := 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))'
+ifndef PYTHON
+PYTHON := $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do $$p -c $(GOOD) 2>/dev/null && echo $$p && break; done)
+endif
 
 # Tests and benchmarks on real data find it here; without it they say so and skip.
 ifneq ($(wildcard $(DATA)/README.md),)
 export REIGN_DATA ?= $(DATA)
 endif
 
-.PHONY: setup demo test slow attack mutate lint format bench clean
+.PHONY: help setup demo test slow attack mutate coverage lint format bench package clean
+.DEFAULT_GOAL := help
 
-setup: $(STAMP)
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+
+setup: $(STAMP)  ## set up .venv with everything that is needed here
 
 # torch comes first and exactly: a looser range would bring its CUDA packages along.
 $(STAMP): pyproject.toml Makefile
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet --editable ".[train,chem,plot,tune,dev]"
-	touch $@
+	@$(or $(PYTHON),false) -c $(GOOD) 2>/dev/null || { \
+	  echo "reign needs Python 3.11 or later, with venv and pip. $(if $(PYTHON),$(PYTHON) is not one.,There is none on the PATH.)"; \
+	  echo "Install one (the packages are often called python3.12 and python3.12-venv), or name it: make setup PYTHON=/path/to/python3"; \
+	  exit 1; }
+	@echo "1/3  making .venv with $(PYTHON)"
+	@$(PYTHON) -m venv .venv
+	@echo "2/3  installing torch $(TORCH)"
+	@$(BIN)/python -m pip install --quiet torch==$(TORCH)
+	@echo "3/3  installing reign and its tools"
+	@$(BIN)/python -m pip install --quiet --editable ".[train,chem,plot,tune,dev]"
+	@touch $@
 
-demo: $(STAMP)
+demo: $(STAMP)  ## train two small models that count cycles, in a few minutes
 	$(BIN)/python examples/demo.py
 
-test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2
+test: $(STAMP)  ## run the tests, under 8 minutes on two cores
+	$(BIN)/python -m pytest -q -n $(WORKERS)
 
-slow: $(STAMP)
+slow: $(STAMP)  ## run the tests that take longer
 	$(BIN)/python -m pytest -q -m slow --ignore tests/attack
 
-# 50,000 bad inputs, then a run that is killed 100 times. The seed is printed; give REIGN_ATTACK_SEED to have the same again.
+# The seed is printed; give REIGN_ATTACK_SEED to have the same again.
 attack: export REIGN_ATTACK_SEED ?= $(shell date +%s)
-attack: $(STAMP)
+attack: $(STAMP)  ## try 50,000 bad inputs, and kill a training run 100 times
 	@echo REIGN_ATTACK_SEED=$(REIGN_ATTACK_SEED)
-	REIGN_ATTACK=50000 $(BIN)/python -m pytest -q -n 2 tests/attack/test_attack.py
-	$(BIN)/python -m pytest -q -s tests/attack/test_kill.py tests/attack/test_trust.py -m "slow or not slow"
+	REIGN_ATTACK=50000 $(BIN)/python -m pytest -q -n $(WORKERS) tests/attack/test_attack.py
+	$(BIN)/python -m pytest -q -n $(WORKERS) -rP tests/attack/test_kill.py -m slow
+	$(BIN)/python -m pytest -q tests/attack/test_trust.py
 
-# Every small wrong change of tests/mutants is made to a copy, and must fail the tests that it names.
-mutate: $(STAMP)
+mutate: $(STAMP)  ## make some 250 small wrong changes to copies of the source, each of which a test must notice
 	$(BIN)/python tests/mutants/run.py
 
-lint: $(STAMP)
+coverage: $(STAMP)  ## run the tests in one process, and check that they reach 92 % of the lines
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest -q
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --skip-covered
+
+lint: $(STAMP)  ## check style and types with ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(STAMP)
+format: $(STAMP)  ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP)
+bench: $(STAMP)  ## measure policies, layers and start-up
 	$(BIN)/python benchmarks/policies.py
 	$(BIN)/python benchmarks/layers.py
+	$(BIN)/python benchmarks/startup.py
 
-clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+package: $(STAMP)  ## build the wheel, and try it in an empty environment outside the tree
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+	sh tests/try_wheel.sh $(BIN)/python $(TORCH) dist/*.whl
+
+clean:  ## remove .venv and all that was built
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

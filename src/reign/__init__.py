@@ -7,11 +7,13 @@ Submodules and names are imported when they are first used: ``reign.nn``, ``reig
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from reign._version import __version__
 
+TYPE_CHECKING = False  # as in typing, which takes longer to import than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from reign import bags, data, draw, experiments, explain, interop, nn, plots, policies, testing, theory, train, transforms
     from reign._load import load
     from reign._validate import validate
@@ -48,7 +50,7 @@ _NAMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import a submodule, or a name from its home, at the first use."""
     if name in _MODULES:
         return import_module(f"reign.{name}")

@@ -1,30 +1,41 @@
-"""``python -m reign`` and the ``reign`` command."""
+"""``python -m reign`` and the ``reign`` command. Next to nothing is imported here, so that Ctrl-C is heard from the start."""
 
 import os
 import signal
 import sys
-from types import FrameType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 def main() -> None:
     """Run the command line, or say what it needs."""
-    before = signal.signal(signal.SIGINT, _stop)  # an interrupted import would be a traceback, or a module that is half there
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a job in the background may ignore it
+        signal.signal(signal.SIGINT, _interrupt)
     try:
-        from reign.cli import app
-    except ModuleNotFoundError as missing:
-        if missing.name not in ("typer", "rich"):
-            raise
-        sys.stderr.write(f"The command line needs {missing.name}: pip install 'reign[train]'.\n")
-        sys.exit(2)
-    signal.signal(signal.SIGINT, before)
-    try:
-        app()
+        try:
+            from reign.cli import app
+        except ModuleNotFoundError as missing:
+            if missing.name not in ("typer", "rich"):
+                raise
+            sys.stderr.write(f"The command line needs {missing.name}: pip install 'reign[train]'.\n")
+            sys.exit(2)
+        app(prog_name="reign")
     except KeyboardInterrupt:
         _stop()
 
 
-def _stop(number: int = signal.SIGINT, frame: FrameType | None = None) -> None:
-    """Leave at once; nothing has been begun."""
+def _interrupt(number: int, frame: "FrameType | None") -> None:
+    """Ctrl-C: leave at once in the middle of an import, which would end in a traceback, or in a module that is half there."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            _stop()
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _stop() -> None:
     sys.stderr.write("reign: stopped.\n")
     sys.stderr.flush()
     os._exit(2)

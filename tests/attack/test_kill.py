@@ -1,6 +1,7 @@
 """Training that is killed at random moments, start-up and imports included, ends as if it had not been.
 
-``REIGN_KILLS`` is the number of kills, and ``REIGN_ATTACK_SEED`` the seed, which is printed.
+A kill comes in one of three ways: while a new process starts, at a random time of the training, or just before a random change of a file
+of the run. ``REIGN_KILLS`` is the number of kills, and ``REIGN_ATTACK_SEED`` the seed, which is printed.
 """
 
 import json
@@ -10,6 +11,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +20,25 @@ import pandas as pd
 import pytest
 import torch
 from commands import MOLECULES
+from nursery import Nursery
 from safetensors.torch import load_file
 
 KILLS = int(os.environ.get("REIGN_KILLS", "100"))
-SETTINGS = [
-    "--epochs",
-    "20",
-    "-b",
-    "8",
-    "--seeds",
-    "2",
-    "--set",
-    "model.num_layers=1",
-    "--set",
-    "model.hidden_channels=8",
-    "--set",
-    "model.dropout=0.2",
-    "-q",
-]
+PARTS = 4  # which processes of pytest can share
+SETTINGS = ["--model", "ds", "--policy", "nm", "--epochs", "12", "-b", "8", "--seeds", "2", "-q"]
+SETTINGS += [arg for setting in ("num_layers=1", "hidden_channels=8", "dropout=0.2") for arg in ("--set", f"model.{setting}")]
+PAUSES = (0.0, 0.2, 1.0)  # seconds between checkpoints: after each epoch, after some, and hardly ever
+
+
+@pytest.fixture
+def nursery(tmp_path: Path) -> Iterator[Nursery]:
+    made = Nursery(tmp_path / "errors")
+    yield made
+    made.close()
 
 
 def start(*args: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "reign", "train", *map(str, args)]
+    command = [sys.executable, "-m", "reign", *map(str, args)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
@@ -71,37 +71,72 @@ def ends(run: Path) -> dict[str, Any]:
     return out
 
 
+def ages(run: Path) -> list[int]:
+    """The number of epochs in each checkpoint that a run will continue from."""
+    files = [file for file in run.rglob("checkpoint.pt") if not (file.parent / "result.json").exists()]
+    return [len(torch.load(file, weights_only=True)["rows"]) for file in files]
+
+
 @pytest.mark.slow
-def test_a_run_that_is_killed_at_random_moments_ends_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_run_that_is_killed_at_random_moments_ends_the_same(part: int, tmp_path: Path, nursery: Nursery) -> None:
     seed = int(os.environ.get("REIGN_ATTACK_SEED", time.time_ns() % 10**9))
-    print(f"\nREIGN_ATTACK_SEED={seed}, {KILLS} kills", flush=True)  # noqa: T201
-    rng, table = random.Random(seed), tmp_path / "mols.csv"
+    wanted = KILLS // PARTS + (part < KILLS % PARTS)
+    print(f"\nREIGN_ATTACK_SEED={seed}, part {part}, {wanted} kills", flush=True)  # noqa: T201
+    rng, table = random.Random(f"{seed}/{part}"), tmp_path / "mols.csv"
     pd.DataFrame({"smiles": MOLECULES, "size": [len(text) / 3 for text in MOLECULES]}).to_csv(table, index=False)
+
+    def order(run: Path, pause: float = 0.0) -> list[Any]:
+        if (run / "recipe.yaml").is_file():
+            return ["train", "--resume", run, "-q"]
+        new = ["-i", table, "--target-columns", "size", "-o", run, *SETTINGS]
+        return ["train", *new, "--set", f"train.checkpoint_seconds={pause}"]
+
     began = time.monotonic()
-    whole = start("-i", table, "--target-columns", "size", "-o", tmp_path / "whole", *SETTINGS)
-    assert whole.wait() == 0, whole.stderr
-    assert whole.stderr is not None
-    whole.stderr.close()
-    length = time.monotonic() - began
+    whole = start(*order(tmp_path / "whole"))
+    _, said = whole.communicate(timeout=600)
+    assert whole.returncode == 0, said
+    middle = time.monotonic()
+    assert nursery.run(*order(tmp_path / "again"), folder=tmp_path / "again") == 0, nursery.errors.read_text()
+    length, changes = time.monotonic() - middle, nursery.changes()
+    starting = max(middle - began - length, 0.5)
     expected = ends(tmp_path / "whole")
     assert {"summary.json", "seed-0/result.json", "seed-1/metrics.csv", "seed-0/best/model.safetensors"} <= set(expected)
-    kills, runs = 0, 0
-    while kills < KILLS:
-        run = tmp_path / f"run-{runs}"
+    assert changes > 2 * 12 * 3  # a checkpoint after each epoch: opened, flushed, renamed
+
+    def one(run: Path, pause: float) -> str | None:
+        """Let a command run, and kill it if it is still running at a random moment; the kind of the moment, if it was killed."""
+        kind = rng.choice(["start", "time", "time", "change", "change"]) if sum(kills.values()) < wanted else "never"
+        if kind == "start":
+            process = start(*order(run, pause))
+            try:
+                process.wait(rng.uniform(0, starting))
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+            _, said = process.communicate(timeout=600)
+            status = process.returncode
+        else:
+            moment = {"time": {"kill_after": rng.uniform(0, length / 3)}, "change": {"kill_at": rng.randrange(changes // 3)}}
+            status = nursery.run(*order(run, pause), folder=run, **moment.get(kind, {}))
+            said = nursery.errors.read_text()
+        assert status in (0, -signal.SIGKILL), (seed, part, kills, said)
+        return kind if status else None
+
+    kills: Counter[str] = Counter()
+    found: Counter[int] = Counter()
+    runs = 0
+    while sum(kills.values()) < wanted:
+        run, pause = tmp_path / f"run-{runs}", rng.choice(PAUSES)
         while not (run / "summary.json").is_file():
-            new = ["-i", table, "--target-columns", "size", "-o", run, *SETTINGS]
-            worker = start(*(["--resume", run, "-q"] if (run / "recipe.yaml").is_file() else new))
-            if kills < KILLS:
-                try:
-                    worker.wait(rng.uniform(0, length))
-                except subprocess.TimeoutExpired:
-                    worker.send_signal(signal.SIGKILL)
-                    kills += 1
-            _, said = worker.communicate(timeout=600)
-            assert worker.returncode in (0, -signal.SIGKILL), (seed, kills, said)
-        found = ends(run)
-        assert found.keys() == expected.keys(), (seed, runs)
+            if kind := one(run, pause):
+                kills[kind] += 1
+                found.update(ages(run))
+        same = ends(run)
+        assert same.keys() == expected.keys(), (seed, part, runs)
         for name, value in expected.items():
-            assert found[name] == value, (seed, runs, name)
+            assert same[name] == value, (seed, part, runs, name)
         runs += 1
-    print(f"{kills} kills over {runs} runs of {length:.1f} s, all with the same end", flush=True)  # noqa: T201
+    kinds = ", ".join(f"{number} at {kind}" for kind, number in sorted(kills.items()))
+    print(f"{kinds}, over {runs} runs, all with the same end, after {time.monotonic() - began:.0f} s")  # noqa: T201
+    print(f"epochs in the checkpoints that were continued from, and how often: {dict(sorted(found.items()))}")  # noqa: T201
+    assert len(found) >= min(3, wanted // 5)  # else the kills came at moments that do not matter

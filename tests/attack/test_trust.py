@@ -34,8 +34,11 @@ from reign.nn import DS, SUN, Model
 from reign.policies import NodeMarking, Sampled
 from reign.testing import random_graphs
 from reign.train.batches import bytes_of_a_pair
+from reign.train.build import make_problem
 from reign.train.lock import only_one
 from reign.train.overrides import parse_yaml
+from reign.train.recipe import Recipe
+from reign.train.too_large import problem_of_run
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
@@ -218,6 +221,68 @@ def test_2_a_molecule_too_large_for_the_memory_is_an_error_of_its_row(trained: P
     assert out["size_pred"][1] == ""
 
 
+LARGE = "C" * 2_100
+
+
+def _little_memory(monkeypatch: pytest.MonkeyPatch, size: float = 1e9) -> None:
+    monkeypatch.setattr("reign.train.budget.free_memory", lambda device: size)
+
+
+@pytest.mark.parametrize("place", [0, 10])
+def test_2_such_a_molecule_is_left_out_of_training_with_its_row(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it stands, and whatever split it falls into; the run continues with the same rows where there is more memory."""
+    _little_memory(monkeypatch)
+    texts = [*MOLECULES[:place], LARGE, *MOLECULES[place:]]
+    pd.DataFrame({"smiles": texts, "y": range(len(texts))}).to_csv("in.csv", index=False)
+    loud = [option for option in SMALL if option != "-q"]
+    said = works("train", "-i", "in.csv", "--target-columns", "y", "-o", "run", *loud).stderr
+    assert f"row {place + 1} left out: memory is too small for this graph, which has 4,410,000 pairs" in " ".join(said.split())
+    left_out = pd.read_csv("run/rows_left_out.csv")
+    assert left_out["row"].tolist() == [place + 1]
+    assert left_out["reason"][0].startswith("memory is too small for this graph")
+    splits = read_json(Path("run/seed-0/splits.json"))
+    assert sorted(int(row) for rows in splits.values() for row in rows) == [r for r in range(1, len(texts) + 1) if r != place + 1]
+    whole = make_problem(Recipe.load(Path("run/recipe.yaml")).data)[0]
+    assert str(place + 1) in (whole.names or [])
+    assert str(place + 1) not in (problem_of_run(Path("run"), whole).names or [])  # what other processes of the run learn from
+    before = works("evaluate", "run").stdout
+    _little_memory(monkeypatch, 1e15)
+    Path("run/summary.json").unlink()
+    Path("run/seed-0/result.json").unlink()
+    works("train", "--resume", "run")
+    assert works("evaluate", "run").stdout == before
+
+
+def test_2_only_such_molecules_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    _little_memory(monkeypatch)
+    pd.DataFrame({"smiles": ["xyz", LARGE, LARGE], "y": [0, 1, 2]}).to_csv("in.csv", index=False)
+    said = fails("train", "-i", "in.csv", "--target-columns", "y", "-o", "run", *SMALL)
+    assert "in.csv has no row to learn from; row 2: memory is too small for this graph" in said
+    assert not Path("run").exists()
+
+
+def test_2_evaluate_leaves_such_a_molecule_out(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _little_memory(monkeypatch)
+    rows = ["smiles,size", "C,1", "CC,2", "CCO,3"]
+    Path("small.csv").write_text("\n".join(rows))
+    Path("large.csv").write_text("\n".join([*rows[:2], f"{LARGE},1", "xyz,1", *rows[2:]]))
+    small, large = (works("evaluate", trained / "run", "-i", name, "-q").stdout for name in ("small.csv", "large.csv"))
+    assert large.replace("large.csv", "small.csv").startswith(small)
+    assert "3 of 5 rows were measured. Row 2 was left out: memory is too small for this graph, which has 4,410,000 pairs" in large
+    assert "So were 1 more" in large
+    Path("none.csv").write_text(f"smiles,size\nxyz,1\n{LARGE},1\n")
+    assert "none.csv has no row to measure on; row 1: 'xyz' is not a SMILES." in fails(
+        "evaluate", trained / "run", "-i", "none.csv"
+    )
+
+
+def test_2_rows_that_a_run_left_out_are_checked(run: Path) -> None:
+    (run / "summary.json").unlink()
+    for wrong in ({"99": "x"}, {"1": 2}, ["1"], "1"):
+        change(run / "problem.json", too_large=wrong)
+        assert "problem.json is damaged (too_large is" in fails("train", "--resume", run)
+
+
 def test_2_the_memory_is_judged_by_the_width_of_the_model() -> None:
     narrow, wide = (DS(3, width, 1, 1, policy="nm") for width in (4, 4096))
     assert bytes_of_a_pair(wide) > 100 * bytes_of_a_pair(narrow)
@@ -239,7 +304,9 @@ def test_3_an_unbalanced_quote_is_refused(trained: Path, opens: str, closes: str
     lines = ["smiles,y", "C,0", opens, *["CCC,3"] * 19, *([closes] if closes else []), "CCCC,4"]
     Path("in.csv").write_text("\n".join(lines) + "\n")
     for args in (["predict", "--model-paths", trained / "run"], ["train", "--target-columns", "y"]):
-        assert "the quote that opens in line 3" in fails(*args, "-i", "in.csv", "-o", "out")
+        said = fails(*args, "-i", "in.csv", "-o", "out")
+        assert "the quote that opens in line 3" in said
+        assert "if the field is meant to span lines, put it on one line." in said
     assert not Path("out").exists()
 
 

@@ -4,8 +4,10 @@ import importlib
 import inspect
 import os
 import pkgutil
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,22 @@ def test_wrong_command_exits_with_2_and_no_traceback() -> None:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "No such command 'polices'" in done.stderr
+
+
+def test_one_version_everywhere() -> None:
+    """The package takes its version from ``_version``; the citation must say the same, and the changelog must know it."""
+    root = SOURCE.parent
+    citation = re.findall(r"^version: (.*)$", (root / "CITATION.cff").read_text(), re.MULTILINE)
+    assert citation == [reign.__version__]
+    with (root / "pyproject.toml").open("rb") as file:
+        settings = tomllib.load(file)
+    assert "version" not in settings["project"]
+    assert settings["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "reign._version.__version__"}
+
+
+def test_the_changelog_has_its_form() -> None:
+    titles = re.findall(r"^(##+ .*)$", (SOURCE.parent / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert titles[0] == "## [Unreleased]"
+    kinds = {"### Added", "### Changed", "### Deprecated", "### Removed", "### Fixed", "### Security"}
+    for title in titles[1:]:
+        assert title in kinds or re.fullmatch(r"## \[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", title), title

@@ -1,22 +1,36 @@
-"""The command line: parse, call the library, print."""
+"""The command line: parse, call the library, print.
 
+A command is a function in one of the files here, named in ``COMMANDS``. These files import typer, rich and the standard library alone;
+everything else is imported inside the functions, so that ``--help`` is there at once.
+"""
+
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-import reign
-from reign.cli import benchmark, data, experiments, prediction, reports, show, theory, training
-from reign.cli.render import bag_table, model_table, policy_table
-from reign.cli.tools import plain_console
+from reign import __version__
+from reign.cli import benchmark, data, experiments, lists, prediction, reports, show, theory, training
 
-app = typer.Typer(
-    help="Subgraph graph neural networks.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by the group in which --help shows them
+    "Train and predict": (training.train, prediction.predict, prediction.evaluate, reports.report, reports.explain),
+    "The paper's experiments": (experiments.reproduce, experiments.tune, experiments.recipes),
+    "Theory": (theory.separate, theory.card, theory.questions),
+    "What there is, and what it costs": (lists.models, lists.policies, show.app, data.app, benchmark.bench),
+}
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+for _group, _commands in COMMANDS.items():
+    for _command in _commands:
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, rich_help_panel=_group)
+        else:
+            app.command(rich_help_panel=_group)(_command)
 
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"reign {reign.__version__}")
+        typer.echo(f"reign {__version__}")
         raise typer.Exit
 
 
@@ -25,39 +39,3 @@ def main(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Subgraph graph neural networks."""
-
-
-for _command in (
-    training.train,
-    prediction.predict,
-    prediction.evaluate,
-    reports.report,
-    reports.explain,
-    experiments.reproduce,
-    experiments.tune,
-    experiments.recipes,
-    theory.separate,
-    theory.questions,
-    theory.card,
-    benchmark.bench,
-):
-    app.command()(_command)
-app.add_typer(data.app, name="data")
-app.add_typer(show.app, name="show")
-
-
-@app.command()
-def policies(
-    example: Annotated[bool, typer.Option("--example", help="Also show the bag of a small graph under each.")] = False,
-) -> None:
-    """List the selection policies: how a graph becomes a bag of subgraphs."""
-    console = plain_console()
-    console.print(policy_table())
-    if example:
-        console.print(bag_table())
-
-
-@app.command()
-def models() -> None:
-    """List the models, with their terms and default policies."""
-    plain_console().print(model_table())

@@ -3,23 +3,23 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from reign.cli.options import data_option, machine_option, model_option, output_option
 from reign.cli.tools import at_least_one, check_writable, plain_console, user_mistakes
-from reign.disk import write_json
 
 
 def bench(
-    model: Annotated[str, typer.Option(help="A model; reign models lists them.")] = "sun",
-    policy: Annotated[str | None, typer.Option(help="A policy; ego+:3 if not given, for models that have one.")] = None,
-    batch_size: Annotated[int, typer.Option("-b", "--batch-size", help="Number of graphs in a batch.")] = 128,
-    width: Annotated[int, typer.Option(help="Number of channels of the layers.")] = 64,
-    layers: Annotated[int, typer.Option(help="Number of layers.")] = 6,
-    device: Annotated[str, typer.Option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")] = "auto",
-    repeats: Annotated[int, typer.Option(help="Number of steps over which the median is taken.")] = 10,
-    json: Annotated[Path | None, typer.Option(help="Write all figures to this file, too.")] = None,
+    model: Annotated[str, model_option(help="A model; reign models lists them.")] = "sun",
+    policy: Annotated[str | None, model_option(help="A policy; ego+:3 if not given, for models that have one.")] = None,
+    batch_size: Annotated[int, data_option("-b", "--batch-size", help="Number of graphs in a batch.")] = 128,
+    width: Annotated[int, model_option(help="Number of channels of the layers.")] = 64,
+    layers: Annotated[int, model_option(help="Number of layers.")] = 6,
+    device: Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")] = "auto",
+    repeats: Annotated[int, machine_option(help="Number of steps over which the median is taken.")] = 10,
+    json: Annotated[Path | None, output_option(help="Write all figures to this file, too.")] = None,
 ) -> None:
-    """Measure a training step (forward, backward, Adam) on this machine: time, memory, and how far it is from the memory floor.
+    """Measure what a training step costs on this machine.
+
+    A step is forward, backward and Adam. Measured are its time and memory, and how far it is from the memory floor.
 
     The same batch is also given to a yardstick, SUN as one would write it with torch_geometric on a disjoint union of subgraphs.
     """
@@ -27,6 +27,7 @@ def bench(
         at_least_one(name, value)
     with user_mistakes():
         from reign.cli.render_bench import cost_table, explanations, kernel_table
+        from reign.disk import write_json
         from reign.experiments.bench import bench as run
         from reign.experiments.workload import Workload
 

@@ -8,7 +8,7 @@ from reign.cli.render import dataset_table
 from reign.cli.render_runs import split_table, target_table
 from reign.cli.tools import plain_console, user_mistakes
 
-app = typer.Typer(help="Data sets: list, info, prepare.", no_args_is_help=True)
+app = typer.Typer(name="data", help="Data sets: list, info, prepare.", no_args_is_help=True)
 Options = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the data set, as kind=er; repeat for more.")
 ]

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from reign.cli.options import Accelerator, Devices, Jobs, Nodes, Quiet, Settings, WithReport
+from reign.cli.options import Accelerator, Devices, Jobs, Nodes, Quiet, Settings, WithReport, output_option, training_option
 from reign.cli.render_runs import study_table
 from reign.cli.reports import report_at_end
 from reign.cli.tools import at_least_one, fail, plain_console, user_mistakes
@@ -14,7 +14,7 @@ from reign.cli.tools import at_least_one, fail, plain_console, user_mistakes
 def recipes(
     name: Annotated[str | None, typer.Argument(help="A table, to see its rows and columns.")] = None,
 ) -> None:
-    """List the tables of the paper. Each of their cells is a recipe, TABLE/ROW/COLUMN."""
+    """List the tables of the paper; each cell is a recipe, TABLE/ROW/COLUMN."""
     with user_mistakes():
         from reign.cli.render_paper import list_of_tables, paper_table
         from reign.experiments import find_table, list_tables
@@ -27,12 +27,13 @@ def recipes(
 
 def reproduce(
     table: Annotated[str, typer.Argument(help="A table of the paper (reign recipes lists them), or a YAML file.")],
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds; as in the paper if not given.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A small share of data and epochs, to see that it works.")] = False,
-    row: Annotated[list[str] | None, typer.Option(help="Only this row; repeat for more.")] = None,
-    column: Annotated[list[str] | None, typer.Option(help="Only this column; repeat for more.")] = None,
+    seeds: Annotated[int | None, training_option(help="Number of seeds; as in the paper if not given.")] = None,
+    quick: Annotated[bool, training_option("--quick", help="A small share of data and epochs, to see that it works.")] = False,
+    row: Annotated[list[str] | None, training_option(help="Only this row; repeat for more.")] = None,
+    column: Annotated[list[str] | None, training_option(help="Only this column; repeat for more.")] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output-dir", help="Folder of the runs; runs/<table> if not given.")
+        Path | None,
+        output_option("-o", "--output-dir", help="Folder of the runs; runs/<table> if not given."),
     ] = None,
     settings: Settings = None,
     jobs: Jobs = None,
@@ -42,9 +43,11 @@ def reproduce(
     quiet: Quiet = False,
     write_report: WithReport = True,
 ) -> None:
-    """Run a table of the paper, and print ours beside the paper's, with the difference in standard deviations.
+    """Run a table of the paper, and print our numbers beside the paper's.
 
-    What is done is not done again: stop and start as you like. The comparison is also written as table.csv.
+    Differences are in standard deviations, and the comparison is also written as table.csv.
+
+    What is done is not done again: stop and start as you like.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
@@ -85,16 +88,21 @@ def tune(
     ],
     grid: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=V1,V2", help="Choices for a setting, in place of those of the table; repeat for more."),
+        training_option(metavar="KEY=V1,V2", help="Choices for a setting, in place of those of the table; repeat for more."),
     ] = None,
     storage: Annotated[
-        str | None, typer.Option(help="Database URL as sqlite:///study.db: several workers with the same one share the study.")
+        str | None,
+        output_option(help="Database URL as sqlite:///study.db: several workers with the same one share the study."),
     ] = None,
-    study: Annotated[str | None, typer.Option(help="Name of the study; that of the recipe if not given.")] = None,
-    trials: Annotated[int | None, typer.Option(help="Number of points this worker tries; all that are left if not given.")] = None,
-    seeds: Annotated[int, typer.Option(help="Number of seeds for each point.")] = 1,
+    study: Annotated[str | None, output_option(help="Name of the study; that of the recipe if not given.")] = None,
+    trials: Annotated[
+        int | None,
+        training_option(help="Number of points this worker tries; all that are left if not given."),
+    ] = None,
+    seeds: Annotated[int, training_option(help="Number of seeds for each point.")] = 1,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output-dir", help="Folder of the runs; runs/tune/<name> if not given.")
+        Path | None,
+        output_option("-o", "--output-dir", help="Folder of the runs; runs/tune/<name> if not given."),
     ] = None,
     settings: Settings = None,
     jobs: Jobs = None,

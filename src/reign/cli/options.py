@@ -1,24 +1,31 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the groups in which ``--help`` shows options."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
+data_option = partial(typer.Option, rich_help_panel="Data")
+model_option = partial(typer.Option, rich_help_panel="Model")
+training_option = partial(typer.Option, rich_help_panel="Training")
+output_option = partial(typer.Option, rich_help_panel="Output")
+machine_option = partial(typer.Option, rich_help_panel="Machine")
+
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change any setting, as train.optimiser.lr=0.01; repeat for more."),
+    training_option("--set", metavar="KEY=VALUE", help="Change any setting, as train.optimiser.lr=0.01; repeat for more."),
 ]
-Accelerator = Annotated[str, typer.Option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")]
-Devices = Annotated[int, typer.Option(help="Number of processes on this machine; torchrun works as well.")]
-Nodes = Annotated[int, typer.Option(help="Number of machines.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
+Accelerator = Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")]
+Devices = Annotated[int, machine_option(help="Number of processes on this machine; torchrun works as well.")]
+Nodes = Annotated[int, machine_option(help="Number of machines.")]
+Quiet = Annotated[bool, output_option("-q", "--quiet", help="Show no progress.")]
 WithReport = Annotated[
     bool,
-    typer.Option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end, if matplotlib is installed."),
+    output_option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end, if matplotlib is installed."),
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(
+    machine_option(
         "-j",
         "--jobs",
         help="Number of models to train at once: as many as fit on a GPU, and one on a CPU, if not given. On a CPU they are processes.",

@@ -5,30 +5,33 @@ from typing import Annotated
 
 import typer
 
-from reign.cli.options import Accelerator, Quiet
+from reign.cli.options import Accelerator, Quiet, data_option, model_option, output_option
 from reign.cli.tools import check_writable, fail, plain_console, stem, user_mistakes
-from reign.disk import write_csv
 
 
 def predict(
-    data_path: Annotated[Path, typer.Option("-i", "--data-path", help="A CSV of molecules.")],
-    model_paths: Annotated[list[Path], typer.Option(help="Folder of a run; repeat for an ensemble of several.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="CSV to write; <input>_preds.csv if not given.")] = None,
+    data_path: Annotated[Path, data_option("-i", "--data-path", help="A CSV of molecules.")],
+    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat for an ensemble of several.")],
+    output: Annotated[Path | None, output_option("-o", "--output", help="CSV to write; <input>_preds.csv if not given.")] = None,
     smiles_columns: Annotated[
-        list[str] | None, typer.Option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given.")
+        list[str] | None,
+        data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
     ] = None,
     uncertainty_method: Annotated[
-        str | None, typer.Option(help="ensemble (the spread over models) or none; ensemble if there are several models.")
+        str | None, model_option(help="ensemble (the spread over models) or none; ensemble if there are several models.")
     ] = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Predict for a CSV of molecules: every row comes back, in order, with <target>_pred, <target>_unc and error beside it.
+    """Predict for a CSV of molecules.
 
-    For 0/1 targets the prediction is a probability. Rows that cannot be read have the reason in the column error.
+    Every row comes back, in order, with the columns <target>_pred, <target>_unc and error.
+
+    For 0/1 targets the prediction is a probability. Rows that cannot be predicted have the reason in the column error.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
+        from reign.disk import write_csv
         from reign.train import load
         from reign.train.devices import find_device
 
@@ -56,9 +59,10 @@ def predict(
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    split: Annotated[str, data_option(help="train, val or test.")] = "test",
     data_path: Annotated[
-        Path | None, typer.Option("-i", "--data-path", help="Another CSV with the same columns; all of its rows count.")
+        Path | None,
+        data_option("-i", "--data-path", help="Another CSV with the same columns; all of its rows count."),
     ] = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
@@ -78,3 +82,10 @@ def evaluate(
         names, values = [*names, f"ensemble of {len(names)}"], [*values, result["ensemble"]]
     for name, value in zip(names, values, strict=True):
         plain_console().print(f"{name}: {result['split']} {result['metric']} {value:.5g}")
+    if left_out := result.get("left_out"):
+        row, reason = next(iter(left_out.items()))
+        plain_console().print(
+            f"{result['rows'] - len(left_out):,} of {result['rows']:,} rows were measured. Row {row} was left out: {reason}."
+            + (f" So were {len(left_out) - 1:,} more." if len(left_out) > 1 else ""),
+            soft_wrap=True,
+        )

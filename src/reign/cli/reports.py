@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from reign.cli.options import data_option, model_option, output_option
 from reign.cli.tools import bars, check_writable, fail, plain_console, user_mistakes
-from reign.disk import first_line, write_csv
 
 LARGEST = 200  # molecules of a table that one page shows
 
@@ -16,7 +16,7 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or the folder of a table, as runs/zinc.", metavar="RUN...")],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Page to write; report.html in the folder, or here for several, if not given."),
+        output_option("-o", "--output", help="Page to write; report.html in the folder, or here for several, if not given."),
     ] = None,
 ) -> None:
     """Write one page of HTML about runs: curves, predictions, the paper's numbers, settings, time and memory. It needs no network."""
@@ -29,21 +29,22 @@ def report(
 
 def explain(
     run: Annotated[Path, typer.Argument(help="Folder of a run that learned from molecules.")],
-    smiles: Annotated[list[str] | None, typer.Option(help="A molecule; repeat for more.")] = None,
-    data_path: Annotated[Path | None, typer.Option("-i", "--data-path", help="A CSV of molecules.")] = None,
+    smiles: Annotated[list[str] | None, data_option(help="A molecule; repeat for more.")] = None,
+    data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules.")] = None,
     smiles_columns: Annotated[
-        list[str] | None, typer.Option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given.")
+        list[str] | None, data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given.")
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="Target or class to explain; the first target, or the predicted class, if not given.")
+        str | None, model_option(help="Target or class to explain; the first target, or the predicted class, if not given.")
     ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Page to write.")] = Path("explanation.html"),
-    csv: Annotated[Path | None, typer.Option(help="Write the score of every atom to this file, too.")] = None,
+    output: Annotated[Path, output_option("-o", "--output", help="Page to write.")] = Path("explanation.html"),
+    csv: Annotated[Path | None, output_option(help="Write the score of every atom to this file, too.")] = None,
 ) -> None:
     """Show which atoms, bonds and subgraphs a prediction rests on, drawn on the molecule and on the matrix of x[k, i]."""
     if bool(smiles) == (data_path is not None):
         fail("give molecules, as in --smiles CCO, or a table, as in -i molecules.csv, and not both.")
     with user_mistakes():
+        from reign.disk import write_csv
         from reign.plots.molecules import explain_smiles, score_rows, smiles_of_file, write_explanations
         from reign.train import load
 
@@ -76,4 +77,6 @@ def report_at_end(folder: Path) -> None:
 
         plain_console().print(f"The report is in {write_report([folder])}.", soft_wrap=True)
     except Exception as error:  # the run is done, and stays as it is
+        from reign.disk import first_line
+
         plain_console(stderr=True).print(f"The report could not be written ({first_line(error)}).", soft_wrap=True)

@@ -10,7 +10,7 @@ from reign.cli.tools import check_writable, fail, plain_console, user_mistakes
 if TYPE_CHECKING:
     from reign.draw import Picture
 
-app = typer.Typer(help="Pictures: bag, layer, layers, orbits.", no_args_is_help=True)
+app = typer.Typer(name="show", help="Pictures: bag, layer, layers, orbits.", no_args_is_help=True)
 Dark = Annotated[bool, typer.Option("--dark", help="Draw for dark paper.")]
 
 

@@ -1,54 +1,63 @@
 """Commands of the theory lab: separate, card, questions."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import reign
+from reign.cli.options import data_option, model_option, output_option
 from reign.cli.render import family_table, separation_table
 from reign.cli.tools import bars, check_writable, fail, plain_console, user_mistakes
-from reign.disk import write_csv, write_text
 
+if TYPE_CHECKING:
+    from reign.nn import SubgraphGNN
+
+margin_option = partial(typer.Option, rich_help_panel="Margins")
 Terms = Annotated[
-    str | None, typer.Option(help="A model from a list of terms, as own,local,transpose; reign.list_terms() has all.")
+    str | None, model_option(help="A model from a list of terms, as own,local,transpose; reign.list_terms() has all.")
 ]
-RootTerms = Annotated[str | None, typer.Option(help="Terms of roots, which then have weights of their own.")]
-PolicyName = Annotated[str, typer.Option(help="The policy of the model from --terms.")]
+RootTerms = Annotated[str | None, model_option(help="Terms of roots, which then have weights of their own.")]
+PolicyName = Annotated[str, model_option(help="The policy of the model from --terms.")]
 
 
 def separate(
     family: Annotated[str | None, typer.Argument(help="A family of pairs (see --list), or a file of graph6 lines or .npy.")] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="A model, as sun:nm, mpnn or sun:ego+:2/4 (4 layers); repeat for more.")
+        list[str] | None,
+        model_option(help="A model, as sun:nm, mpnn or sun:ego+:2/4 (4 layers); repeat for more."),
     ] = None,
     wl: Annotated[
         list[str] | None,
-        typer.Option(
+        model_option(
             help="A WL test, as 1 or 3, or the colour test of a model, as sun:nm (until stable) or sun:nm/6; repeat for more."
         ),
     ] = None,
     terms: Terms = None,
     root_terms: RootTerms = None,
     policy: PolicyName = "nm",
-    csv: Annotated[Path | None, typer.Option(help="Write pair, method, separated, layer, margin to this file.")] = None,
+    csv: Annotated[Path | None, output_option(help="Write pair, method, separated, layer, margin to this file.")] = None,
     layers: Annotated[
-        int | None, typer.Option(help="Number of layers of models that do not say it themselves; 6 if not given.")
+        int | None,
+        model_option(help="Number of layers of models that do not say it themselves; 6 if not given."),
     ] = None,
     act: Annotated[
-        str, typer.Option(help="Activation of the float64 margins: silu, sine, or none to measure no margins.")
+        str,
+        margin_option(help="Activation of the float64 margins: silu, sine, or none to measure no margins."),
     ] = "silu",
-    use_float: Annotated[bool, typer.Option("--float", help="Decide by margins in float64, which can miss differences.")] = False,
-    seeds: Annotated[int, typer.Option(help="Number of random weights to try in float64.")] = 3,
-    each: Annotated[bool, typer.Option("--each", help="Also print a line for each pair.")] = False,
-    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="All pairs of a file, not only consecutive graphs.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="List the families.")] = False,
+    use_float: Annotated[bool, margin_option("--float", help="Decide by margins in float64, which can miss differences.")] = False,
+    seeds: Annotated[int, margin_option(help="Number of random weights to try in float64.")] = 3,
+    each: Annotated[bool, output_option("--each", help="Also print a line for each pair.")] = False,
+    all_pairs: Annotated[bool, data_option("--all-pairs", help="All pairs of a file, not only consecutive graphs.")] = False,
+    show: Annotated[bool, data_option("--list", help="List the families.")] = False,
 ) -> None:
     """Which pairs of graphs does each model or WL test tell apart?
 
-    Models are run over a finite field with random weights, which is exact. Beside it stands the margin of a network in float64: above 1
-    the outputs differ by more than 100 times the noise between permuted copies of the same graph.
+    Models are run over a finite field with random weights, which is exact.
+
+    The table also has the margin of a network in float64: above 1 the outputs differ by more than 100 times the noise of permuted copies.
     """
+    from reign.disk import write_csv
     from reign.theory import family as find
     from reign.theory import separate as run
 
@@ -107,13 +116,17 @@ def card(
     terms: Terms = None,
     root_terms: RootTerms = None,
     policy: PolicyName = "nm",
-    layers: Annotated[int, typer.Option(help="Number of layers of the model from --terms.")] = 6,
+    layers: Annotated[int, model_option(help="Number of layers of the model from --terms.")] = 6,
     family: Annotated[
-        list[str] | None, typer.Option(help="A family to try; repeat for more. All that need no file, if not given.")
+        list[str] | None, data_option(help="A family to try; repeat for more. All that need no file, if not given.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the page to this file: .md, .html or text.")] = None,
+    output: Annotated[Path | None, output_option("-o", "--output", help="Write the page to this file: .md, .html or text.")] = None,
 ) -> None:
-    """One page about a model: equations, symmetry, cost, its WL bound, and what it tells apart."""
+    """One page about a model.
+
+    Its equations, symmetry and cost, its WL bound, and what it tells apart.
+    """
+    from reign.disk import write_text
     from reign.theory import card as make
 
     if (model is None) == (terms is None):
@@ -131,7 +144,11 @@ def questions(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the tables as Markdown to this file, too.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small families and two policies only.")] = False,
 ) -> None:
-    """Tables for the questions the paper leaves open: the order of models and policies, ReIGN(2) against 3-WL, 2-node policies."""
+    """Tables for the questions the paper leaves open.
+
+    The order of models and policies, ReIGN(2) against 3-WL, and 2-node policies.
+    """
+    from reign.disk import write_text
     from reign.theory import answer
 
     console = plain_console()
@@ -143,8 +160,10 @@ def questions(
     console.print(text, soft_wrap=True)
 
 
-def from_terms(terms: str, root_terms: str | None, policy: str, layers: int, in_channels: int = 1) -> "reign.nn.SubgraphGNN":
+def from_terms(terms: str, root_terms: str | None, policy: str, layers: int, in_channels: int = 1) -> "SubgraphGNN":
     """A model from lists of terms, separated by commas."""
+    from reign.nn import SubgraphGNN
+
     names = [name.strip() for name in terms.split(",")]
     roots = None if root_terms is None else [name.strip() for name in root_terms.split(",")]
-    return reign.nn.SubgraphGNN(in_channels, 16, layers, 4, terms=names, root_terms=roots, policy=policy, norm=None)
+    return SubgraphGNN(in_channels, 16, layers, 4, terms=names, root_terms=roots, policy=policy, norm=None)

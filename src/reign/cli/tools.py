@@ -9,8 +9,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from reign import disk
-
 
 def fail(message: str) -> NoReturn:
     """Say what is wrong, and exit with 2."""
@@ -57,8 +55,10 @@ def bars() -> Iterator[Callable[[Iterable[Any], str], Iterable[Any]]]:
 
 def check_writable(file: Path | None) -> None:
     """Say now, not after the work, that a file cannot be written."""
+    from reign.disk import check_writable as check
+
     if file is not None:
-        disk.check_writable(file)
+        check(file)
 
 
 def at_least_one(name: str, value: int | None) -> None:

@@ -5,7 +5,20 @@ from typing import Annotated, Any
 
 import typer
 
-from reign.cli.options import Accelerator, Devices, Jobs, Nodes, Quiet, Settings, WithReport
+from reign.cli.options import (
+    Accelerator,
+    Devices,
+    Jobs,
+    Nodes,
+    Quiet,
+    Settings,
+    WithReport,
+    data_option,
+    machine_option,
+    model_option,
+    output_option,
+    training_option,
+)
 from reign.cli.render_runs import summary_table
 from reign.cli.reports import report_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, stem, user_mistakes
@@ -18,34 +31,41 @@ def train(
             help="TABLE, TABLE/ROW or TABLE/ROW/COLUMN of the paper, as zinc/sun-ego (reign recipes lists them), or a YAML file."
         ),
     ] = None,
-    data_path: Annotated[Path | None, typer.Option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
+    data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
     smiles_columns: Annotated[
         list[str] | None,
-        typer.Option("-s", "--smiles-columns", help="Column of SMILES; repeat for more, which together make one graph."),
+        data_option("-s", "--smiles-columns", help="Column of SMILES; repeat for more, which together make one graph."),
     ] = None,
     target_columns: Annotated[
-        list[str] | None, typer.Option(help="Column to predict; repeat for more. All other columns of numbers if not given.")
+        list[str] | None,
+        data_option(help="Column to predict; repeat for more. All other columns of numbers if not given."),
     ] = None,
     task_type: Annotated[
-        str | None, typer.Option("-t", "--task-type", help="regression, classification (0 or 1) or multiclass.")
+        str | None,
+        data_option("-t", "--task-type", help="regression, classification (0 or 1) or multiclass."),
     ] = None,
-    split_type: Annotated[str | None, typer.Option(help="random or scaffold_balanced.")] = None,
-    split_sizes: Annotated[list[float] | None, typer.Option(help="Shares of train, val and test: give it three times.")] = None,
-    splits_column: Annotated[str | None, typer.Option(help="Column that says train, val or test.")] = None,
-    split_seed: Annotated[int | None, typer.Option(help="Seed of the random split.")] = None,
-    model: Annotated[str | None, typer.Option(help="A model, as sun or gnn-ak+ (reign models lists them).")] = None,
-    policy: Annotated[str | None, typer.Option(help="A policy, as ego+:3 (reign policies lists them).")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Number of epochs.")] = None,
-    batch_size: Annotated[int | None, typer.Option("-b", "--batch-size", help="Number of graphs in a batch.")] = None,
+    split_type: Annotated[str | None, data_option(help="random or scaffold_balanced.")] = None,
+    split_sizes: Annotated[list[float] | None, data_option(help="Shares of train, val and test: give it three times.")] = None,
+    splits_column: Annotated[str | None, data_option(help="Column that says train, val or test.")] = None,
+    split_seed: Annotated[int | None, data_option(help="Seed of the random split.")] = None,
+    model: Annotated[str | None, model_option(help="A model, as sun or gnn-ak+ (reign models lists them).")] = None,
+    policy: Annotated[str | None, model_option(help="A policy, as ego+:3 (reign policies lists them).")] = None,
+    epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
+    batch_size: Annotated[int | None, training_option("-b", "--batch-size", help="Number of graphs in a batch.")] = None,
     ensemble_size: Annotated[
-        int | None, typer.Option(help="Number of models to train; their mean is the prediction, their spread the uncertainty.")
+        int | None,
+        training_option(help="Number of models to train; their mean is the prediction, their spread the uncertainty."),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="The same in the words of the paper: the number of seeds, 0, 1, ...")] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Continue the run in this folder.")] = None,
+    seeds: Annotated[
+        int | None,
+        training_option(help="The same in the words of the paper: the number of seeds, 0, 1, ..."),
+    ] = None,
+    output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
+    resume: Annotated[Path | None, training_option(help="Continue the run in this folder.")] = None,
     settings: Settings = None,
     eager: Annotated[
-        bool, typer.Option("--eager", help="Plain operations, batch by batch: no fused kernels, no data set on the GPU.")
+        bool,
+        machine_option("--eager", help="Plain operations, batch by batch: no fused kernels, no data set on the GPU."),
     ] = False,
     jobs: Jobs = None,
     accelerator: Accelerator = "auto",
@@ -60,8 +80,9 @@ def train(
 
     reign train zinc/sun-ego --seeds 1
 
-    A run is a folder with settings, splits, metrics, weights and predictions. A run that was stopped can be continued with
-    reign train --resume RUN, and ends with the same result.
+    A run is a folder with settings, splits, metrics, weights and predictions.
+
+    reign train --resume RUN continues a run that was stopped, and ends with the same result.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress

@@ -90,6 +90,20 @@ class GraphPack:
             ids=ids,
         )
 
+    def select(self, ids: Int[Tensor, "chosen"]) -> "GraphPack":
+        """Some of the graphs, in this order."""
+        nodes, edges = self.sizes[ids], self.edge_ptr.diff()[ids]
+        _, rows = ragged.ranges(self.node_ptr[ids], nodes)
+        _, columns = ragged.ranges(self.edge_ptr[ids], edges)
+        return GraphPack(
+            x=self.x[rows],
+            edge_index=self.edge_index[:, columns],
+            edge_attr=None if self.edge_attr is None else self.edge_attr[columns],
+            y=None if self.y is None else self.y[ids],
+            node_ptr=ragged.offsets(nodes),
+            edge_ptr=ragged.offsets(edges),
+        )
+
     def fingerprint(self) -> str:
         """A hash of all graphs and targets, to tell data sets apart."""
         found = hashlib.sha256()

@@ -1,6 +1,6 @@
 """A problem to learn: graphs, their targets, the splits, and what the columns mean."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -104,6 +104,21 @@ class Problem:
             raise ValueError(f"{self.name} has no target {unknown[0]!r}; it has {', '.join(self.targets)}.")
         columns = [self.targets.index(t) for t in targets]
         return replace(self, graphs=self.graphs.with_targets(self.y[:, columns]), targets=list(targets))
+
+    def without(self, graphs: Collection[int]) -> "Problem":
+        """The same problem without some of its graphs; a split that loses all of its graphs is gone."""
+        kept = [g for g in range(len(self.graphs)) if g not in graphs]
+        place = {g: i for i, g in enumerate(kept)}
+        splits = {
+            s: torch.tensor([place[g] for g in ids.tolist() if g in place], dtype=torch.long) for s, ids in self.splits.items()
+        }
+        return replace(
+            self,
+            graphs=self.graphs.select(torch.tensor(kept, dtype=torch.long)),
+            splits={split: ids for split, ids in splits.items() if ids.numel()},
+            names=None if self.names is None else [self.names[g] for g in kept],
+            texts={column: [texts[g] for g in kept] for column, texts in self.texts.items()},
+        )
 
     def limit(self, number: int) -> "Problem":
         """At most this number of graphs of each split, spread over the split since data sets are often sorted."""

@@ -83,6 +83,10 @@ class Policy(ABC):
         """What each subgraph is tied to, and its graph: here every node in turn."""
         return torch.arange(graph.num_nodes, device=graph.batch.device)[:, None], graph.batch
 
+    def num_subgraphs(self, graph: SharedGraph) -> Int[Tensor, "graphs"]:
+        """The number of subgraphs of each graph; a policy with very many of them counts without making their anchors."""
+        return torch.bincount(self.anchors(graph)[1], minlength=graph.num_graphs)
+
     def cut(self, graph: SharedGraph, anchor: Tensor) -> Int[Tensor, "cuts 3"] | None:
         """The undirected edges that a subgraph loses although it keeps both ends: (subgraph, node, node)."""
         return None

@@ -94,12 +94,22 @@ class Sampled(Wrapper):
             score = torch.rand(sub_batch.numel(), generator=self.generator).to(sub_batch.device)
         else:
             score = self._fixed_scores(int(available.max()) if available.numel() else 0).to(sub_batch.device)[local]
-        wanted = self.number if self.share is None else (self.share * available).round().long()
         order = torch.argsort(score)
         order = order[torch.argsort(sub_batch[order], stable=True)]
-        chosen = order[local < torch.as_tensor(wanted, device=local.device).clamp(min=1).expand_as(available)[sub_batch]]
+        chosen = order[local < self._wanted(available)[sub_batch]]
         chosen = chosen.sort().values
         return anchor[chosen], sub_batch[chosen]
+
+    def num_subgraphs(self, graph: SharedGraph) -> Int[Tensor, "graphs"]:
+        """The number of subgraphs that are drawn of each graph."""
+        available = self.policy.num_subgraphs(graph)
+        return torch.minimum(available, self._wanted(available)) if self._sampling else available
+
+    def _wanted(self, available: Int[Tensor, "graphs"]) -> Int[Tensor, "graphs"]:
+        if self.number is not None:
+            return torch.full_like(available, self.number)
+        assert self.share is not None
+        return (self.share * available).round().long().clamp(min=1)
 
     def _fixed_scores(self, size: int) -> Tensor:
         generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.draw) % 2**63)

@@ -59,5 +59,9 @@ class Tuples(Wrapper):
         first, second = ragged.ranges(graph.ptr[graph.batch], graph.sizes[graph.batch])
         return torch.stack([first, second], dim=1), graph.batch[first]
 
+    def num_subgraphs(self, graph: SharedGraph) -> Int[Tensor, "graphs"]:
+        """One for each ordered pair of nodes."""
+        return graph.sizes**2
+
     def __str__(self) -> str:
         return f"2-{self.policy}"

@@ -10,11 +10,10 @@ from reign.bags import SharedGraph, free_memory
 from reign.data import GraphPack, Ids
 from reign.policies import Policy
 
-STATES = 8  # number of hidden states that a layer keeps for the backward pass; twice what was measured for SUN
-MAPS = 350  # bytes of the bag and its index maps for each pair, and
-ALIVE = (
-    4  # hidden states beside one for each term while a layer predicts; both measured for SUN, DS, DSS and ReIGN(2), within a fifth
-)
+# measured for SUN, DS, DSS and ReIGN(2), within a fifth
+MAPS = 350  # bytes of the bag and its index maps for each pair
+ALIVE = 4  # number of hidden states beside one for each term while a layer predicts
+STATES = 8  # number of hidden states that a layer keeps for the backward pass
 
 
 def shuffled(ids: Ids, size: int, seed: int) -> Iterator[Ids]:
@@ -37,7 +36,7 @@ def pairs_of(model: nn.Module, graphs: GraphPack) -> Int[Tensor, "graphs"]:
     for ids in torch.arange(len(graphs)).split(512):
         b = graphs.batch(ids)
         graph = SharedGraph.build(b.x, b.edge_index, None, b.batch, b.size)
-        found.append((torch.bincount(policy.anchors(graph)[1], minlength=b.size) * graph.sizes).cpu())
+        found.append((policy.num_subgraphs(graph) * graph.sizes).cpu())
     policy.train(model.training)
     return torch.cat(found)
 
@@ -59,11 +58,12 @@ def parts(ids: Ids, pairs: Int[Tensor, "graphs"], bound: int) -> list[Ids]:
     return [torch.tensor(part, dtype=torch.long) for part in out]
 
 
-def bytes_of_a_pair(model: nn.Module) -> int:
-    """The memory that a prediction takes for each pair: the index maps, and the hidden states that are alive in a layer."""
+def bytes_of_a_pair(model: nn.Module, training: bool = False) -> int:
+    """The memory that each pair takes: the index maps, the hidden states that are alive in a layer, and in training those that are kept."""
     item = next((p.element_size() for p in model.parameters()), 4)
     terms = max((len(getattr(layer, "terms", ())) for layer in getattr(model, "layers", ())), default=0)
-    return MAPS + (ALIVE + terms) * getattr(model, "hidden_channels", 64) * item
+    kept = STATES * getattr(model, "num_layers", 1) if training else 0
+    return MAPS + (ALIVE + terms + kept) * getattr(model, "hidden_channels", 64) * item
 
 
 def affordable_pairs(model: nn.Module, device: torch.device) -> int:

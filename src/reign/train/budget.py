@@ -1,6 +1,6 @@
 """How much is computed at a time: parts of a batch with a bound on their number of pairs, lowered where memory is too small."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
@@ -13,20 +13,39 @@ from reign.train.callbacks import Callback
 from reign.train.distributed import most, several
 
 T = TypeVar("T")
+TOO_LARGE = "memory is too small for this graph"
 
 
 class GraphTooLarge(ValueError):
     """A graph that does not fit into the memory, even alone.
 
     Args:
+        message: what happened, and what to do about it.
         graph: its number in the data set.
         reason: why it does not fit, in words.
-        message: what to do about it.
     """
 
-    def __init__(self, graph: int, reason: str, message: str) -> None:
+    def __init__(self, message: str, graph: int = -1, reason: str = "") -> None:
         super().__init__(message)
         self.graph, self.reason = graph, reason
+
+
+def why_too_large(model: nn.Module, pairs: int, device: torch.device, training: bool = False) -> str | None:
+    """The reason why a graph with so many pairs does not fit into the memory, even alone; None if it fits, or if only trying can tell.
+
+    Args:
+        model: the model.
+        pairs: number of pairs of the graph.
+        device: the device whose memory counts.
+        training: whether the model is to learn from the graph, or only to predict for it.
+    """
+    policy = getattr(model, "policy", None)
+    if getattr(model, "domain", "all") == "members" and getattr(policy, "radius", None) is not None:
+        return None  # the number of pairs is only known when the bag is made, which checks it
+    needed = pairs * batches.bytes_of_a_pair(model, training)
+    if pairs < SMALL or needed <= (free := free_memory(device)):
+        return None
+    return f"which has {pairs:,} pairs (subgraph, node) (about {needed / 1e9:,.1f} GB, where {free / 1e9:,.1f} GB are free)"
 
 
 class Budget:
@@ -39,14 +58,22 @@ class Budget:
         bound: the largest number of pairs; guessed from the free memory if not given.
         name: name of the graphs, for messages.
         callback: is told when batches are split.
+        rows: the rows of a table that the graphs stand in, for messages.
     """
 
     def __init__(
-        self, model: nn.Module, graphs: GraphPack, device: torch.device, bound: int | None, name: str, callback: Callback
+        self,
+        model: nn.Module,
+        graphs: GraphPack,
+        device: torch.device,
+        bound: int | None,
+        name: str,
+        callback: Callback,
+        rows: Sequence[str] | None = None,
     ) -> None:
         self.model = model
         self.pairs = batches.pairs_of(model, graphs)
-        self.device, self.name, self.callback = device, name, callback
+        self.device, self.name, self.callback, self.rows = device, name, callback, rows
         self.guessed, self.split = bound is None, False
         self.bound = bound or batches.affordable_pairs(model, device)
 
@@ -81,23 +108,18 @@ class Budget:
 
     def check_alone(self, ids: Ids) -> None:
         """Raise ``GraphTooLarge`` for the largest graph of a batch if the model cannot predict for it alone, before it is tried."""
-        policy = getattr(self.model, "policy", None)
-        bounded = getattr(self.model, "domain", "all") == "members" and getattr(policy, "radius", None) is not None
-        if not ids.numel() or bounded:  # then the number of pairs is only known when the bag is made, which checks it
-            return
-        largest = int(ids[self.pairs[ids].argmax()])
-        pairs = int(self.pairs[largest])
-        if pairs >= SMALL and (needed := pairs * batches.bytes_of_a_pair(self.model)) > (free := free_memory(self.device)):
-            reason = f"about {needed / 1e9:,.1f} GB, where {free / 1e9:,.1f} GB are free"
-            raise self._too_large(largest, pairs, reason)
+        if ids.numel():
+            largest = int(ids[self.pairs[ids].argmax()])
+            if what := why_too_large(self.model, int(self.pairs[largest]), self.device):
+                raise self._too_large(largest, what)
 
-    def _too_large(self, graph: int, pairs: int, reason: str) -> GraphTooLarge:
-        what = f"which has {pairs:,} pairs (subgraph, node) ({reason})"
+    def _too_large(self, graph: int, what: str) -> GraphTooLarge:
+        where = f"graph {graph}" if self.rows is None else f"row {self.rows[graph]}"
         return GraphTooLarge(
+            f"memory is too small for {where} of {self.name} alone, {what}; use fewer hidden_channels or num_layers, a sampled policy as "
+            "'ego+:3@0.5' (models without terms of roots), or leave it out.",
             graph,
-            f"memory is too small for this graph, {what}",
-            f"memory is too small for graph {graph} of {self.name} alone, {what}; use fewer hidden_channels or num_layers, a sampled policy as "
-            "'ego+:3@0.5' (models without terms of roots), or leave the graph out.",
+            f"{TOO_LARGE}, {what}",
         )
 
     def _lower(self, ids: Ids, reason: str) -> None:
@@ -106,7 +128,7 @@ class Budget:
         pairs = self.pairs[ids]
         used, largest = min(self.bound, int(pairs.sum())), int(pairs.max())
         if used <= largest:
-            raise self._too_large(int(ids[pairs.argmax()]), largest, reason)
+            raise self._too_large(int(ids[pairs.argmax()]), f"which has {largest:,} pairs (subgraph, node) ({reason})")
         self.bound, self.guessed = max(used // 2, largest), False
         if self.device.type == "cuda":
             torch.cuda.empty_cache()

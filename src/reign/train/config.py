@@ -149,4 +149,7 @@ class TrainingConfig(Settings):
     )
     eager: bool = Field(False, description="plain operations, batch by batch: no fused kernels, no data set on the device")
     max_pairs: Positive | None = Field(None, description="split batches with more pairs (subgraph, node) than this")
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = Field(
+        5.0, description="least time between two checkpoints; 0: one after each epoch"
+    )
     tensorboard: bool = False

@@ -15,8 +15,6 @@ from reign.train.metrics import METRICS
 if TYPE_CHECKING:
     from reign.train.learner import Learner
 
-PAUSE = 5.0  # seconds between two checkpoints; a run that is stopped in between does these epochs again, with the same result
-
 
 class History:
     """Metrics per epoch.
@@ -24,10 +22,11 @@ class History:
     Args:
         metric: the metric by which epochs are compared on the validation graphs; without validation graphs the last epoch is the best.
         folder: where the checkpoint is kept; None keeps nothing.
+        pause: seconds between two checkpoints. A run that is stopped in between does these epochs again, with the same result.
     """
 
-    def __init__(self, metric: str, folder: Path | None) -> None:
-        self.metric, self.folder, self.key = metric, folder, f"val_{metric}"
+    def __init__(self, metric: str, folder: Path | None, pause: float = 0.0) -> None:
+        self.metric, self.folder, self.pause, self.key = metric, folder, pause, f"val_{metric}"
         self.rows: list[dict[str, float]] = []
         self.best_epoch = -1
         self.best_weights: dict[str, Tensor] = {}
@@ -47,7 +46,7 @@ class History:
 
     def save(self, learner: "Learner", last: bool = False) -> None:
         """Write the checkpoint in one step, and the metrics as a table; after quick epochs not every time, but after the last one always."""
-        if self.folder is None or (time.monotonic() - self._saved < PAUSE and not last):
+        if self.folder is None or (time.monotonic() - self._saved < self.pause and not last):
             return
         self._saved = time.monotonic()
         state = {

@@ -17,6 +17,7 @@ from reign.train.callbacks import Callback
 from reign.train.devices import make_fabric
 from reign.train.members import Member, members_of, train_member
 from reign.train.recipe import Recipe
+from reign.train.too_large import problem_of_run
 from reign.train.turns import Stopped, Turns
 
 MOST = 8  # on one GPU
@@ -244,5 +245,6 @@ def _train_one(j: int, recipe: Recipe, root: str, label: str, number: int, total
     key = recipe.data.model_dump_json()
     if key not in _PROBLEMS:
         _PROBLEMS[key] = make_problem(recipe.data)[0]
-    member = next(m for m in members_of(recipe, _PROBLEMS[key], Path(root)) if str(m.folder.relative_to(root)) == label)
+    problem = problem_of_run(Path(root), _PROBLEMS[key])
+    member = next(m for m in members_of(recipe, problem, Path(root)) if str(m.folder.relative_to(root)) == label)
     Job(recipe, member, Path(root), number, total).run(make_fabric(recipe.train.precision, "cpu"), _Teller(j))

@@ -69,7 +69,7 @@ class Learner:
         self.rate = config.schedule.build(optimiser, steps, self.metric if "val" in problem.splits else None)
         sharp = config.optimiser
         self.sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
-        self.budget = Budget(model, self.graphs, fabric.device, config.max_pairs, problem.name, callback)
+        self.budget = Budget(model, self.graphs, fabric.device, config.max_pairs, problem.name, callback, problem.names)
         self.gradients = Gradients(model, self.wrapped, loss, problem, self.graphs, self.budget, fabric)
         self.inference = Inference(
             model,

@@ -48,7 +48,7 @@ def fit(
     fabric = fabric or make_fabric(config.precision)
     keep = folder if fabric.is_global_zero else None
     learner = Learner(model, problem, config, seed, fabric, callback)
-    history = History(learner.metric, keep)
+    history = History(learner.metric, keep, config.checkpoint_seconds)
     history.resume(learner, folder)
     with board(keep if config.tensorboard else None, len(history.rows)) as write:
         while not history.done(learner, config):

@@ -142,19 +142,33 @@ class Predictor:
         if problem.graphs.fingerprint() != self.fingerprint:
             raise ValueError(f"the data of {problem.name} are not those the run learned from; evaluate on a table with -i FILE.")
         ids = [split_of(model.folder, split, problem) for model in self.models]
-        outs = [m.outputs(problem.graphs, own, callback or Callback()) for m, own in zip(self.models, ids, strict=True)]
+        outs = [
+            model.outputs(problem.graphs, own, callback or Callback(), rows=problem.names)
+            for model, own in zip(self.models, ids, strict=True)
+        ]
         return {"split": split, **measure_models(self.metric, problem, outs, ids)}
 
     def evaluate_file(self, path: str | Path, callback: Callback | None = None) -> dict[str, Any]:
-        """The same on all rows of a table of molecules with the columns of the training data."""
+        """The same on all rows of a table of molecules with the columns of the training data.
+
+        The result has also ``left_out``: the rows that could not be used, counted from 1, and why.
+        """
         self._need_smiles("leave -i out.")
         from reign.data.molecules import load_table
 
         callback = callback or Callback()
         problem, report = load_table(path, self.recipe.data.smiles_columns, self.targets, self.task, classes=self.classes)
         callback.table(report)
-        outs, ids = list(self.outputs(problem.graphs, callback=callback)), torch.arange(len(problem.graphs))
-        return {"split": Path(path).name, **measure_models(self.metric, problem, outs, [ids] * len(outs))}
+        failed: dict[int, str] = {}
+        outs = self.outputs(problem.graphs, callback=callback, failed=failed)
+        assert problem.names is not None
+        report.leave_out({int(problem.names[g]): reason for g, reason in failed.items()})
+        ids = torch.tensor([g for g in range(len(problem.graphs)) if g not in failed], dtype=torch.long)
+        if not ids.numel():
+            row, reason = next(iter(report.left_out.items()))
+            raise ValueError(f"{path} has no row to measure on; row {row}: {reason}.")
+        measured = measure_models(self.metric, problem, list(outs[:, ids]), [ids] * len(self.models))
+        return {"split": Path(path).name, **measured, "rows": report.rows, "left_out": report.left_out}
 
     def _need_smiles(self, advice: str) -> None:
         if not self.recipe.data.reads_smiles:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from lightning.fabric import Fabric
 
 from reign.data import Problem
-from reign.disk import read_json, write_json
+from reign.disk import read_json, read_record, write_json
 from reign.train.build import make_problem, try_model
 from reign.train.callbacks import Callback
 from reign.train.devices import make_fabric
@@ -19,6 +19,7 @@ from reign.train.members import Member, members_of
 from reign.train.recipe import Recipe
 from reign.train.results import predicted, read_result, spread_of, summarise, write_left_out, write_predictions
 from reign.train.run_folder import describe, environment, peak_memory, start
+from reign.train.too_large import find_too_large, leave_out, saved_too_large
 
 T = TypeVar("T")
 
@@ -102,6 +103,10 @@ class _Run:
             return cls(recipe, folder, None, [], done)
         problem, report = make_problem(recipe.data)
         about = describe(problem)
+        if report is not None:
+            too_large = _on_first(fabric, lambda: _too_large(recipe, problem, folder, fabric))
+            problem = leave_out(problem, report, too_large)
+            about |= {"too_large": too_large} if too_large else {}
         if (folder / "problem.json").is_file() and read_json(folder / "problem.json") != about:
             raise ValueError(
                 f"the data of {problem.name} are not those that the run in {folder} began with; choose a new folder with -o."
@@ -153,6 +158,14 @@ class _Run:
             write_json(self.folder / "memory.json", peak_memory(fabric.device))
             write_json(self.folder / "summary.json", summary)
         return summary
+
+
+def _too_large(recipe: Recipe, problem: Problem, folder: Path, fabric: Fabric) -> dict[str, str]:
+    """The rows of a table that are too large for the memory; in a run that is continued, those that were when it began."""
+    file = folder / "problem.json"
+    if file.is_file():
+        return saved_too_large(file, read_record(file), problem)
+    return find_too_large(recipe, problem, fabric.device)
 
 
 @contextmanager

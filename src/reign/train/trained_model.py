@@ -1,5 +1,6 @@
 """A model of a finished run, with all that its predictions depend on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,12 @@ class TrainedModel:
         return cls(folder, model.to(device), scale, config, num_outputs)
 
     def outputs(
-        self, graphs: GraphPack, ids: Ids, callback: Callback, failed: dict[int, str] | None = None
+        self,
+        graphs: GraphPack,
+        ids: Ids,
+        callback: Callback,
+        failed: dict[int, str] | None = None,
+        rows: Sequence[str] | None = None,
     ) -> Float[Tensor, "graphs outputs"]:
         """What the model gives for some graphs, in the units of the targets (logits for classes).
 
@@ -57,10 +63,11 @@ class TrainedModel:
             ids: the graphs to predict for.
             callback: is told of every batch.
             failed: takes the graphs that are too large for the memory, and why; without it they are an error.
+            rows: the rows of a table that the graphs stand in, for messages.
         """
         first = next(self.model.parameters())
         own = graphs.to(first.device, first.dtype)
-        budget = Budget(self.model, own, first.device, self.config.max_pairs, "the input", callback)
+        budget = Budget(self.model, own, first.device, self.config.max_pairs, "the input", callback, rows)
         inference = Inference(
             self.model,
             own,

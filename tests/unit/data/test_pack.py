@@ -1,5 +1,7 @@
 """Graphs end to end: a batch equals PyG's, and odd lists are refused."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
@@ -28,6 +30,25 @@ def test_a_batch_is_pygs(ids: list[int]) -> None:
 def test_an_empty_batch() -> None:
     b = GraphPack.of(make()).batch([])
     assert (b.size, b.x.shape, b.edge_index.shape, b.y.shape) == (0, (0, 2), (2, 0), (0, 2))
+
+
+@pytest.mark.parametrize("ids", [[0, 1, 2, 3, 4, 5], [4, 1], []])
+def test_some_graphs_of_a_pack(ids: list[int]) -> None:
+    graphs = make()
+    chosen = GraphPack.of(graphs).select(torch.tensor(ids, dtype=torch.long))
+    assert len(chosen) == len(ids)
+    if ids:
+        assert chosen.fingerprint() == GraphPack.of([graphs[g] for g in ids]).fingerprint()
+
+
+def test_a_problem_without_some_graphs() -> None:
+    graphs = make()
+    whole = Problem.of(graphs[:3], graphs[3:5], graphs[5:])
+    whole = replace(whole, names=list("abcdef"), texts={"t": list("uvwxyz")})
+    some = whole.without({0, 5})
+    assert {split: ids.tolist() for split, ids in some.splits.items()} == {"train": [0, 1], "val": [2, 3]}
+    assert (some.names, some.texts) == (list("bcde"), {"t": list("vwxy")})
+    assert some.graphs.fingerprint() == GraphPack.of(graphs[1:5]).fingerprint()
 
 
 def test_sizes() -> None:

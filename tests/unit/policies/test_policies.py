@@ -14,7 +14,7 @@ from torch_geometric.utils import to_networkx
 from typer.testing import CliRunner
 
 import reign
-from reign.bags import FAR
+from reign.bags import FAR, SharedGraph
 from reign.cli import app
 from reign.policies import (
     POLICIES,
@@ -385,3 +385,13 @@ def test_sizes_of_bags() -> None:
     hops = dict(nx.all_pairs_shortest_path_length(to_networkx(data, to_undirected=True), cutoff=3))
     assert found["ego:3"].members == sum(map(len, hops.values())) < 144
     assert all(bag.seconds > 0 for bag in found.values())
+
+
+def test_numbers_of_subgraphs_are_those_of_the_bags() -> None:
+    data = Batch.from_data_list(random_graphs(4, min_nodes=1, max_nodes=6))
+    graph = SharedGraph.build(data.x, data.edge_index, None, data.batch, 4)
+    sampled = [Sampled(Tuples(NodeMarking()), number=3), Sampled(NodeMarking(), share=0.4), Sampled(Null(), number=2, eval_draws=2)]
+    for policy in [*map(reign.policy, reign.list_policies()), *sampled]:
+        for mode in (True, False):
+            expected = torch.bincount(policy.train(mode).anchors(graph)[1], minlength=4)
+            assert torch.equal(policy.num_subgraphs(graph), expected), (policy, mode)

@@ -1,9 +1,12 @@
 """Parts of a batch, and the pairs of a graph."""
 
+import pytest
 import torch
+from torch_geometric.data import Data
 
 import tiny
 from learning import model
+from reign.data import GraphPack
 from reign.nn import DS, MPNN
 from reign.train.batches import affordable_pairs, pairs_of, parts
 
@@ -21,3 +24,9 @@ def test_parts_and_pairs() -> None:
         assert torch.equal(torch.cat(found), ids)
         assert all(part.numel() == 1 or int(pairs[part].sum()) <= bound for part in found)
     assert affordable_pairs(model(), torch.device("cpu")) > 10_000
+
+
+def test_pairs_are_counted_where_they_would_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reign.bags._memory.free_memory", lambda device: 0)
+    pack = GraphPack.of([Data(x=torch.ones(300, 1), edge_index=torch.empty(2, 0, dtype=torch.long))])
+    assert pairs_of(DS(1, 4, 1, 1, policy="2-nm"), pack).tolist() == [300**3]

@@ -1,5 +1,7 @@
 """Too little memory: batches are split, and nothing of a failed attempt is left."""
 
+import pickle
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -7,10 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import tiny
 from learning import learn, model
 from reign.bags import DoesNotFit
 from reign.nn import SUN
 from reign.train import Callback
+from reign.train.budget import GraphTooLarge
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -66,6 +70,19 @@ def weights_with(bound: int) -> list[Tensor]:
 def test_one_graph_that_does_not_fit_is_named() -> None:
     with pytest.raises(ValueError, match=r"memory is too small for graph \d+ of tiny alone, which has \d+ pairs"):
         learn(Small(model(), 10, RuntimeError))
+
+
+def test_one_row_that_does_not_fit_is_named() -> None:
+    problem = tiny.problem()
+    problem = replace(problem, names=[str(g + 1) for g in range(len(problem.graphs))])
+    with pytest.raises(ValueError, match=r"memory is too small for row \d+ of tiny alone, which has \d+ pairs"):
+        learn(Small(model(), 10, RuntimeError), problem)
+
+
+def test_the_error_survives_pickling_and_a_longer_message() -> None:
+    error = pickle.loads(pickle.dumps(GraphTooLarge("too large", 3, "why")))
+    assert (str(error), error.graph, error.reason) == ("too large", 3, "why")
+    assert str(type(error)("and more")) == "and more"
 
 
 def test_a_guess_that_splits_batches_is_told() -> None:

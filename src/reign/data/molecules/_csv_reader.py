@@ -42,8 +42,8 @@ def read_table(path: str | Path) -> tuple[pd.DataFrame, dict[int, str]]:
         raise ValueError(f"{path} cannot be read as a table ({first_line(error)}).") from None
     except _OpenQuote as error:
         raise ValueError(
-            f"{path} cannot be read as a table: the quote that opens in line {error.line} {error}, so rows would be lost; close it, or "
-            "double it if it is part of the text."
+            f"{path} cannot be read as a table: the quote that opens in line {error.line} {error}, so rows would be lost. Close the quote "
+            "where its field ends, or double it if it is part of the text; if the field is meant to span lines, put it on one line."
         ) from None
     if not records or not any(records[0]):
         raise ValueError(f"{path} cannot be read as a table (it has no header).")

@@ -29,6 +29,10 @@ class Report:
     missing: int = 0
     found: list[str] = field(default_factory=list)
 
+    def leave_out(self, rows: dict[int, str]) -> None:
+        """Add rows that cannot be used, and why."""
+        self.left_out = dict(sorted({**self.left_out, **rows}.items()))
+
     def lines(self) -> list[str]:
         """The report in sentences."""
         out = [f"{self.rows - len(self.left_out):,} of {self.rows:,} rows read"]

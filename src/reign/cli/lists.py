@@ -1,0 +1,23 @@
+"""``reign models`` and ``reign policies``: what there is."""
+
+from typing import Annotated
+
+import typer
+
+from reign.cli.render import bag_table, model_table, policy_table
+from reign.cli.tools import plain_console
+
+
+def policies(
+    example: Annotated[bool, typer.Option("--example", help="Also show the bag of a small graph under each.")] = False,
+) -> None:
+    """List the selection policies: how a graph becomes a bag of subgraphs."""
+    console = plain_console()
+    console.print(policy_table())
+    if example:
+        console.print(bag_table())
+
+
+def models() -> None:
+    """List the models, with their terms and default policies."""
+    plain_console().print(model_table())

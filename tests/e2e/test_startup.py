@@ -1,0 +1,117 @@
+"""The first second: help without torch, groups of options, shell completion, and Ctrl-C. ``benchmarks/startup.py`` measures times."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src"
+WIDTH, LINES, GROUP = 100, 75, 8  # a page of help, and the number of options that can be read as one group
+HELP = """
+import json, sys
+from typer.main import get_command
+from typer.testing import CliRunner
+from reign.cli import app
+
+def paths(command, path):
+    yield path
+    for name, each in getattr(command, "commands", {}).items():
+        yield from paths(each, [*path, name])
+
+found = {}
+for path in paths(get_command(app), []):
+    done = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "100"})
+    large = [name for name in ("torch", "torch_geometric", "numpy", "lightning") if name in sys.modules]
+    found[" ".join(path)] = [done.exit_code, done.output, large]
+print(json.dumps(found))
+"""
+HEARD = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background jobs of a shell ignore it
+INTERRUPTED = """
+import os, signal, sys, time
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+
+sys.meta_path.insert(0, Finder())
+from reign.__main__ import main
+main()
+"""
+
+
+def python(code: str, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"} | environment
+    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, env=env)
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, tuple[int, str, list[str]]]:
+    """For every command the exit code of its help, the page, and which large packages have been loaded by then."""
+    done = python(HELP)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, tuple[int, str, list[str]]] = json.loads(done.stdout)
+    return found
+
+
+def test_no_help_loads_torch(pages: dict[str, tuple[int, str, list[str]]]) -> None:
+    assert {"", "train", "predict", "evaluate", "separate", "bench", "models", "data", "data info"} <= set(pages)
+    for name, (status, page, large) in pages.items():
+        assert status == 0, name
+        assert large == [], f"reign {name} --help loads {large}: import them inside the function of the command"
+        assert "Usage:" in page
+
+
+def test_help_is_short_and_in_groups(pages: dict[str, tuple[int, str, list[str]]]) -> None:
+    for name, (_, page, _) in pages.items():
+        lines = [line.rstrip() for line in page.splitlines() if line.strip()]
+        assert len(lines) <= LINES, name
+        assert max(map(len, lines)) <= WIDTH, name
+        groups = page.split("╭─ ")[1:]
+        for group in groups:
+            title, options = (
+                group.split(" ─")[0],
+                [line for line in group.splitlines() if line.startswith(("│ --", "│ *  --", "│    --"))],
+            )
+            assert len(options) <= GROUP, f"reign {name} --help has {len(options)} options under {title}"
+
+
+def test_commands_stand_in_groups(pages: dict[str, tuple[int, str, list[str]]]) -> None:
+    page = pages[""][1]
+    assert "─ Commands ─" not in page  # where typer puts a command without a group
+    assert page.index("Train and predict") < page.index("│ train ") < page.index("Theory") < page.index("│ separate ")
+
+
+def test_next_to_nothing_is_imported_before_ctrl_c_is_heard() -> None:
+    code = "import sys; before = set(sys.modules)\nimport reign.__main__\nprint(*sorted(set(sys.modules) - before))"
+    loaded = python(code).stdout.split()
+    assert [name for name in loaded if name.startswith("reign")] == ["reign", "reign.__main__", "reign._version"]
+    assert not {"typing", "pathlib", "re", "typer"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "expected"),
+    [("reign ", "1", "predict"), ("reign tr", "1", "train"), ("reign train --ep", "2", "--epochs"), ("reign data in", "2", "info")],
+)
+def test_shell_completion(words: str, place: str, expected: str) -> None:
+    code = "import sys\nfrom reign.__main__ import main\ntry: main()\nfinally: print('torch' in sys.modules, file=sys.stderr)"
+    done = python(code, _REIGN_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place)
+    assert expected in done.stdout.split()
+    assert done.stderr == "False\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_a_shell(shell: str) -> None:
+    code = "from reign.__main__ import main; main()"
+    done = python(code, "--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert f"_REIGN_COMPLETE=complete_{shell}" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["reign.cli", "typer", "reign.cli.options", "rich.table", "torch"])
+def test_ctrl_c_in_the_middle_of_an_import(name: str) -> None:
+    done = python(HEARD + INTERRUPTED.format(name=name), "train", "zinc/sun-ego", "-o", "/nowhere/run")
+    assert (done.returncode, done.stderr) == (2, "reign: stopped.\n")
