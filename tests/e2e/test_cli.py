@@ -96,7 +96,7 @@ def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         **dict.fromkeys(("model", "policy", "device", "data", "precision"), str),
         **dict.fromkeys(("batch_size", "hidden_channels", "num_layers", "repeats", "nodes", "pairs"), int),
         **dict.fromkeys(("environment", "steps", "floor"), dict),
-        **dict.fromkeys(("store_bytes", "kernels_of"), type(None)),
+        **dict.fromkeys(("store_bytes", "frame_bytes", "kernels_of"), type(None)),
         **dict.fromkeys(("kernels", "notes"), list),
     }
     assert {name: type(value) for name, value in found.items()} == kinds

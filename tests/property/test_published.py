@@ -56,7 +56,7 @@ CASES: dict[str, tuple[str, dict[str, Any], int, Formula]] = {
     **{
         f"{name} {kind}": (
             f"{name}-published",
-            ONE_HOT | {"tensor": kind, "head_channels": [7, 4]} | (BONDS_TOO if kind == "distances" else {}),
+            ONE_HOT | {"tensor": kind, "head_channels": [7, 4]} | (BONDS_TOO if kind == "distances" else {"edge_encoder": None}),
             TYPES,
             lambda net, d, kind=kind, formula=formula: formula(net, plain.tensor(dense(d, None), kind, TYPES, BONDS), LAYERS),
         )

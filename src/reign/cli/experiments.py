@@ -8,6 +8,7 @@ import typer
 from reign.cli.options import Accelerator, Devices, Jobs, Nodes, Quiet, Settings, WithReport, output_option, training_option
 from reign.cli.render_runs import study_table
 from reign.cli.reports import report_at_end
+from reign.cli.results import show_status
 from reign.cli.tools import at_least_one, fail, plain_console, user_mistakes
 
 
@@ -26,7 +27,9 @@ def recipes(
 
 
 def reproduce(
-    table: Annotated[str, typer.Argument(help="A table of the paper (reign recipes lists them), or a YAML file.")],
+    table: Annotated[
+        str | None, typer.Argument(help="A table of the paper (reign recipes lists them), or a YAML file.", show_default=False)
+    ] = None,
     seeds: Annotated[int | None, training_option(help="Number of seeds; as in the paper if not given.")] = None,
     quick: Annotated[bool, training_option("--quick", help="A small share of data and epochs, to see that it works.")] = False,
     row: Annotated[list[str] | None, training_option(help="Only this row; repeat for more.")] = None,
@@ -42,6 +45,10 @@ def reproduce(
     num_nodes: Nodes = 1,
     quiet: Quiet = False,
     write_report: WithReport = True,
+    status: Annotated[
+        bool,
+        output_option("--status", help="Only show how much of all tables has been run at full length, by the records in results."),
+    ] = False,
 ) -> None:
     """Run a table of the paper, and print our numbers beside the paper's.
 
@@ -58,6 +65,11 @@ def reproduce(
         from reign.train.devices import make_fabric
         from reign.train.overrides import override
 
+        if status:
+            show_status(Path("results"))
+            return
+        if table is None:
+            fail("give a table, as in: reign reproduce counting --quick; reign recipes lists them.")
         plan = find_table(table)
         if plan.is_single:
             fail(f"{table} is a single recipe, not a table; use: reign train {table}.")

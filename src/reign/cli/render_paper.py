@@ -8,6 +8,7 @@ from reign.cli.render_runs import number
 from reign.experiments.tables import mean_and_std
 
 if TYPE_CHECKING:
+    from reign.experiments.evidence import Progress
     from reign.experiments.reproduce import Cell
     from reign.experiments.tables import Number
     from reign.experiments.tables import Table as Paper
@@ -70,3 +71,16 @@ def _paper(value: "float | Number | None") -> str:
         return ""
     mean, std = mean_and_std(value)
     return f"{mean:g}" if std is None else f"{mean:g} +- {std:g}"
+
+
+def progress_table(found: "list[Progress]") -> Table:
+    """How far the plan of evidence is."""
+    table = Table(title="Runs at full length")
+    for name in ("part", "table", "models done", "still to run", "hours left"):
+        table.add_column(name, justify="left" if name in ("part", "table", "still to run") else "right")
+    for each in found:
+        rows = dict.fromkeys(row for row, _ in each.missing)
+        left = ", ".join(list(rows)[:4]) + (f" and {len(rows) - 4} more rows" if len(rows) > 4 else "")
+        hours = "unknown" if each.seconds is None else f"{each.seconds / 3600:.1f}"
+        table.add_row(each.part.title, each.part.table, f"{each.done} of {each.total}", left or "-", hours if each.missing else "0")
+    return table

@@ -3,12 +3,24 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from statistics import mean
 
+from reign.disk import write_text
 from reign.experiments.records import Record, mean_and_spread
 from reign.experiments.table_files import find_table
 from reign.experiments.tables import Table, cells, mean_and_std
 from reign.train.overrides import parse_yaml
+
+BEGIN, END = "<!-- results: written by reign results --write -->", "<!-- end of results -->"
+HEADER = """# Results
+
+Runs at full length, with the recipes of `reign recipes`. Each file holds the recipe, and for each model its seed, versions, the commit, the date, the
+device and the duration. This page is written by `reign results --write`. "Ours" is the figure that the paper reports, of the last epoch or of
+the best validation epoch; the difference is in standard deviations of the paper's. Minutes are those of one model, while others were
+trained on the same GPU.
+
+"""
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,24 @@ def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> 
     return out
 
 
+def write_pages(folder: Path, records: Sequence[Record]) -> list[Path]:
+    """Write the results to ``folder/README.md``, and to the README beside the folder, if it has marks for them."""
+    text = results_markdown(records)
+    write_text(folder / "README.md", HEADER + text)
+    beside = folder.absolute().parent / "README.md"
+    if not beside.is_file() or BEGIN not in (before := beside.read_text()):
+        return [folder / "README.md"]
+    write_text(beside, with_results(before, text))
+    return [folder / "README.md", beside]
+
+
+def with_results(page: str, text: str) -> str:
+    """A page with the results between its marks."""
+    head, rest = page.split(BEGIN, 1)
+    _, tail = rest.split(END, 1)
+    return f"{head}{BEGIN}\n{text.replace('## ', '### ')}{END}{tail}"
+
+
 def results_markdown(records: Sequence[Record]) -> str:
     """The results as Markdown tables, one for each table of the paper."""
     parts = []
@@ -75,7 +105,8 @@ def results_markdown(records: Sequence[Record]) -> str:
             "| row | paper | ours | difference | last epoch | best validation epoch | models | minutes |",
         ]
         lines += ["|---|---|---|---|---|---|---|---|"]
-        lines += [_line(table, record, column) for record in records if record.table == name for column in _shown(table, record)]
+        ours = sorted((record for record in records if record.table == name), key=lambda record: list(table.rows).index(record.row))
+        lines += [_line(table, record, column) for record in ours for column in _shown(table, record)]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 

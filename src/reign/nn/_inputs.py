@@ -23,18 +23,20 @@ def check_bag(bag: Any, policy: Policy, edge_index: Shaped[Tensor, "..."], edge_
 
 
 def warn_of_unused_edges(kind: str, options: list[str], given: dict[str, Any]) -> None:
-    """Warn where edge features go to a model that could use them and was made without: not where it has layers of a user's own.
+    """Warn where edge features go to a model that could use them and was made without.
+
+    It is no mistake where a model was made with ``edge_encoder=None`` in so many words, or has layers of a user's own.
 
     Args:
         kind: name of the class of the model.
         options: names of the arguments that its constructor takes.
         given: those that it was given; empty if they are not known.
     """
-    if not given or "edge_dim" not in options or any(given.get(name) is not None for name in ("edge_dim", "edge_encoder", "layer")):
+    if not given or "edge_dim" not in options or any(name in given for name in ("edge_dim", "edge_encoder", "layer")):
         return
     warnings.warn(
         f"edge_attr was given, and {kind} was made without edge_dim or edge_encoder, so that it is not used; make the model "
-        "with edge_dim=<number of channels>, or edge_encoder=<number of types>, or leave edge_attr out.",
+        "with edge_dim=<number of channels>, or edge_encoder=<number of types>; or with edge_encoder=None, or leave edge_attr out, to do without.",
         stacklevel=5,  # the call of the model
     )
 

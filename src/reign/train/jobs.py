@@ -1,8 +1,10 @@
 """Many models at once: as threads that take turns on a GPU, or as processes on a CPU."""
 
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,7 +20,7 @@ from reign.train.devices import make_fabric
 from reign.train.members import Member, members_of, train_member
 from reign.train.recipe import Recipe
 from reign.train.too_large import problem_of_run
-from reign.train.turns import Stopped, Turns
+from reign.train.turns import Turns
 
 MOST = 8  # on one GPU
 ROOM = 0.8  # the share of the free memory that one more may take
@@ -128,6 +130,8 @@ class _Threads:
             return True
         if running >= (self.number or MOST) or len(self.settled) < self.started:
             return False
+        if self.fabric.device.type != "cuda":
+            return True
         free, _ = torch.cuda.mem_get_info(self.fabric.device)
         spare = torch.cuda.memory_reserved(self.fabric.device) - torch.cuda.memory_allocated(self.fabric.device)
         self.largest = max(self.largest, torch.cuda.memory_reserved(self.fabric.device) // running)
@@ -136,11 +140,9 @@ class _Threads:
     def _work(self, number: int) -> None:
         job, callback = self.jobs[number], self.callback.job(self.jobs[number].label, number, len(self.jobs))
         try:
-            with self.turns.joined(), torch.cuda.stream(torch.cuda.Stream(self.fabric.device)):
+            with self.turns.joined(), _own_stream(self.fabric.device):
                 _keeping_errors(job, lambda: job.run(self.fabric, _Settling(callback, lambda: self._tell(self.settled, number))))
-        except Stopped as error:
-            job.error = error
-        except BaseException as error:  # a defect: it is told at the end, when the others are done
+        except BaseException as error:  # stopped, or a defect, which is told when the others are done
             job.error = error
         self._tell(self.settled, number)
         self._tell(self.ended, number)
@@ -149,6 +151,10 @@ class _Threads:
         with self.news:
             group.add(number)
             self.news.notify_all()
+
+
+def _own_stream(device: torch.device) -> AbstractContextManager[Any]:
+    return torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else nullcontext()
 
 
 class _Settling(Callback):
@@ -219,6 +225,7 @@ def _begin(told: Any, threads: int) -> None:
     global _TOLD
     _TOLD = told
     torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends the others
 
 
 class _Teller(Callback):

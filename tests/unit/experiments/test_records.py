@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from reign.cli import app
 from reign.experiments import find_table
-from reign.experiments.evidence import Part, plan, progress, results_markdown
+from reign.experiments.evidence import BEGIN, END, HEADER, Part, plan, progress, results_markdown, with_results
 from reign.experiments.records import Record, Result, read_records, record_table
 from reign.experiments.table_files import find_recipe
 from reign.train import train
@@ -76,3 +78,36 @@ def test_what_is_missing() -> None:
     assert (first.done, first.total, first.seconds) == (2, 6, 20.0 + 3 * 20.0)
     assert first.missing == {("sun-ego", "test"): 1, ("gin", "test"): 3}
     assert (second.done, second.total, second.seconds) == (0, 1, None)
+
+
+def test_pages_are_those_of_the_records() -> None:
+    """What README.md and results/README.md show is what the records hold; ``reign results --write`` writes it."""
+    root = Path(__file__).parents[3]
+    text = results_markdown(read_records(root / "results"))
+    assert (root / "results" / "README.md").read_text() == HEADER + text
+    page = (root / "README.md").read_text()
+    assert page == with_results(page, text)
+    assert "| SUN (EGO) |" in page
+
+
+def test_writing_pages(tmp_path: Path) -> None:
+    record("sun-ego", result(0, 0.080, 0.1)).write(tmp_path / "results")
+    (tmp_path / "README.md").write_text(f"# A\n\n{BEGIN}\nold\n{END}\n\nend\n")
+    done = CliRunner().invoke(app, ["results", str(tmp_path / "results"), "--write"])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "README.md").read_text()
+    assert "old" not in page
+    assert "### ZINC-12k" in page
+    assert page.endswith("end\n")
+    assert "**0.08**" in (tmp_path / "results" / "README.md").read_text()
+
+
+def test_results_and_status_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "holds no records" in CliRunner().invoke(app, ["results"]).output
+    assert CliRunner().invoke(app, ["results", "--add", "runs/zinc"]).exit_code == 2
+    record("sun-ego", result(0, 0.080, 0.1)).write(tmp_path / "results")
+    done = CliRunner().invoke(app, ["reproduce", "--status"])
+    assert done.exit_code == 0, done.output
+    assert "1 of 20" in done.output
+    assert "give a table" in CliRunner().invoke(app, ["reproduce"]).output

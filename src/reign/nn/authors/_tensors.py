@@ -84,7 +84,7 @@ def _tensor(config: Config) -> dict[str, Any]:
     """How a graph becomes a tensor: by the number of channels that ``config["input"]`` begins with."""
     atoms, bonds, channels = config["num_atom_types"], config["num_bond_types"], str(config["input"]).split()[0]
     if channels == str(atoms + 1):
-        return {"tensor": "degrees", "node_encoder": "one-hot"}
+        return {"tensor": "degrees", "node_encoder": "one-hot", "edge_encoder": None}
     if channels == str(atoms + 2 + bonds):
         return {"tensor": "distances", "node_encoder": "one-hot", "edge_encoder": "one-hot", "edge_dim": bonds}
     raise ValueError(f"config has input={config['input']!r}, expected '{atoms + 1} channels' or '{atoms + 2 + bonds} channels'.")
