@@ -58,7 +58,10 @@ def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
 
 
 def make_model(config: ModelConfig, problem: Problem, seed: int) -> Model:
-    """A model of the right sizes and with the right encoders, its weights drawn by the seed; an option that is null keeps its default."""
+    """A model of the right sizes and with the right encoders, its weights drawn by the seed.
+
+    An option that is null keeps its default; ``edge_encoder: null`` says that edge features are not used.
+    """
     options = dict(config.options)
     if problem.node_encoder is not None:
         options.setdefault("node_encoder", problem.node_encoder)
@@ -67,10 +70,11 @@ def make_model(config: ModelConfig, problem: Problem, seed: int) -> Model:
         options.setdefault("edge_encoder", problem.edge_encoder)
     elif attr is not None and attr.is_floating_point():
         options.setdefault("edge_dim", attr.size(1))
-    options = {name: value for name, value in options.items() if value is not None}
+    kind = find_model(config.name)
+    kept = {"edge_encoder"} & set(inspect.signature(kind).parameters)
+    options = {name: value for name, value in options.items() if value is not None or name in kept}
     typed = "node_encoder" in options
     in_channels = config.hidden_channels if typed else problem.graphs.x.size(1)
-    kind = find_model(config.name)
     check_options(kind, options)
     sizes = in_channels, config.hidden_channels
 
