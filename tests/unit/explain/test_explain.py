@@ -59,6 +59,7 @@ def test_a_linear_model_is_explained_exactly() -> None:
     weight = (head.weight @ model.layers[0].terms[0].transform.weight)[0]
     n = data.num_nodes
     torch.testing.assert_close(found.pairs, (data.x @ weight).detach().expand(n, n) / n**2)
+    torch.testing.assert_close(found.nodes, (data.x @ weight).detach() / n)
     torch.testing.assert_close(found.subgraphs, found.pairs.sum(1))  # here leaving out takes away just its part
 
 

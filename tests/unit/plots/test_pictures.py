@@ -93,6 +93,11 @@ ROW, COLUMN, ALL = {(0, j) for j in range(4)}, {(h, 2) for h in range(4)}, {(h, 
 ROOT_ROW = {(2, j) for j in range(4)}
 
 
+def test_no_node_is_its_own_neighbour() -> None:
+    assert read_cells("sum_{j ~_k i} x[k,j]", 1, 3, 4).cells == {(1, 0), (1, 1), (1, 2)}
+    assert read_cells("sum_j x[k,j]", 1, 3, 4).cells == {(1, 0), (1, 1), (1, 2), (1, 3)}
+
+
 def test_ds_ngnn_and_reconstruction_share_one_local_parameter() -> None:
     for model in ("ds", "ngnn", "reconstructiongnn"):
         assert cells(model, False) == {"own+local": (["one", "local"], ROW)}
