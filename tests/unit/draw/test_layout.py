@@ -1,5 +1,7 @@
 """Where nodes are put on paper."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from reign.draw._layout import place
@@ -8,7 +10,7 @@ from reign.draw._layout import place
 def test_components_lie_side_by_side() -> None:
     at = place(7, [(0, 1), (1, 2), (2, 0), (3, 4), (5, 6)])
     sides = [(at[nodes, 0].min(), at[nodes, 0].max()) for nodes in ([0, 1, 2], [3, 4], [5, 6])]
-    for (_, before), (after, _) in zip(sides, sides[1:], strict=False):
+    for (_, before), (after, _) in pairwise(sides):
         assert before < after
 
 
