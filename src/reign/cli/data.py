@@ -10,7 +10,8 @@ from reign.cli.tools import plain_console, user_mistakes
 
 app = typer.Typer(name="data", help="Data sets: list, info, prepare.", no_args_is_help=True)
 Options = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the data set, as kind=er; repeat for more.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="An option of the data set, such as kind=er; repeat for more."),
 ]
 
 

@@ -104,7 +104,7 @@ def tune(
     ] = None,
     storage: Annotated[
         str | None,
-        output_option(help="Database URL as sqlite:///study.db: several workers with the same one share the study."),
+        output_option(help="A database URL such as sqlite:///study.db: several workers with the same one share the study."),
     ] = None,
     study: Annotated[str | None, output_option(help="Name of the study; that of the recipe if not given.")] = None,
     trials: Annotated[

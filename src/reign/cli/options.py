@@ -13,7 +13,7 @@ machine_option = partial(typer.Option, rich_help_panel="Machine")
 
 Settings = Annotated[
     list[str] | None,
-    training_option("--set", metavar="KEY=VALUE", help="Change any setting, as train.optimiser.lr=0.01; repeat for more."),
+    training_option("--set", metavar="KEY=VALUE", help="Change any setting, such as train.optimiser.lr=0.01; repeat for more."),
 ]
 Accelerator = Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")]
 Devices = Annotated[int, machine_option(help="Number of processes on this machine; torchrun works as well.")]
@@ -28,6 +28,6 @@ Jobs = Annotated[
     machine_option(
         "-j",
         "--jobs",
-        help="Number of models to train at once: as many as fit on a GPU, and one on a CPU, if not given. On a CPU they are processes.",
+        help="Number of models to train at once. If not given, as many as fit on a GPU, and one on a CPU, where they are processes.",
     ),
 ]

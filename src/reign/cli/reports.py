@@ -13,7 +13,9 @@ LARGEST = 200  # molecules of a table that one page shows
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or the folder of a table, as runs/zinc.", metavar="RUN...")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs, or the folder of a table, such as runs/zinc.", metavar="RUN...")
+    ],
     output: Annotated[
         Path | None,
         output_option("-o", "--output", help="Page to write; report.html in the folder, or here for several, if not given."),

@@ -15,7 +15,7 @@ def results(
     folder: Results = Path("results"),
     add: Annotated[
         Path | None,
-        typer.Option(metavar="RUNS", help="First add the finished runs of a table, as runs/zinc from reign reproduce zinc."),
+        typer.Option(metavar="RUNS", help="First add the finished runs of a table, such as runs/zinc from reign reproduce zinc."),
     ] = None,
     table: Annotated[str | None, typer.Option(help="The table that --add belongs to; the name of its folder if not given.")] = None,
     commit: Annotated[str | None, typer.Option(help="The commit that --add was made with.")] = None,

@@ -19,11 +19,11 @@ def bag(
     graph: Annotated[
         str,
         typer.Argument(
-            help="SMILES, edges as 0-1,1-2, cycle:6 and the like, a data set as zinc, or a file of graph6 lines.",
+            help="SMILES, edges such as 0-1,1-2, a graph such as cycle:6, a data set such as zinc, or a file of graph6 lines.",
             metavar="GRAPH|SMILES",
         ),
     ],
-    policy: Annotated[str, typer.Option(help="A policy, as ego+:2; reign policies lists them.")] = "ego+:2",
+    policy: Annotated[str, typer.Option(help="A policy, such as ego+:2; reign policies lists them.")] = "ego+:2",
     output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png.")] = Path("bag.svg"),
     index: Annotated[int, typer.Option(help="Which graph of a data set or a file.")] = 0,
     subgraph: Annotated[
@@ -41,15 +41,15 @@ def bag(
 
 @app.command()
 def layer(
-    model: Annotated[str | None, typer.Argument(help="A model, as sun; reign models lists them.")] = None,
-    terms: Annotated[str | None, typer.Option(help="A layer from a list of terms, as own,local,transpose.")] = None,
+    model: Annotated[str | None, typer.Argument(help="A model, such as sun; reign models lists them.")] = None,
+    terms: Annotated[str | None, typer.Option(help="A layer from a list of terms, such as own,local,transpose.")] = None,
     root_terms: Annotated[str | None, typer.Option(help="Terms of roots, which then have weights of their own.")] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png.")] = Path("layer.svg"),
     dark: Dark = False,
 ) -> None:
     """Draw what a layer reads to update x[k, i] and the root x[i, i], one colour for each parameter."""
     if (model is None) == (terms is None):
-        fail("a model, as sun, or --terms, as own,local, is needed, and not both.")
+        fail("give a model, such as sun, or --terms, such as own,local, and not both.")
     with user_mistakes():
         from reign.plots import draw_layer
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 margin_option = partial(typer.Option, rich_help_panel="Margins")
 Terms = Annotated[
-    str | None, model_option(help="A model from a list of terms, as own,local,transpose; reign.list_terms() has all.")
+    str | None, model_option(help="A model from a list of terms, such as own,local,transpose; reign.list_terms() has all.")
 ]
 RootTerms = Annotated[str | None, model_option(help="Terms of roots, which then have weights of their own.")]
 PolicyName = Annotated[str, model_option(help="The policy of the model from --terms.")]
@@ -25,12 +25,12 @@ def separate(
     family: Annotated[str | None, typer.Argument(help="A family of pairs (see --list), or a file of graph6 lines or .npy.")] = None,
     model: Annotated[
         list[str] | None,
-        model_option(help="A model, as sun:nm, mpnn or sun:ego+:2/4 (4 layers); repeat for more."),
+        model_option(help="A model, such as sun:nm, mpnn or sun:ego+:2/4 (4 layers); repeat for more."),
     ] = None,
     wl: Annotated[
         list[str] | None,
         model_option(
-            help="A WL test, as 1 or 3, or the colour test of a model, as sun:nm (until stable) or sun:nm/6; repeat for more."
+            help="A WL test, such as 1 or 3, or the colour test of a model, such as sun:nm (until stable) or sun:nm/6; repeat for more."
         ),
     ] = None,
     terms: Terms = None,
@@ -112,7 +112,7 @@ def separate(
 
 
 def card(
-    model: Annotated[str | None, typer.Argument(help="A model, as sun:nm, or dss:ego+:2/4 (4 layers).")] = None,
+    model: Annotated[str | None, typer.Argument(help="A model, such as sun:nm, or dss:ego+:2/4 (4 layers).")] = None,
     terms: Terms = None,
     root_terms: RootTerms = None,
     policy: PolicyName = "nm",
@@ -130,7 +130,7 @@ def card(
     from reign.theory import card as make
 
     if (model is None) == (terms is None):
-        fail("a model, as sun:nm, or --terms, as own,local, is needed, and not both.")
+        fail("give a model, such as sun:nm, or --terms, such as own,local, and not both.")
     with user_mistakes():
         check_writable(output)
         page = make(from_terms(terms, root_terms, policy, layers) if terms is not None else str(model), family)

@@ -28,7 +28,7 @@ def train(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            help="TABLE, TABLE/ROW or TABLE/ROW/COLUMN of the paper, as zinc/sun-ego (reign recipes lists them), or a YAML file."
+            help="TABLE, TABLE/ROW or TABLE/ROW/COLUMN of the paper, such as zinc/sun-ego (reign recipes lists them), or a YAML file."
         ),
     ] = None,
     data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
@@ -48,8 +48,8 @@ def train(
     split_sizes: Annotated[list[float] | None, data_option(help="Shares of train, val and test: give it three times.")] = None,
     splits_column: Annotated[str | None, data_option(help="Column that says train, val or test.")] = None,
     split_seed: Annotated[int | None, data_option(help="Seed of the random split.")] = None,
-    model: Annotated[str | None, model_option(help="A model, as sun or gnn-ak+ (reign models lists them).")] = None,
-    policy: Annotated[str | None, model_option(help="A policy, as ego+:3 (reign policies lists them).")] = None,
+    model: Annotated[str | None, model_option(help="A model, such as sun or gnn-ak+ (reign models lists them).")] = None,
+    policy: Annotated[str | None, model_option(help="A policy, such as ego+:3 (reign policies lists them).")] = None,
     epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
     batch_size: Annotated[int | None, training_option("-b", "--batch-size", help="Number of graphs in a batch.")] = None,
     ensemble_size: Annotated[
