@@ -147,7 +147,7 @@ def test_mistakes(runs: Path, tmp_path: Path) -> None:
             "the run has no target 'color'; it has size",
         ),
         (["show", "bag", "CCO", "-o", str(tmp_path / "a.pdf")], "does not end in .svg or .png"),
-        (["show", "layer"], "a model, as sun, or --terms"),
+        (["show", "layer"], "give a model, such as sun, or --terms"),
         (["show", "layers", "sunn"], "unknown model 'sunn'; did you mean 'sun'?"),
     ):
         done = CliRunner().invoke(app, args, env={"COLUMNS": "200"})
