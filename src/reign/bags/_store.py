@@ -17,7 +17,6 @@ from reign.bags._columns import Column, all_columns, walk
 from reign.kernels import Gathered, gather_columns
 
 WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # numbers of so many bytes
-BASE = ("graph", "node", "edge", "sub", "pair")
 
 
 @dataclass(eq=False)

@@ -95,6 +95,8 @@ def test_stopping() -> None:
 
 
 def test_outside_of_turns_nothing_happens() -> None:
+    state = torch.get_rng_state()
     hand_over()
     with away():
-        pass
+        torch.rand(())
+    assert not torch.equal(state, torch.get_rng_state())  # what was drawn within stays drawn: nothing is put back

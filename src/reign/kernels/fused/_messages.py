@@ -129,7 +129,7 @@ def _own_backward(gy, own, eps, g_own, part, R, C, BC: tl.constexpr, BM: tl.cons
 
 @triton.jit
 def _edge_gradient(
-    gy, source, ptr, from_row, to_row, kind, table, ge, R, C, BC: tl.constexpr, BM: tl.constexpr, TYPED: tl.constexpr,
+    gy, source, ptr, from_row, to_row, table, ge, R, C, BC: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """Back to the edges: ``ptr`` groups messages by edge, each with its source row and its target row."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -137,10 +137,7 @@ def _edge_gradient(
     m, ok = rows < R, c < C
     start = tl.load(ptr + rows, mask=m, other=0)
     degree = tl.load(ptr + rows + 1, mask=m, other=0) - start
-    e = rows
-    if TYPED:
-        e = tl.load(kind + rows, mask=m, other=0)
-    feature = tl.load(table + e[:, None].to(tl.int64) * C + c[None, :], mask=m[:, None] & ok[None, :], other=0.0)
+    feature = tl.load(table + rows[:, None].to(tl.int64) * C + c[None, :], mask=m[:, None] & ok[None, :], other=0.0)
     total = tl.zeros([BM, BC], tl.float32)
     for d in range(0, tl.max(degree, 0)):
         there = d < degree

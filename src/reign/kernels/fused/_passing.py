@@ -104,8 +104,7 @@ def _edge_gradient(gy: Tensor, source: Tensor, messages: Messages) -> Tensor:
     assert table is not None
     found, (size, pieces) = torch.empty_like(table), chunks(table.size(1))
     launch(_messages._edge_gradient, (triton.cdiv(table.size(0), 32), pieces),
-        gy, source, edges.ptr_e, edges.source_e, edges.target_e, edges.edge, table, found, table.size(0), table.size(1), BC=size, BM=32,
-        TYPED=False, num_warps=4,
+        gy, source, edges.ptr_e, edges.source_e, edges.target_e, table, found, table.size(0), table.size(1), BC=size, BM=32, num_warps=4,
     )  # fmt: skip
     return found
 
