@@ -1,9 +1,10 @@
 """The few operations that everything is made of: sums over ragged rows, and fused versions of what layers do."""
 
+from reign.kernels import blocked
 from reign.kernels._gather import Gathered, gather_columns
 from reign.kernels._indices import INNER, KEPT, OUTER, ROOT, Edges, Pairs, Picks, Segments
 from reign.kernels._sums import Sum
-from reign.kernels._switch import compile_ahead, fast_path, fast_path_state, kernels_for
+from reign.kernels._switch import compile_ahead, fast_path, fast_path_state, kernels_for, stages_for
 
 __all__ = [
     "INNER",
@@ -16,9 +17,11 @@ __all__ = [
     "Picks",
     "Segments",
     "Sum",
+    "blocked",
     "compile_ahead",
     "fast_path",
     "fast_path_state",
     "gather_columns",
     "kernels_for",
+    "stages_for",
 ]

@@ -9,6 +9,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from reign.kernels import blocked
+
 _enabled = True
 
 
@@ -54,6 +56,22 @@ def kernels_for(x: Tensor) -> ModuleType | None:
     if not x.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return None
     return _load()
+
+
+def stages_for(x: Tensor) -> ModuleType | None:
+    """The stages of layers that can work on this tensor: fused kernels on a GPU, blocks of rows on a CPU; None for plain operations.
+
+    Blocks are for 32-bit and 64-bit numbers outside of autocast, and not where PyTorch has to see every single operation: in ``torch.compile``,
+    ``torch.func``, forward-mode differentiation and traces.
+    """
+    if (kernels := kernels_for(x)) is not None:
+        return kernels
+    if not _enabled or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"):
+        return None
+    watched = torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None
+    if watched or type(x) is not Tensor or torch.autograd.forward_ad._current_level >= 0:
+        return None
+    return blocked
 
 
 def compile_ahead(device: torch.device, wait: bool = True) -> AbstractContextManager[None]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from reign.bags import Where, narrow_edges, narrow_near, narrow_pairs
-from reign.kernels import INNER, OUTER, Edges, kernels_for
+from reign.kernels import INNER, OUTER, Edges, blocked, stages_for
 from reign.nn._base_encoders import GIN
 from reign.nn._edge_encoders import encode_edges
 from reign.nn._encoders import TypeEmbedding
@@ -29,20 +29,30 @@ from reign.nn._terms import TERMS
 if TYPE_CHECKING:
     from reign.nn._conv import SubgraphConv
 
-WIDEST = 128  # channels that a kernel takes
 SUMS = ("readout", "needle", "root", "near")
 
 
 def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr) -> State | None:
     """The new state of a layer, or None where it has to run with plain operations."""
-    kernels = kernels_for(state.h)
-    if kernels is None or not covered(conv) or state.bag.num_pairs == 0 or state.bag.edge_weight is not None:
+    bag, kernels = state.bag, stages_for(state.h)
+    if kernels is None or not covered(conv, kernels.WIDEST) or bag.num_pairs == 0 or bag.edge_weight is not None:
+        return None
+    if kernels is blocked and (bag.real("pair") is not None or _watched(conv)):
         return None
     return _Update(conv, state, edge_attr, kernels).run()
 
 
-def covered(conv: "SubgraphConv") -> bool:
-    """Whether kernels cover everything a layer does."""
+def _watched(conv: "SubgraphConv") -> bool:
+    """Whether some module of the layer has hooks, which only run where the module itself is called."""
+    every = nn.modules.module
+    if every._global_forward_hooks or every._global_forward_pre_hooks or every._global_backward_hooks:
+        return True
+    inner = [module for slot in [*conv.slots(), *conv.slots(on=True)] for module in slot.modules()]
+    return any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks for m in inner)
+
+
+def covered(conv: "SubgraphConv", widest: int | None) -> bool:
+    """Whether kernels that take so many channels cover everything a layer does."""
     pair_slots = [slot for slot in conv.slots() if slot.scope == "pair"]
     return (
         bool(pair_slots)
@@ -50,7 +60,7 @@ def covered(conv: "SubgraphConv") -> bool:
         and isinstance(conv.root_norm, NoNorm | None)
         and conv.roots == "apart"
         and isinstance(conv.act, nn.ReLU | nn.Identity)
-        and max(conv.in_channels, conv.out_channels) <= WIDEST
+        and (widest is None or max(_widths(conv)) <= widest)
         and all(_simple(slot) for slot in [*conv.slots(), *conv.slots(on=True)])
     )
 
@@ -64,7 +74,16 @@ def _simple(slot: Slot) -> bool:
 
 
 def _mlp_covered(mlp: MLP) -> bool:
-    return isinstance(mlp.act, nn.ReLU) and _norm_covered(mlp.norm) and mlp.lin1.out_features <= WIDEST
+    return (
+        isinstance(mlp.act, nn.ReLU)
+        and _norm_covered(mlp.norm)
+        and all(type(lin).forward is nn.Linear.forward for lin in (mlp.lin1, mlp.lin2))
+    )
+
+
+def _widths(conv: "SubgraphConv") -> list[int]:
+    """The numbers of channels that there are in a layer."""
+    return [conv.in_channels, *(module.out_features for module in conv.modules() if isinstance(module, nn.Linear))]
 
 
 def _passes(slot: EncoderSlot) -> bool:

@@ -1,17 +1,19 @@
 """The fused operations as Triton kernels; import it only where triton is installed."""
 
+from reign.kernels._stages import Messages, NodeInput, Norms, PairSlot, Rows, Stack
 from reign.kernels.fused._gather import gather
 from reign.kernels.fused._launch import compile_ahead
 from reign.kernels.fused._lift import lift
 from reign.kernels.fused._messages import FEW_TYPES
-from reign.kernels.fused._node_stage import NodeInput, NodeStage
-from reign.kernels.fused._pair_stage import PairSlot, PairStage
-from reign.kernels.fused._passing import Messages
-from reign.kernels.fused._stack import Norms, Rows, Stack
+from reign.kernels.fused._node_stage import NodeStage
+from reign.kernels.fused._pair_stage import PairStage
 from reign.kernels.fused._sums import segment_sum, sums
+
+WIDEST = 128  # channels that a kernel takes
 
 __all__ = [
     "FEW_TYPES",
+    "WIDEST",
     "Messages",
     "NodeInput",
     "NodeStage",

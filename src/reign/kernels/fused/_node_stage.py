@@ -8,24 +8,12 @@ import torch
 import triton
 from torch import Tensor
 
+from reign.kernels._stages import Messages, NodeInput, Rows, Stack
 from reign.kernels.fused import _rows, _stack
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import block, pointers
-from reign.kernels.fused._passing import Messages, collect, collect_back, own_back
-from reign.kernels.fused._stack import Rows, Saved, Stack, norm_sums, numbers
-
-
-@dataclass(frozen=True, eq=False)
-class NodeInput:
-    """What a slot reads: values, perhaps with messages from the values ``source`` (from themselves, if not given)."""
-
-    own: Tensor
-    messages: Messages | None = None
-    source: Tensor | None = None
-
-    def tensors(self) -> list[Tensor | None]:
-        """All that has a gradient: values, sources, edge features, eps."""
-        return [self.own, self.source, *((None, None) if self.messages is None else (self.messages.table, self.messages.eps))]
+from reign.kernels.fused._passing import collect, collect_back, own_back
+from reign.kernels.fused._stack import Saved, addresses, norm_sums, numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +55,8 @@ class _NodeStage(torch.autograd.Function):
         channels, outer, none = stack.out_channels, stack.outer, pointers(stack.b1)
         out = x.new_empty(max(stage.groups) + 1, rows.number, channels)
         launch(_rows._add_groups, (triton.cdiv(rows.number, 32), out.size(0)),
-            y, y if saved.outer is None else saved.outer, none if outer is None else outer.table("scale"),
-            none if outer is None else outer.table("shift"), numbers(stage.groups, x.device), 0 if outer is None else outer.mask,
+            y, y if saved.outer is None else saved.outer, none if outer is None else addresses(outer, "scale"),
+            none if outer is None else addresses(outer, "shift"), numbers(stage.groups, x.device), 0 if outer is None else outer.mask,
             rows.flags, out, rows.number, channels, stack.slots, BC=block(channels), BM=32, MASKED=rows.outer != 0, num_warps=4,
         )  # fmt: skip
         ctx.stage, ctx.messages = stage, messages

@@ -10,37 +10,15 @@ import triton
 from torch import Tensor
 
 from reign.kernels._indices import Pairs, Picks
+from reign.kernels._stages import PairSlot, Rows, Stack
 from reign.kernels.fused import _rows, _stack
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import add_up, chunks
-from reign.kernels.fused._passing import Messages, collect, collect_back
-from reign.kernels.fused._stack import Rows, Saved, Stack, norm_sums, numbers
+from reign.kernels.fused._passing import collect, collect_back
+from reign.kernels.fused._stack import Saved, norm_sums, numbers
 from reign.kernels.fused._sums import segment_sum, sums_back, sums_of
 
 COMBINE = (32, 4)
-
-
-@dataclass(frozen=True, eq=False)
-class PairSlot:
-    """One slot on pairs: its maps (a stack of one), perhaps with messages in front, or of other values than those of the pairs.
-
-    Args:
-        stack: the maps.
-        messages: what is added to the values before the maps.
-        other: the place of its input among the ``others`` of the stage.
-    """
-
-    stack: Stack
-    messages: Messages | None = None
-    other: int | None = None
-
-    def reads_as(self, slot: "PairSlot") -> bool:
-        """Whether the maps of both read the same values."""
-        return self.messages is None and slot.messages is None and self.other == slot.other
-
-    def parameters(self) -> list[Tensor]:
-        """Its weights: of the messages, then of the maps."""
-        return ([] if self.messages is None else self.messages.parameters()) + self.stack.parameters()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,13 +1,12 @@
 """Message passing as in GIN and GINE: messages come from other rows of the same values, or from other values."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import triton
 from torch import Tensor
 
-from reign.kernels._indices import Edges
+from reign.kernels._stages import Messages
 from reign.kernels.fused import _messages
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import add_up, apart, chunks, programs
@@ -16,34 +15,6 @@ from reign.kernels.fused._stack import precision
 
 BACKWARD = (16, 2112, 1)
 MANY = 8_192  # rows; fewer are taken in smaller tiles
-
-
-@dataclass(frozen=True, eq=False)
-class Messages:
-    """What is added to values: ``eps`` times themselves, and ``relu(source[s] + table[e])`` of all messages; without a table, ``source[s]``.
-
-    Args:
-        edges: the messages.
-        table: edge features, a row for each type or for each edge; None if there are none.
-        eps: one number.
-    """
-
-    edges: Edges
-    table: Tensor | None
-    eps: Tensor
-
-    def parameters(self) -> list[Tensor]:
-        """The weights."""
-        return [self.eps] if self.table is None else [self.table, self.eps]
-
-    def fits(self, other: "Messages") -> bool:
-        """Whether both can be passed together: along the same edges, with tables of one shape."""
-        same = self.edges.ptr is other.edges.ptr and self.edges.kind is other.edges.kind
-        return (
-            same
-            and (self.table is None) == (other.table is None)
-            and getattr(self.table, "shape", 0) == getattr(other.table, "shape", 0)
-        )
 
 
 def collect(own: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[Messages], out: Sequence[Tensor]) -> None:

@@ -1,12 +1,13 @@
 """Slots of one shape, evaluated together: linear maps or MLPs, with their norms."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import triton
 from torch import Tensor
 
+from reign.kernels._stages import Norms, Rows, Stack
 from reign.kernels.fused import _linear
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import add_up, apart, block, chunks, parts, pointers, programs
@@ -16,43 +17,13 @@ FORWARD, BACKWARD, SUMS = (32, 528, 4, 2), (16, 528, 2, 3), (64, 528, 4)
 FEW, BACKWARD_OF_FEW = 50_000, (32, 264, 4, 3)  # the same where all slots together have no more rows than this
 
 
-@dataclass(frozen=True, eq=False)
-class Norms:
-    """The batch norms of some slots; ``None`` where a slot has none."""
-
-    scale: list[Tensor | None]
-    shift: list[Tensor | None]
-    mean: list[Tensor | None]
-    var: list[Tensor | None]
-    momentum: float = 0.1
-    eps: float = 1e-5
-
-    @property
-    def mask(self) -> int:
-        """A bit for each slot that has a norm."""
-        return sum(1 << t for t, scale in enumerate(self.scale) if scale is not None)
-
-    def table(self, name: str) -> Tensor:
-        """The addresses of one part of the norms; where there is no norm, those of any other, which nobody reads."""
-        tensors: list[Tensor | None] = getattr(self, name)
-        some = next(tensor for tensor in tensors if tensor is not None)
-        if name == "scale" and self.mask != (1 << len(tensors)) - 1:
-            some = _ones(some.numel(), some.device)  # the identity
-        return pointers([some if tensor is None else tensor for tensor in tensors])
-
-
-def _joined(first: Norms | None, slots: int, second: Norms | None, more: int) -> Norms | None:
-    """The norms of some slots and of more, some of which may have none."""
-    some = first or second
-    if some is None:
-        return None
-
-    def both(name: str) -> list[Tensor | None]:
-        a = [None] * slots if first is None else getattr(first, name)
-        b = [None] * more if second is None else getattr(second, name)
-        return [*a, *b]
-
-    return Norms(both("scale"), both("shift"), both("mean"), both("var"), some.momentum, some.eps)
+def addresses(norms: Norms, name: str) -> Tensor:
+    """The addresses of one part of some norms; where there is no norm, those of any other, which nobody reads."""
+    tensors: list[Tensor | None] = getattr(norms, name)
+    some = next(tensor for tensor in tensors if tensor is not None)
+    if name == "scale" and norms.mask != (1 << len(tensors)) - 1:
+        some = _ones(some.numel(), some.device)  # the identity
+    return pointers([some if tensor is None else tensor for tensor in tensors])
 
 
 def _ones(channels: int, device: torch.device) -> Tensor:
@@ -62,61 +33,6 @@ def _ones(channels: int, device: torch.device) -> Tensor:
 
 
 _ONES: dict[tuple[int, torch.device], Tensor] = {}
-
-
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """Linear maps (``w2`` empty), or MLPs: linear, norm, ReLU, linear. The norms ``outer`` come after the last map.
-
-    Args:
-        w1, b1: weights and biases of the first maps, a tensor each slot.
-        inner: norms after the first map of MLPs.
-        w2, b2: weights and biases of the second maps.
-        outer: norms after the last map.
-    """
-
-    w1: list[Tensor]
-    b1: list[Tensor]
-    inner: Norms | None = None
-    w2: list[Tensor] = field(default_factory=list)
-    b2: list[Tensor] = field(default_factory=list)
-    outer: Norms | None = None
-
-    @property
-    def slots(self) -> int:
-        """Number of slots."""
-        return len(self.w1)
-
-    @property
-    def out_channels(self) -> int:
-        """Channels of the results."""
-        return (self.w2 or self.w1)[0].size(0)
-
-    def parameters(self) -> list[Tensor]:
-        """All weights, in the order in which ``backward`` gives their gradients."""
-        norms = [n for norms in (self.inner, self.outer) if norms is not None for n in (*norms.scale, *norms.shift)]
-        return [*self.w1, *self.b1, *self.w2, *self.b2, *(n for n in norms if n is not None)]
-
-    def fits(self, other: "Stack") -> bool:
-        """Whether the slots of both can be evaluated together: maps of the same shapes, norms in the same places with the same settings."""
-        settings = {(n.momentum, n.eps) for n in (self.inner, other.inner, self.outer, other.outer) if n is not None}
-        return (
-            self.w1[0].shape == other.w1[0].shape
-            and [w.shape for w in self.w2[:1]] == [w.shape for w in other.w2[:1]]
-            and (self.inner is None) == (other.inner is None)
-            and len(settings) <= 1
-        )
-
-    def with_(self, other: "Stack") -> "Stack":
-        """The slots of both, one after the other."""
-        return Stack(
-            self.w1 + other.w1,
-            self.b1 + other.b1,
-            _joined(self.inner, self.slots, other.inner, other.slots),
-            self.w2 + other.w2,
-            self.b2 + other.b2,
-            _joined(self.outer, self.slots, other.outer, other.slots),
-        )
 
 
 @dataclass(eq=False)
@@ -138,16 +54,6 @@ class Saved:
         """What ``tensors`` gave."""
         inner, outer, inverse_inner, inverse_outer, *hidden = tensors
         return Saved([h for h in hidden if h is not None], inner, outer, inverse_inner, inverse_outer)
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """How many rows there are, and which count for norms: bits of ``flags``, 0 where all do."""
-
-    number: int
-    flags: Tensor
-    inner: int = 0
-    outer: int = 0
 
 
 def forward(
@@ -175,7 +81,7 @@ def _map(
     count = programs(number, tile, max(1, most // slots))
     some = stats if stats is not None else y[0]
     norm = before if before is not None else after
-    scale, shift = (norm.table("scale"), norm.table("shift")) if norm is not None else (pointers(w), pointers(w))
+    scale, shift = (addresses(norm, "scale"), addresses(norm, "shift")) if norm is not None else (pointers(w), pointers(w))
     measured = after is not None and training
     part = y[0].new_empty(slots, count, 2 * channels + 1) if measured else y[0]
     main, tail = (block(inputs), 0) if act else parts(inputs)
@@ -187,7 +93,7 @@ def _map(
     if after is None:
         return None, None
     found, inverse = y[0].new_empty(slots, 2, channels) if found is None else found, y[0].new_empty(slots)
-    tables = after.table("mean"), after.table("var")
+    tables = addresses(after, "mean"), addresses(after, "var")
     if training:
         launch(_linear._finish_statistics, (slots, triton.cdiv(channels, 16)),
             part, found, inverse, *tables, after.mask, count, channels, after.momentum, after.eps, BC=16,
@@ -260,8 +166,8 @@ def _map_back(
     weight, both = channels * inputs, channels * inputs + channels
     part = g.new_empty(slots, count, both + (2 * inputs if norm_before is not None else 0))
     none = pointers(w)
-    out_tables = (norm_after.table("scale"), norm_after.table("shift")) if norm_after is not None else (none, none)
-    in_tables = (norm_before.table("scale"), norm_before.table("shift")) if norm_before is not None else (none, none)
+    out_tables = (addresses(norm_after, "scale"), addresses(norm_after, "shift")) if norm_after is not None else (none, none)
+    in_tables = (addresses(norm_before, "scale"), addresses(norm_before, "shift")) if norm_before is not None else (none, none)
     main, tail = (block(inputs), 0) if act else parts(inputs)
     launch(_linear._backward, (count, slots),
         g, g_stride, group, y[0] if norm_after is not None else g, apart(y) if norm_after is not None else 0, x[0], apart(x), none, rows.flags,

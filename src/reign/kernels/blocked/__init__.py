@@ -1,0 +1,22 @@
+"""Stages of a layer on a CPU, in blocks of rows that stay in the cache: PyTorch operations, and nothing to compile."""
+
+from reign.kernels._stages import Messages, NodeInput, Norms, PairSlot, Rows, Stack
+from reign.kernels.blocked._passing import FEW_TYPES
+from reign.kernels.blocked._stage import NodeStage, PairStage
+from reign.kernels.blocked._sums import sums
+
+WIDEST = None  # any number of channels
+
+__all__ = [
+    "FEW_TYPES",
+    "WIDEST",
+    "Messages",
+    "NodeInput",
+    "NodeStage",
+    "Norms",
+    "PairSlot",
+    "PairStage",
+    "Rows",
+    "Stack",
+    "sums",
+]

@@ -1,0 +1,126 @@
+"""Batch norms as two vectors: ``alpha * y + beta`` forward, ``alpha * g + kappa * y + lam`` backward."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Norm:
+    """One batch norm: its weights, and its running statistics, which are written to in training."""
+
+    scale: Tensor
+    shift: Tensor
+    running_mean: Tensor
+    running_var: Tensor
+    momentum: float
+    eps: float
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """What a norm does to its rows; ``number`` is how many rows its statistics come from, 0 if these are running ones."""
+
+    alpha: Tensor
+    beta: Tensor
+    mean: Tensor
+    inverse: Tensor
+    number: int
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Its vectors."""
+        return self.alpha, self.beta, self.mean, self.inverse
+
+    def __call__(self, y: Tensor) -> Tensor:
+        """Normalise a block."""
+        return torch.addcmul(self.beta, y, self.alpha)
+
+
+@dataclass(frozen=True, eq=False)
+class Back:
+    """How a gradient flows back through a norm."""
+
+    alpha: Tensor
+    kappa: Tensor | None = None
+    lam: Tensor | None = None
+
+    def __call__(self, g: Tensor, y: Tensor, skipped: Tensor | None) -> Tensor:
+        """The gradient of the rows ``y`` of a block, from that of the normalised rows; rows that do not count have none."""
+        if self.kappa is None or self.lam is None:
+            return g * self.alpha
+        out = torch.addcmul(self.lam, y, self.kappa).addcmul_(g, self.alpha)
+        return out if skipped is None else out.index_fill_(0, skipped, 0)
+
+
+class Moments:
+    """The mean and variance of rows, block by block; blocks are merged in their order, in float64.
+
+    Args:
+        blocks: number of blocks.
+        like: a tensor of the rows' number format, with as many channels.
+    """
+
+    def __init__(self, blocks: int, like: Tensor) -> None:
+        self.number = [0] * blocks
+        self.parts = like.new_zeros(2, blocks, like.size(-1))
+
+    def add(self, b: int, y: Tensor, counted: Tensor | None) -> None:
+        """Look at a block; ``counted`` are the rows that count, None for all."""
+        y = y if counted is None else y.index_select(0, counted)
+        self.number[b] = y.size(0)
+        if y.size(0):
+            torch.sum(y, 0, out=self.parts[0, b])
+            self.parts[0, b].div_(y.size(0))
+            away = y - self.parts[0, b]
+            torch.sum(away.mul_(away), 0, out=self.parts[1, b])
+
+    def finish(self, norm: Norm, training: bool) -> Affine:
+        """The norm over all rows. In training running statistics are updated, and used where there is no variance."""
+        number, dtype = sum(self.number), self.parts.dtype
+        mean, var, counted = norm.running_mean.double(), norm.running_var.double(), 0
+        if training and number >= 2:
+            of, counted = torch.tensor(self.number, dtype=torch.float64)[:, None], number
+            means, squares = self.parts.double()
+            mean = (of * means).sum(0) / number
+            total = squares.sum(0) + (of * (means - mean).square()).sum(0)
+            norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), norm.momentum)
+            norm.running_var.lerp_((total / (number - 1)).to(norm.running_var.dtype), norm.momentum)
+            var = total / number
+        inverse = (var + norm.eps).rsqrt()
+        alpha = norm.scale.double() * inverse
+        beta = norm.shift.double() - mean * alpha
+        return Affine(alpha.to(dtype), beta.to(dtype), mean.to(dtype), inverse.to(dtype), counted)
+
+
+class Slopes:
+    """Sums over rows of gradients, and of gradients times normalised rows, block by block.
+
+    Args:
+        blocks: number of blocks.
+        like: a tensor of the rows' number format, with as many channels.
+    """
+
+    def __init__(self, blocks: int, like: Tensor) -> None:
+        self.parts = like.new_zeros(2, blocks, like.size(-1))
+
+    def add(self, b: int, g: Tensor, y: Tensor | None = None, affine: Affine | None = None) -> None:
+        """Look at the gradients of a block, and at its rows if a norm comes after them."""
+        torch.sum(g, 0, out=self.parts[0, b])
+        if y is not None and affine is not None:
+            torch.sum((y - affine.mean).mul_(g), 0, out=self.parts[1, b])
+
+    def finish(self, affine: Affine | None = None) -> tuple[Tensor, Tensor]:
+        """Both sums in float64: the gradients of a norm's shift and scale."""
+        one, two = self.parts.double().sum(1)
+        return one, two if affine is None else two * affine.inverse.double()
+
+
+def back(affine: Affine, sums: tuple[Tensor, Tensor]) -> Back:
+    """How gradients flow back, given their sums."""
+    if affine.number == 0:
+        return Back(affine.alpha)
+    alpha, _, mean, inverse = (v.double() for v in affine.tensors())
+    kappa = -alpha * inverse * sums[1] / affine.number
+    lam = -alpha * sums[0] / affine.number - kappa * mean
+    return Back(affine.alpha, kappa.to(affine.alpha.dtype), lam.to(affine.alpha.dtype))

@@ -1,0 +1,182 @@
+"""The way back through the sum of some slots, in the same blocks.
+
+begin:    the gradient of the sum, and its sums for the norms after slots
+second:   through those norms, the second maps and the ReLU to hidden values, and the sums for the norms inside
+first:    through these norms and the first maps to the inputs
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from reign.kernels.blocked._norm import Back, Slopes, back
+from reign.kernels.blocked._passing import relu_back
+from reign.kernels.blocked._slots import WEIGHTS, Work
+from reign.kernels.blocked._threads import each
+
+Flow = Callable[[int, Tensor], None]
+
+
+class WorkBack:
+    """The gradients of all inputs and weights of a stage.
+
+    Args:
+        work: what was done on the way forth.
+        x: the inputs.
+        out: the results.
+        hidden, normed: what was kept.
+        wants: of each input whether its gradient is wanted.
+        wants_weights: the same for each weight.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        x: Sequence[Tensor],
+        out: Tensor,
+        hidden: Sequence[Tensor | None],
+        normed: Sequence[Tensor | None],
+        wants: Sequence[bool],
+        wants_weights: Sequence[bool],
+    ) -> None:
+        self.work, self.x, self.out, self.size, self.blocks = work, x, out, work.size, work.blocks
+        self.xs, self.os = [v.split(self.size) for v in x], out.split(self.size)
+        self.hidden, self.normed = ([None if v is None else v.split(self.size) for v in kept] for kept in (hidden, normed))
+        self.wants, self.wants_weights = wants, wants_weights
+        self.grads: list[Tensor | None] = [None] * len(wants_weights)
+
+    def __call__(self, flow: Flow, has_roots: bool) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
+        """The gradient of the sum, of the roots that were put in, and of the inputs; ``flow`` writes that of a block of results."""
+        g, g_roots = self._begin(flow, has_roots)
+        g_hidden, through = self._second(g)
+        return g, g_roots, self._first(g, g_hidden, through)
+
+    # -- the three passes ------------------------------------------------------------------------------------------
+
+    def _begin(self, flow: Flow, has_roots: bool) -> tuple[Tensor, Tensor | None]:
+        work = self.work
+        g = torch.empty_like(self.out)
+        gs = g.split(self.size)
+        places = work.roots() if has_roots else None
+        g_roots = g.new_empty(len(places) and places[-1][0].stop, g.size(1)) if places is not None else None
+        slopes = [Slopes(self.blocks, g) for _ in work.maps]
+        every = Slopes(self.blocks, g)
+
+        def block(b: int) -> None:
+            here = gs[b]
+            flow(b, here)
+            if work.act:
+                relu_back(here, self.os[b])
+            elif (dropped := work.dropped[b]) is not None:
+                here.index_fill_(0, dropped, 0)
+            if places is not None and g_roots is not None:
+                mine, at = places[b]
+                g_roots[mine] = here.index_select(0, at)
+                here.index_fill_(0, at, 0)
+            every.add(b, here)
+            for t, affine in enumerate(work.outer):
+                if affine is not None and (y := self.normed[t]) is not None:
+                    slopes[t].add(b, here, y[b], affine)
+
+        each(self.blocks, block)
+        self.sum = every.finish()[0]
+        self.through: list[Back | None] = []
+        for t, (m, affine) in enumerate(zip(work.maps, work.outer, strict=True)):
+            found = None if affine is None else slopes[t].finish(affine)
+            self.through.append(None if affine is None or found is None else back(affine, found))
+            bias = self.sum
+            if affine is not None and found is not None:
+                self._keep(t, 6, found[1])
+                self._keep(t, 7, found[0])
+                bias = self.sum * affine.alpha if affine.number == 0 else torch.zeros_like(self.sum)
+            self._keep(t, 1 if m.w2 is None else 3, bias)
+        return g, g_roots
+
+    def _second(self, g: Tensor) -> tuple[list[Tensor | None], list[Back | None]]:
+        work, gs = self.work, g.split(self.size)
+        g_hidden = work.hidden(g)
+        ghs = [None if v is None else v.split(self.size) for v in g_hidden]
+        slopes = [Slopes(self.blocks, m.w1.t()) for m in work.maps]
+        parts = [
+            None if m.w2 is None or not self._wanted(t, 2) else g.new_empty(self.blocks, *m.w2.shape)
+            for t, m in enumerate(work.maps)
+        ]
+
+        def block(b: int) -> None:
+            for t, m in enumerate(work.maps):
+                gh, h = ghs[t], self.hidden[t]
+                if m.w2 is None or gh is None or h is None:
+                    continue
+                gy = self._before(t, b, gs[b])
+                value = work.activated(t, h[b])
+                if (part := parts[t]) is not None:
+                    torch.mm(gy.t(), value, out=part[b])
+                relu_back(torch.mm(gy, m.w2, out=gh[b]), value)
+                if (skipped := work.count_inner.skipped[b]) is not None and work.inner[t] is not None:
+                    gh[b].index_fill_(0, skipped, 0)
+                slopes[t].add(b, gh[b], h[b], work.inner[t])
+
+        if any(v is not None for v in g_hidden):
+            each(self.blocks, block)
+        through: list[Back | None] = []
+        for t, (m, affine) in enumerate(zip(work.maps, work.inner, strict=True)):
+            through.append(None)
+            if m.w2 is None:
+                continue
+            if (part := parts[t]) is not None:
+                self.grads[WEIGHTS * t + 2] = part.sum(0)
+            one, two = slopes[t].finish(affine)
+            bias = one
+            if affine is not None:
+                self._keep(t, 4, two)
+                self._keep(t, 5, one)
+                through[t] = back(affine, (one, two))
+                bias = one * affine.alpha if affine.number == 0 else torch.zeros_like(one)
+            self._keep(t, 1, bias)
+        return g_hidden, through
+
+    def _first(self, g: Tensor, g_hidden: Sequence[Tensor | None], through: Sequence[Back | None]) -> list[Tensor | None]:
+        work, gs = self.work, g.split(self.size)
+        ghs = [None if v is None else v.split(self.size) for v in g_hidden]
+        gx = [torch.empty_like(v) if wanted else None for v, wanted in zip(self.x, self.wants, strict=True)]
+        gxs = [None if v is None else v.split(self.size) for v in gx]
+        parts = [g.new_empty(self.blocks, *m.w1.shape) if self._wanted(t, 0) else None for t, m in enumerate(work.maps)]
+
+        def block(b: int) -> None:
+            written: set[int] = set()
+            for t, m in enumerate(work.maps):
+                gh, h, norm = ghs[t], self.hidden[t], through[t]
+                if gh is None or h is None:
+                    here = self._before(t, b, gs[b])
+                else:
+                    here = gh[b] if norm is None else norm(gh[b], h[b], work.count_inner.skipped[b])
+                if (part := parts[t]) is not None:
+                    torch.mm(here.t(), self.xs[m.reads][b], out=part[b])
+                if (into := gxs[m.reads]) is None:
+                    continue
+                if m.reads in written:
+                    into[b].addmm_(here, m.w1)
+                else:
+                    torch.mm(here, m.w1, out=into[b])
+                    written.add(m.reads)
+
+        each(self.blocks, block)
+        for t, part in enumerate(parts):
+            if part is not None:
+                self.grads[WEIGHTS * t] = part.sum(0)
+        return gx
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _before(self, t: int, b: int, g: Tensor) -> Tensor:
+        """The gradient of what a slot gives before the norm after it."""
+        norm, y = self.through[t], self.normed[t]
+        return g if norm is None or y is None else norm(g, y[b], self.work.count_outer.skipped[b])
+
+    def _wanted(self, t: int, place: int) -> bool:
+        return self.wants_weights[WEIGHTS * t + place]
+
+    def _keep(self, t: int, place: int, value: Tensor) -> None:
+        if self._wanted(t, place):
+            self.grads[WEIGHTS * t + place] = value.to(self.out.dtype)
