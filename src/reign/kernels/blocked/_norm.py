@@ -62,31 +62,27 @@ class Moments:
     """
 
     def __init__(self, blocks: int, like: Tensor) -> None:
-        self.number = [0] * blocks
-        self.parts = like.new_zeros(2, blocks, like.size(-1))
+        nothing = like.new_zeros(like.size(-1))
+        self.number, self.means, self.vars = [0] * blocks, [nothing] * blocks, [nothing] * blocks
 
     def add(self, b: int, y: Tensor, counted: Tensor | None) -> None:
         """Look at a block; ``counted`` are the rows that count, None for all."""
         y = y if counted is None else y.index_select(0, counted)
         self.number[b] = y.size(0)
         if y.size(0):
-            torch.sum(y, 0, out=self.parts[0, b])
-            self.parts[0, b].div_(y.size(0))
-            away = y - self.parts[0, b]
-            torch.sum(away.mul_(away), 0, out=self.parts[1, b])
+            self.means[b], self.vars[b] = torch.batch_norm_update_stats(y, None, None, 0.0)
 
     def finish(self, norm: Norm, training: bool) -> Affine:
         """The norm over all rows. In training running statistics are updated, and used where there is no variance."""
-        number, dtype = sum(self.number), self.parts.dtype
+        number, dtype = sum(self.number), self.means[0].dtype
         mean, var, counted = norm.running_mean.double(), norm.running_var.double(), 0
         if training and number >= 2:
-            of, counted = torch.tensor(self.number, dtype=torch.float64)[:, None], number
-            means, squares = self.parts.double()
-            mean = (of * means).sum(0) / number
-            total = squares.sum(0) + (of * (means - mean).square()).sum(0)
+            share, counted = torch.tensor(self.number, dtype=torch.float64) / number, number
+            means = torch.stack(self.means).double()
+            mean = share @ means
+            var = share @ (means - mean).square_().add_(torch.stack(self.vars))
             norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), norm.momentum)
-            norm.running_var.lerp_((total / (number - 1)).to(norm.running_var.dtype), norm.momentum)
-            var = total / number
+            norm.running_var.lerp_((var * (number / (number - 1))).to(norm.running_var.dtype), norm.momentum)
         inverse = (var + norm.eps).rsqrt()
         alpha = norm.scale.double() * inverse
         beta = norm.shift.double() - mean * alpha
@@ -102,18 +98,21 @@ class Slopes:
     """
 
     def __init__(self, blocks: int, like: Tensor) -> None:
-        self.parts = like.new_zeros(2, blocks, like.size(-1))
+        nothing = like.new_zeros(like.size(-1))
+        self.one, self.two = [nothing] * blocks, [nothing] * blocks
 
     def add(self, b: int, g: Tensor, y: Tensor | None = None, affine: Affine | None = None) -> None:
         """Look at the gradients of a block, and at its rows if a norm comes after them."""
-        torch.sum(g, 0, out=self.parts[0, b])
-        if y is not None and affine is not None:
-            torch.sum((y - affine.mean).mul_(g), 0, out=self.parts[1, b])
+        if y is None or affine is None:
+            self.one[b] = g.sum(0)
+            return
+        _, self.two[b], self.one[b] = torch.ops.aten.native_batch_norm_backward(
+            g, y, None, None, None, affine.mean, affine.inverse, True, 0.0, [False, True, True]
+        )
 
-    def finish(self, affine: Affine | None = None) -> tuple[Tensor, Tensor]:
+    def finish(self) -> tuple[Tensor, Tensor]:
         """Both sums in float64: the gradients of a norm's shift and scale."""
-        one, two = self.parts.double().sum(1)
-        return one, two if affine is None else two * affine.inverse.double()
+        return torch.stack(self.one).sum(0, dtype=torch.float64), torch.stack(self.two).sum(0, dtype=torch.float64)
 
 
 def back(affine: Affine, sums: tuple[Tensor, Tensor]) -> Back:

@@ -82,7 +82,7 @@ class _Collect(torch.autograd.Function):
         if table is not None and wants_table:
             g_table = torch.stack([types[b] for b in sorted(types)]).sum(0) if few else _edge_gradient(g, values, table, edges)
         g_own = g_values if source is None else g * factor if wants_own else None
-        g_eps = torch.sum(g * own, dtype=torch.float64).to(eps.dtype).view_as(eps) if wants_eps else None
+        g_eps = _dot(g, own).to(eps.dtype).view_as(eps) if wants_eps else None
         return None, g_own, None if source is None else g_values, g_table, g_eps
 
 
@@ -128,6 +128,12 @@ def _plain(edges: Edges, own: Tensor, source: Tensor | None, table: Tensor | Non
 def _rows_of_table(edges: Edges, edge: Tensor) -> Tensor:
     """Which row of the table belongs to each message: that of its edge, or of the type of its edge."""
     return edge if edges.kind is None else edges.kind.index_select(0, edge)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of all products, added up in float64."""
+    pieces = zip(a.split(block_rows(*a.shape)), b.contiguous().split(block_rows(*a.shape)), strict=True)
+    return torch.stack([torch.dot(one.view(-1), two.view(-1)) for one, two in pieces]).sum(dtype=torch.float64)
 
 
 def _one_hot(kind: Tensor, table: Tensor) -> Tensor:

@@ -74,22 +74,23 @@ class WorkBack:
                 mine, at = places[b]
                 g_roots[mine] = here.index_select(0, at)
                 here.index_fill_(0, at, 0)
-            every.add(b, here)
+            if any(affine is None for affine in work.outer):
+                every.add(b, here)
             for t, affine in enumerate(work.outer):
                 if affine is not None and (y := self.normed[t]) is not None:
                     slopes[t].add(b, here, y[b], affine)
 
         each(self.blocks, block)
-        self.sum = every.finish()[0]
+        total = every.finish()[0]
         self.through: list[Back | None] = []
         for t, (m, affine) in enumerate(zip(work.maps, work.outer, strict=True)):
-            found = None if affine is None else slopes[t].finish(affine)
+            found = None if affine is None else slopes[t].finish()
             self.through.append(None if affine is None or found is None else back(affine, found))
-            bias = self.sum
+            bias = total
             if affine is not None and found is not None:
                 self._keep(t, 6, found[1])
                 self._keep(t, 7, found[0])
-                bias = self.sum * affine.alpha if affine.number == 0 else torch.zeros_like(self.sum)
+                bias = found[0] * affine.alpha if affine.number == 0 else torch.zeros_like(found[0])
             self._keep(t, 1 if m.w2 is None else 3, bias)
         return g, g_roots
 
@@ -126,7 +127,7 @@ class WorkBack:
                 continue
             if (part := parts[t]) is not None:
                 self.grads[WEIGHTS * t + 2] = part.sum(0)
-            one, two = slopes[t].finish(affine)
+            one, two = slopes[t].finish()
             bias = one
             if affine is not None:
                 self._keep(t, 4, two)
