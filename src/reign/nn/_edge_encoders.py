@@ -1,6 +1,9 @@
 """Encoders of edge features inside of base encoders."""
 
-from jaxtyping import Float
+import math
+
+import torch
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from reign._validate import kind_of
@@ -36,3 +39,23 @@ def encode_edges(encoder: nn.Module, given: EdgeAttr) -> Float[Tensor, "edges ch
             "edge_encoder=<their number>."
         )
     return encoder(given)
+
+
+def different_rows(types: Shaped[Tensor, "edges *columns"]) -> tuple[Shaped[Tensor, "kinds *columns"], Int[Tensor, "edges"]]:
+    """The different rows of types, and which of them each edge has.
+
+    >>> rows, kind = different_rows(torch.tensor([[2, 0], [1, 7], [2, 0]]))
+    >>> rows[kind].tolist()
+    [[2, 0], [1, 7], [2, 0]]
+    """
+    columns = types.view(types.size(0), -1)
+    if columns.numel() == 0 or columns.is_floating_point():
+        return types, torch.arange(types.size(0), dtype=torch.int32)
+    low = columns.amin(0)
+    sizes = (columns.amax(0) - low + 1).tolist()
+    steps = [math.prod(sizes[:c]) for c in range(len(sizes))]
+    if math.prod(sizes) >= 2**62:  # a row as one number would not fit
+        return types, torch.arange(types.size(0), dtype=torch.int32)
+    key, kind = ((columns - low) * torch.tensor(steps)).sum(1).unique(return_inverse=True)
+    rows = key[:, None] // torch.tensor(steps) % torch.tensor(sizes) + low
+    return rows.to(types.dtype).view(-1, *types.shape[1:]), kind.to(torch.int32)

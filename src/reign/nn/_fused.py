@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from reign.bags import Where, narrow_edges, narrow_near, narrow_pairs
 from reign.kernels import INNER, OUTER, Edges, blocked, stages_for
 from reign.nn._base_encoders import GIN
-from reign.nn._edge_encoders import encode_edges
+from reign.nn._edge_encoders import different_rows, encode_edges
 from reign.nn._encoders import TypeEmbedding
 from reign.nn._mlp import MLP, BatchNorm, Linear, NoNorm
 from reign.nn._neighbourhood import MERGED, EdgeAttr, Neighbourhood
@@ -43,12 +43,16 @@ def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr) -> Sta
 
 
 def _watched(conv: "SubgraphConv") -> bool:
-    """Whether some module of the layer has hooks, which only run where the module itself is called."""
+    """Whether some module inside of the layer has hooks, which only run where the module itself is called."""
     every = nn.modules.module
     if every._global_forward_hooks or every._global_forward_pre_hooks or every._global_backward_hooks:
         return True
-    inner = [module for slot in [*conv.slots(), *conv.slots(on=True)] for module in slot.modules()]
-    return any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks for m in inner)
+    hooks = (
+        m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks
+        for m in conv.modules()
+        if m is not conv
+    )
+    return any(hooks)
 
 
 def covered(conv: "SubgraphConv", widest: int | None) -> bool:
@@ -238,6 +242,11 @@ class _Update:
             assert isinstance(weight, Tensor)
             if weight.size(0) <= self.kernels.FEW_TYPES and near.edge_attr is not None:
                 return self.kernels.Messages(replace(edges, kind=self._types_of_edges()), weight, encoder.eps)
+        attr = near.edge_attr
+        if self.kernels is blocked and isinstance(types, TypeEmbedding) and attr is not None:
+            rows, kind = self.state.once_for_all(("kinds of edges",), lambda: different_rows(attr))
+            if rows.size(0) <= self.kernels.FEW_TYPES:
+                return self.kernels.Messages(replace(edges, kind=kind), encode_edges(types, rows), encoder.eps)
         return self.kernels.Messages(edges, encode_edges(types, near.edge_attr).contiguous(), encoder.eps)
 
     def _types_of_edges(self) -> Tensor | None:

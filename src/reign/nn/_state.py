@@ -1,7 +1,7 @@
 """The values x[k, i] of a bag at one layer, and the sums of them that have been asked for so far."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Shaped
@@ -12,6 +12,7 @@ from reign.nn._mlp import NormRows
 from reign.nn._terms import Rows, Scope, Term
 
 Aggregation = Literal["sum", "mean"]
+T = TypeVar("T")
 SHARED = {("readout",), ("needle",), ("root",), ("near",)}  # what does not depend on a layer's options
 
 
@@ -52,7 +53,7 @@ class State:
         self.h = h * bag.member[:, None] if self.masked else h
         self.aggregation, self.wanted = aggregation or {}, wanted
         self._computed: dict[tuple[str, ...], Tensor] = {}
-        self._for_all: dict[tuple[str, ...], Tensor] = {}
+        self._for_all: dict[tuple[str, ...], Any] = {}
 
     def view(self, domain: Domain, aggregation: dict[str, Aggregation], wanted: frozenset[str] = frozenset()) -> "State":
         """The same values for another layer; sums that are known already come along."""
@@ -87,11 +88,12 @@ class State:
             self._computed[key] = compute()
         return self._computed[key]
 
-    def once_for_all(self, key: tuple[str, ...], compute: Callable[[], Tensor]) -> Tensor:
+    def once_for_all(self, key: tuple[str, ...], compute: Callable[[], T]) -> T:
         """The same for what depends on the bag alone, and so is the same in all layers of a model."""
         if key not in self._for_all:
             self._for_all[key] = compute()
-        return self._for_all[key]
+        found: T = self._for_all[key]
+        return found
 
     # -- terms -----------------------------------------------------------------------------------------------------
 

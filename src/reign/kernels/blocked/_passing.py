@@ -15,10 +15,15 @@ from reign.kernels.blocked._twice import differentiably
 FEW_TYPES = 32  # as many types of edges share a product with their one-hot vectors
 
 
-def collect(own: Tensor, source: Tensor | None, messages: Messages) -> Tensor:
-    """Values with the messages to them; these come from ``source``, or from the values themselves."""
-    out: Tensor = _Collect.apply(messages.edges, own, source, messages.table, messages.eps)  # type: ignore[no-untyped-call]
-    return out
+def collect(own: Tensor, source: Tensor | None, messages: Messages) -> tuple[Tensor, Tensor]:
+    """Values with the messages to them, and the values themselves for others to read: what flows back from both is then added up block by block.
+
+    Args:
+        own: the values.
+        source: where messages come from; the values themselves if not given.
+        messages: the messages.
+    """
+    return _Collect.apply(messages.edges, own, source, messages.table, messages.eps)  # type: ignore[no-untyped-call]
 
 
 def relu_back(g: Tensor, value: Tensor) -> Tensor:
@@ -29,8 +34,11 @@ def relu_back(g: Tensor, value: Tensor) -> Tensor:
 
 class _Collect(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, edges: Edges, own: Tensor, source: Tensor | None, table: Tensor | None, eps: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, edges: Edges, own: Tensor, source: Tensor | None, table: Tensor | None, eps: Tensor
+    ) -> tuple[Tensor, Tensor]:
         ctx.edges = edges
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(own, source, table, eps)
         values, factor = own if source is None else source, 1 + float(eps)
         out = torch.empty_like(own)
@@ -45,14 +53,17 @@ class _Collect(torch.autograd.Function):
             torch.add(found, own[first:last], alpha=factor, out=out[first:last])
 
         _by_segment(edges.ptr, own.size(1), work)
-        return out
+        return out, own.view_as(own)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, g: Tensor | None, passed: Tensor | None) -> tuple[Tensor | None, ...]:
         own, source, table, eps = ctx.saved_tensors
         edges: Edges = ctx.edges
         if torch.is_grad_enabled():
-            return None, *differentiably(lambda *inputs: [_plain(edges, *inputs)], [own, source, table, eps], [g])
+            plainly = differentiably(lambda *inputs: [_plain(edges, *inputs), inputs[0]], [own, source, table, eps], [g, passed])
+            return None, *plainly
+        if g is None:
+            return None, passed, None, None, None
         g, values, factor = g.contiguous(), own if source is None else source, 1 + float(eps)
         wants_own, wants_source, wants_table, wants_eps = ctx.needs_input_grad[1:]
         g_values = torch.empty_like(values)
@@ -73,6 +84,8 @@ class _Collect(torch.autograd.Function):
                     types[first] = _one_hot(mine, table) @ message
             if source is None:
                 torch.add(found, g[first:last], alpha=factor, out=g_values[first:last])
+                if passed is not None:
+                    g_values[first:last].add_(passed[first:last])
             else:
                 g_values[first:last] = found
 
@@ -81,7 +94,7 @@ class _Collect(torch.autograd.Function):
         g_table = None
         if table is not None and wants_table:
             g_table = torch.stack([types[b] for b in sorted(types)]).sum(0) if few else _edge_gradient(g, values, table, edges)
-        g_own = g_values if source is None else g * factor if wants_own else None
+        g_own = g_values if source is None else g * factor if passed is None else torch.add(passed, g, alpha=factor)
         g_eps = _dot(g, own).to(eps.dtype).view_as(eps) if wants_eps else None
         return None, g_own, None if source is None else g_values, g_table, g_eps
 

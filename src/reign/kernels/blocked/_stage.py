@@ -37,7 +37,7 @@ class NodeStage:
     def __call__(self, inputs: Sequence[NodeInput]) -> Tensor:
         """One sum of slots a group, shape (groups, rows, out)."""
         maps = maps_of(self.stack, range(self.stack.slots))
-        x = [one.own if one.messages is None else collect(one.own, one.source, one.messages) for one in inputs]
+        x = [one.own if one.messages is None else collect(one.own, one.source, one.messages)[0] for one in inputs]
         out = []
         for group in range(max(self.groups) + 1):
             mine = [m for m, g in zip(maps, self.groups, strict=True) if g == group]
@@ -78,8 +78,11 @@ class PairStage:
             join: is called when ``subs``, ``nodes`` and ``roots`` are needed.
         """
         join()
-        x = [h if slot.other is None else others[slot.other] for slot in self.slots]
-        x = [v if s.messages is None else collect(v, None, s.messages) for v, s in zip(x, self.slots, strict=True)]
+        made: dict[int, Tensor] = {}
+        for t, slot in enumerate(self.slots):
+            if slot.messages is not None:
+                made[t], h = collect(h, None, slot.messages)
+        x = [made[t] if t in made else h if s.other is None else others[s.other] for t, s in enumerate(self.slots)]
         maps = [m for t, slot in enumerate(self.slots) for m in maps_of(slot.stack, [t])]
         rows = Rows(self.pairs.number, self.pairs.flags, self.inner, self.outer)
         work = Work(maps, rows, self.training, self.act, self.masked, self.pairs)
