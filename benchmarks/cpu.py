@@ -101,7 +101,11 @@ def measure_step(rounds: int, clock: Callable[[], float]) -> None:
             run()
             best[what] = min(best[what], clock() - began)
     for what, seconds in best.items():
-        more = "" if what not in memory else f", {memory[what][0]:,.0f} MB more than between steps (the process: {memory[what][1]:,.0f} MB)"
+        more = (
+            ""
+            if what not in memory
+            else f", {memory[what][0]:,.0f} MB more than between steps (the process: {memory[what][1]:,.0f} MB)"
+        )
         print(f"{what:>10}: {1e3 * seconds:7.1f} ms, {seconds / best['products']:.2f} times the products{more}")
     print(f"{'plain / in blocks':>10}: {best['plain'] / best['in blocks']:.2f}")
 

@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 
+SPINS = "2000"  # threads of PyTorch wait busily so long, about as long as a small operation takes, before they leave their core to others
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Run the command line, or say what it needs."""
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
+        os.environ["GOMP_SPINCOUNT"] = SPINS
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a job in the background may ignore it
         signal.signal(signal.SIGINT, _interrupt)
     try:

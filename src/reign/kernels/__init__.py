@@ -5,6 +5,7 @@ from reign.kernels._gather import Gathered, gather_columns
 from reign.kernels._indices import INNER, KEPT, OUTER, ROOT, Edges, Pairs, Picks, Segments
 from reign.kernels._sums import Sum
 from reign.kernels._switch import compile_ahead, fast_path, fast_path_state, kernels_for, stages_for
+from reign.kernels.blocked import threads_for_blocks_only
 
 __all__ = [
     "INNER",
@@ -24,4 +25,5 @@ __all__ = [
     "gather_columns",
     "kernels_for",
     "stages_for",
+    "threads_for_blocks_only",
 ]

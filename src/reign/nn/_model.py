@@ -15,12 +15,14 @@ import reign.policies as policies
 from reign._validate import check, did_you_mean
 from reign.bags import Domain, SubgraphBag
 from reign.disk import first_line
+from reign.kernels import blocked
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import describe_model
 from reign.nn._edge_mask import EdgeMask
 from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._facts import Facts
+from reign.nn._fused import covered
 from reign.nn._head import Head
 from reign.nn._inputs import check_bag, check_features, warn_of_unused_edges
 from reign.nn._labels import PairLabels
@@ -259,6 +261,11 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         """Switch the model and its policy to training or evaluation."""
         self.policy.train(mode)
         return super().train(mode)
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether all layers are computed in blocks of rows on a CPU (see ``reign.kernels``)."""
+        return all(isinstance(layer, SubgraphConv) and covered(layer, blocked.WIDEST) for layer in self.layers)
 
     def describe(self, latex: bool = False) -> str:
         """Show the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from reign.data import Ids, Problem
 from reign.disk import write_tensors
-from reign.kernels import fast_path
+from reign.kernels import fast_path, threads_for_blocks_only
 from reign.nn import Model
 from reign.train import batches
 from reign.train.budget import Budget
@@ -92,6 +93,10 @@ class Learner:
 
     def train_epoch(self, epoch: int) -> float:
         """Learn from every training graph once; the mean loss."""
+        with self._threads():
+            return self._train_epoch(epoch)
+
+    def _train_epoch(self, epoch: int) -> float:
         seed = epoch_seed(self.seed, epoch)
         seed_model(self.model, seed + self.fabric.global_rank)
         self.model.train()
@@ -131,6 +136,12 @@ class Learner:
         self.optimiser.step()
         self.rate.after_step()
         return loss, labels
+
+    def _threads(self) -> AbstractContextManager[None]:
+        """On a CPU threads work on blocks of rows, if that is what all layers are computed in."""
+        plain = self.config.eager or self.fabric.device.type != "cpu" or self.config.precision == "bf16-mixed"
+        in_blocks = not plain and isinstance(self.model, Model) and self.model.in_blocks
+        return threads_for_blocks_only() if in_blocks else nullcontext()
 
     # -- on the device ---------------------------------------------------------------------------------------------
 
@@ -186,7 +197,7 @@ class Learner:
 
     def predict(self, split: str) -> Float[Tensor, "graphs outputs"]:
         """Predictions for the graphs of a split, in the units of the targets (logits for classes)."""
-        with fast_path(not self.config.eager):
+        with fast_path(not self.config.eager), self._threads():
             return self.inference(self.problem.splits[split], split)
 
     def score(self, split: str, out: Float[Tensor, "graphs outputs"]) -> float:

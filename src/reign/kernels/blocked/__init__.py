@@ -4,6 +4,7 @@ from reign.kernels._stages import Messages, NodeInput, Norms, PairSlot, Rows, St
 from reign.kernels.blocked._passing import FEW_TYPES
 from reign.kernels.blocked._stage import NodeStage, PairStage
 from reign.kernels.blocked._sums import sums
+from reign.kernels.blocked._threads import threads_for_blocks_only
 
 WIDEST = None  # any number of channels
 
@@ -19,4 +20,5 @@ __all__ = [
     "Rows",
     "Stack",
     "sums",
+    "threads_for_blocks_only",
 ]

@@ -1,12 +1,14 @@
 """Blocks of rows that stay in the cache, worked on by threads that sleep while there is nothing to do.
 
-Each worker computes whole blocks with one thread of its own. Beside a parallel loop within every operation, that is few large tasks in place of many
-small ones, and a worker whose core is taken by another process just does fewer blocks. What a block gives does not depend on who computed it.
+Beside a parallel loop within every operation, which waits for its slowest thread each time, these are few large tasks: the calling thread takes block
+after block, and helpers take others as soon as they get a core. A helper whose core is busy with another process just comes too late. What a block
+gives does not depend on who computed it, and each computes with one thread of its own.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count
 
 import torch
@@ -16,6 +18,7 @@ SMALLEST, PIECES = 1024, 2  # a block has at least so many rows, if there are no
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 _lock = threading.Lock()
+_here = threading.local()  # the number of threads for blocks, where it is not that of torch
 
 
 def block_rows(rows: int, channels: int) -> int:
@@ -23,39 +26,70 @@ def block_rows(rows: int, channels: int) -> int:
     return max(1, min(max(NUMBERS // max(channels, 1), SMALLEST), max(-(-rows // PIECES), SMALLEST)))
 
 
-def each(number: int, work: Callable[[int], None]) -> None:
-    """Call ``work`` with the numbers below ``number``, by as many threads as torch has."""
-    workers = min(torch.get_num_threads(), number)
-    if workers <= 1:
-        for b in range(number):
-            work(b)
+@contextmanager
+def threads_for_blocks_only() -> Iterator[None]:
+    """Within this context all of torch's threads work on blocks, and single operations outside of blocks have one thread.
+
+    The threads of single operations wait for each other busily, so that beside another process they take many times as long.
+    """
+    threads = torch.get_num_threads()
+    before = getattr(_here, "threads", None)
+    if before is not None or threads == 1:
+        yield
         return
+    _here.threads = threads
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        _here.threads = None
+        torch.set_num_threads(threads)
+
+
+def each(number: int, work: Callable[[int], None]) -> None:
+    """Call ``work`` with the numbers below ``number``, by as many threads as torch has, this one among them."""
+    own = torch.get_num_threads()
+    threads = getattr(_here, "threads", None) or own
+    helpers = _pool(threads - 1) if threads > 1 and number > 1 else None
     places = count()
 
     def some() -> None:
         while (b := next(places)) < number:
             work(b)
 
-    waiting: list[Future[None]] = [_pool(workers).submit(some) for _ in range(workers)]
-    for future in waiting:
-        future.result()
+    waiting: list[Future[None]] = []
+    if own > 1:
+        torch.set_num_threads(1)
+    try:
+        if helpers is not None:
+            waiting = [helpers.submit(some) for _ in range(min(threads, number) - 1)]
+        some()
+    finally:
+        begun = [future for future in waiting if not future.cancel()]
+        next(place for place in places if place >= number)  # after an error nobody begins another block
+        if own > 1:
+            torch.set_num_threads(own)
+        errors = [error for future in begun if (error := future.exception()) is not None]
+    if errors:
+        raise errors[0]
 
 
-def _pool(workers: int) -> ThreadPoolExecutor:
+def _pool(helpers: int) -> ThreadPoolExecutor:
     """Threads that compute with one thread each, and without gradients."""
     with _lock:
-        if workers not in _pools:
+        if helpers not in _pools:
             own = torch.get_num_threads()
-            ready = threading.Barrier(workers + 1)
+            ready = threading.Barrier(helpers + 1)
 
             def begin() -> None:
-                torch.set_num_threads(1)  # of this thread
+                torch.set_num_threads(1)
+                assert torch.get_num_threads() == 1  # from now on in this thread, as it has asked before the number changes again
                 torch.set_grad_enabled(False)
                 ready.wait()
 
-            _pools[workers] = ThreadPoolExecutor(workers, "reign", begin)
-            for _ in range(workers):
-                _pools[workers].submit(lambda: None)
+            _pools[helpers] = ThreadPoolExecutor(helpers, "reign", begin)
+            for _ in range(helpers):
+                _pools[helpers].submit(lambda: None)
             ready.wait()
-            torch.set_num_threads(own)  # for threads that others start
-        return _pools[workers]
+            torch.set_num_threads(own)  # also for threads that others start
+        return _pools[helpers]

@@ -1,0 +1,232 @@
+"""Layers in blocks of rows give what plain operations give: results, gradients and running statistics, in float64."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+import reign
+from reign.kernels import blocked, fast_path, stages_for
+from reign.kernels.blocked import _threads
+from reign.kernels.blocked._norm import Moments, Norm
+from reign.nn import Model, _fused
+
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a few rows, the last of them ragged."""
+    monkeypatch.setattr(_threads, "SMALLEST", 5)
+    monkeypatch.setattr(_threads, "NUMBERS", 40)
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Which kernels the layers used, one entry a layer."""
+    used: list[str] = []
+    run = _fused._Update.run
+
+    def spy(self: _fused._Update) -> Any:
+        used.append(self.kernels.__name__)
+        return run(self)
+
+    monkeypatch.setattr(_fused._Update, "run", spy)
+    return iter([used])
+
+
+def graphs(sizes: tuple[int, ...] = (1, 5, 3, 6, 2)) -> Batch:
+    """Random graphs, isolated nodes and graphs of one node among them, with edge features of three columns."""
+    rng, found = torch.Generator().manual_seed(0), []
+    for n in sizes:
+        a = (torch.rand(n, n, generator=rng) < 0.5).triu(1)
+        edges = (a | a.t()).nonzero().t()
+        kinds = torch.randint(0, 3, (edges.size(1), 3), generator=rng)
+        x = torch.randn(n, 3, generator=rng, dtype=torch.float64)
+        found.append(Data(x=x, edge_index=edges, edge_attr=kinds, real=kinds.double() + 0.3))
+    return Batch.from_data_list(found)
+
+
+def results(model: Model, batch: Batch, fast: bool, edge_attr: Tensor | None = None, domain: str = "all") -> list[Tensor | None]:
+    """Predictions, all gradients, and running statistics."""
+    x = batch.x.clone().requires_grad_()
+    bag = model.policy(x, batch.edge_index, edge_attr, batch.batch, batch_size=batch.num_graphs, domain=domain)
+    with fast_path(fast):
+        out = model.predict(x, bag)
+        if out.requires_grad:
+            out.square().sum().backward()
+    return [
+        out.detach(),
+        x.grad,
+        *(p.grad for p in model.parameters()),
+        *(b.clone() for b in model.buffers() if b.is_floating_point()),
+    ]
+
+
+def assert_same(name: str, train: bool = True, change: Any = lambda model: None, **options: Any) -> None:
+    batch, edge_attr = graphs(options.pop("sizes", (1, 5, 3, 6, 2))), None
+    domain = options.pop("bag_domain", options.get("domain", "all"))
+    if "edge_encoder" in options or "edge_dim" in options:
+        edge_attr = batch.real if "edge_dim" in options else batch.edge_attr[:, : len(options["edge_encoder"])]
+    found = []
+    for fast in (True, False):
+        torch.manual_seed(0)
+        model = reign.build_model(name, 3, 4, 2, 2, **options).double().train(train)
+        change(model)
+        found.append(results(model, batch, fast, edge_attr, domain))
+    for ours, plain in zip(*found, strict=True):
+        if plain is None or ours is None:
+            assert plain is None or float(plain.abs().max()) < 1e-10
+            assert ours is None or float(ours.abs().max()) < 1e-10
+        else:
+            assert torch.allclose(ours, plain, rtol=1e-10, atol=1e-10), float((ours - plain).abs().max())
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "sun": {},
+    "sun, evaluated": {"train": False},
+    "sun, members of a bag of all pairs": {"name": "sun", "domain": "members", "bag_domain": "all", "policy": "ego+:1"},
+    "sun, stored members": {"name": "sun", "domain": "members", "policy": "ego+:1"},
+    "sun, types of edges": {"edge_encoder": [3]},
+    "sun, columns of types": {"edge_encoder": [3, 3, 3]},
+    "sun, edges with numbers": {"edge_dim": 3},
+    "sun, no norm": {"norm": None},
+    "sun, linear maps": {"transform": "linear", "norm": None},
+    "sun, transpose": {"transpose": True},
+    "sun, one row": {"sizes": (1,)},
+    "sun, wider than kernels": {"expansion": 40},
+    "sswl": {},
+    "gnnakplus": {},
+    "ds, deleted edges": {"policy": "ed", "norm": None},
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_equals_plain_operations(case: str, small_blocks: None, stages: Iterator[list[str]]) -> None:
+    assert_same(**{"name": case.split(",")[0], **OPTIONS[case]})
+    assert next(stages) == ["reign.kernels.blocked"] * 2
+
+
+@pytest.mark.parametrize("options", [{"act": "elu"}, {"norm": "layer_norm"}, {"conv": "gcn"}], ids=str)
+def test_what_is_not_covered_runs_plainly(options: dict[str, Any], stages: Iterator[list[str]]) -> None:
+    assert_same("sun", **options)
+    assert next(stages) == []
+
+
+def test_norms_count_batches() -> None:
+    model = reign.build_model("sun", 3, 4, 2, 2).double()
+    for _ in range(2):
+        results(model, graphs(), True)
+    assert {int(b) for b in model.layers.buffers() if not b.is_floating_point()} == {2}
+
+
+def test_frozen_weights(small_blocks: None) -> None:
+    def freeze(model: Model) -> None:
+        for p, weight in enumerate(model.parameters()):
+            weight.requires_grad_(p % 3 != 0)
+
+    assert_same("sun", change=freeze)
+
+
+def test_no_gradients(small_blocks: None) -> None:
+    with torch.no_grad():
+        assert_same("sun")
+
+
+def test_threads_change_nothing(small_blocks: None) -> None:
+    """However many threads there are, a layer gives the same bit by bit."""
+    found, batch = [], graphs()
+    bag = reign.policy("ego+:2").from_data(batch)
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            torch.manual_seed(0)
+            layer = reign.nn.SUNConv(5, 4).double()
+            h = bag.x.clone().requires_grad_()
+            out = layer(h, bag)
+            out.square().sum().backward()
+            assert torch.get_num_threads() == threads
+            found.append([out, h.grad, *(p.grad for p in layer.parameters()), *layer.buffers()])
+    finally:
+        torch.set_num_threads(1)
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True) if a is not None and b is not None)
+
+
+def test_an_error_in_a_thread_is_raised() -> None:
+    def work(b: int) -> None:
+        if b == 3:
+            raise ValueError("block 3")
+
+    try:
+        torch.set_num_threads(2)
+        with pytest.raises(ValueError, match="block 3"):
+            _threads.each(5, work)
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_second_derivatives(small_blocks: None) -> None:
+    """The gradient of the squared gradient, through types of edges, norms, roots and sums."""
+    batch, found = graphs(), []
+    for fast in (True, False):
+        torch.manual_seed(0)
+        model = reign.build_model("sun", 3, 4, 2, 2, edge_encoder=[3]).double()
+        weights = list(model.layers.parameters())
+        with fast_path(fast):
+            out = model(batch.x, batch.edge_index, batch.edge_attr[:, :1], batch.batch)
+            first = torch.autograd.grad(out.square().sum(), weights, create_graph=True)
+            found.append(torch.autograd.grad(sum(g.square().sum() for g in first), weights, allow_unused=True))
+    for ours, plain in zip(*found, strict=True):
+        ours, plain = (torch.zeros(1).double() if g is None else g for g in (ours, plain))
+        assert torch.allclose(ours, plain, rtol=1e-8, atol=1e-10)
+
+
+def test_hooks_are_called(stages: Iterator[list[str]]) -> None:
+    model, batch, seen = reign.build_model("sun", 3, 4, 2, 2).double(), graphs(), list[Tensor]()
+    assert isinstance(model.layers[0], nn.Module)
+    norm = next(m for m in model.layers[0].modules() if isinstance(m, nn.BatchNorm1d))
+    norm.register_forward_hook(lambda module, given, out: seen.append(out))
+    results(model, batch, True)
+    assert len(seen) == 1
+    assert next(stages) == ["reign.kernels.blocked"]  # the other layer
+
+
+def test_where_blocks_are_used() -> None:
+    x = torch.zeros(2, 3)
+    assert stages_for(x) is blocked
+    assert stages_for(x.double()) is blocked
+    assert stages_for(x.bfloat16()) is None
+    with fast_path(False):
+        assert stages_for(x) is None
+    with torch.autocast("cpu", torch.bfloat16):
+        assert stages_for(x) is None
+    with torch.autograd.forward_ad.dual_level():
+        assert stages_for(x) is None
+    seen: list[object] = []
+    torch.func.vmap(lambda v: (seen.append(stages_for(v)), v)[1])(x)
+    assert seen == [None]
+
+
+def test_a_model_of_bf16_runs(stages: Iterator[list[str]]) -> None:
+    batch = graphs()
+    out = reign.build_model("sun", 3, 4, 2, 2).bfloat16()(batch.x.bfloat16(), batch.edge_index, batch=batch.batch)
+    assert out.dtype == torch.bfloat16
+    assert next(stages) == []
+
+
+def test_statistics_are_accurate() -> None:
+    """In float32 the variance of values far from zero is right to a few digits more than that of a plain sum of squares."""
+    y = torch.randn(5000, 3, generator=torch.Generator().manual_seed(0)) + 1000.0
+    moments = Moments(3, y)
+    for b, block in enumerate(y.split(2000)):
+        moments.add(b, block, None)
+    norm = Norm(torch.ones(3), torch.zeros(3), torch.zeros(3), torch.ones(3), 0.5, 0.0)
+    affine = moments.finish(norm, True)
+    exact = y.double()
+    assert torch.allclose(affine.inverse.double(), exact.var(0, correction=0).rsqrt(), rtol=1e-5)
+    assert torch.allclose(norm.running_mean.double(), 0.5 * exact.mean(0), rtol=1e-6)
+    assert torch.allclose(norm.running_var.double(), 0.5 + 0.5 * exact.var(0), rtol=1e-5)
+    assert affine.number == 5000
