@@ -1,18 +1,20 @@
 """What a training step costs on a CPU: SUN on ZINC-12k, beside its matrix products alone, and beside plain operations.
 
-    REIGN_DATA=<folder> python benchmarks/cpu.py [--threads 2] [--rounds 7] [--table esol.csv] [--busy]
+    REIGN_DATA=<folder> python benchmarks/cpu.py [--threads 2] [--table esol.csv] [--before <src folder of another version>]
 
 The step is that of ``reign bench``: 128 graphs, 6 layers of 64 channels, EGO+(3), float32. Its matrix products are those of the plain version,
-forward and backward, with the same shapes and layouts. All versions take turns, and the shortest time of each counts; with one thread it is the
-time of the processor, which others on the machine disturb less. With ``--table`` a model is trained on a table of molecules with the default settings;
-with ``--busy`` once more beside a process that keeps a core busy. ``--before`` names the ``src`` folder of another version to compare with.
+forward and backward, with the same shapes and layouts. All take turns, and the shortest time of each counts; with one thread it is the time of the
+processor, which other processes disturb less. Memory is that of the first step, which is measured before all else.
+
+With ``--table`` a model is trained on a table of molecules with the default settings, alone and beside a process that keeps a core busy; with
+``--before`` the same is done with another version.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +25,15 @@ from memory import peak_mb, reset_peak
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import reign.__main__
 from reign.experiments.workload import Workload, bench_graphs
 from reign.kernels import fast_path
+from reign.train import Callback, fit
+from reign.train.build import make_model, make_problem
+from reign.train.recipe import Recipe
+
+SPINS = getattr(reign.__main__, "SPINS", "")  # versions before have none
+HERE = Path(__file__).absolute().parents[1] / "src"
 
 Product = tuple[torch.Size, tuple[int, ...], torch.Size, tuple[int, ...]]
 
@@ -33,7 +42,7 @@ class Products(TorchDispatchMode):
     """Writes down the shapes and strides of all matrix products."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.found: list[Product] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -69,18 +78,22 @@ def measure_step(rounds: int, clock: Callable[[], float]) -> None:
     model = Workload(device="cpu").build(problem)
     batch = problem.graphs.batch(problem.splits["train"][:128])
     bag = model.policy(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch_size=batch.size, domain=model.domain)
-    assert batch.y is not None
+    y = batch.y
+    assert y is not None
 
     def step(fast: bool) -> float:
         model.zero_grad()
         with fast_path(fast):
-            loss = (model.predict(batch.x, bag) - batch.y).abs().mean()
+            loss = (model.predict(batch.x, bag) - y).abs().mean()
             loss.backward()
         return loss.item()
 
     print(f"{name}: {bag.num_pairs:,} pairs, {bag.num_nodes:,} nodes; threads: {torch.get_num_threads()}")
-    with Products() as products, torch.no_grad():
-        pass
+    before = reset_peak()
+    step(True)
+    memory = peak_mb()
+    print(f"memory of a step in blocks: {memory - before:,.0f} MB; of the whole process: {memory:,.0f} MB")
+    products = Products()
     with products:
         step(False)
     work: dict[str, Callable[[], object]] = {
@@ -88,12 +101,6 @@ def measure_step(rounds: int, clock: Callable[[], float]) -> None:
         "plain": lambda: step(False),
         "products": replay(products.found),
     }
-    memory = {}
-    for what in ("in blocks", "plain"):
-        work[what]()
-        before = reset_peak()
-        work[what]()
-        memory[what] = peak_mb() - before, peak_mb()
     best = dict.fromkeys(work, float("inf"))
     for _ in range(rounds):
         for what, run in work.items():
@@ -101,30 +108,85 @@ def measure_step(rounds: int, clock: Callable[[], float]) -> None:
             run()
             best[what] = min(best[what], clock() - began)
     for what, seconds in best.items():
-        more = (
-            ""
-            if what not in memory
-            else f", {memory[what][0]:,.0f} MB more than between steps (the process: {memory[what][1]:,.0f} MB)"
+        print(f"{what:>10}: {1e3 * seconds:7.1f} ms, {seconds / best['products']:.2f} times the products")
+
+
+class Clock(Callback):
+    """The seconds and the losses of all epochs."""
+
+    def __init__(self) -> None:
+        self.losses, self.seconds, self.began = list[float](), list[float](), time.perf_counter()
+
+    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+        """Note an epoch."""
+        self.losses.append(row["train_loss"])
+        self.seconds.append(time.perf_counter() - self.began)
+        self.began = time.perf_counter()
+
+
+def train(table: Path, epochs: int) -> None:
+    """Train on a table of molecules with the default settings, and print the losses and the seconds of all epochs."""
+    smiles, target = table.open().readline().strip().split(",")[:2]
+    data = {"name": "csv", "path": str(table), "smiles_columns": [smiles], "target_columns": [target]}
+    recipe = Recipe.check({"data": data, "train": {"epochs": epochs}})
+    problem, _ = make_problem(recipe.data)
+    clock = Clock()
+    fit(make_model(recipe.model, problem, 0), problem, recipe.train, callback=clock)
+    print(json.dumps({"losses": clock.losses, "seconds": clock.seconds}))
+
+
+def train_elsewhere(source: Path, table: Path, epochs: int, threads: int, busy: bool = False) -> dict[str, list[float]]:
+    """The same in a process of its own, with the version in a folder ``src``; perhaps beside a process that keeps a core busy."""
+    quiet = {"GOMP_SPINCOUNT": SPINS} if source == HERE else {}  # as the command line sets it
+    environment = {**os.environ, **quiet, "PYTHONPATH": str(source), "OMP_NUM_THREADS": str(threads)}
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
+    try:
+        command = [sys.executable, "-W", "ignore", __file__, "--train", str(table), "--epochs", str(epochs)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    finally:
+        if other is not None:
+            other.kill()
+            other.wait()
+    found: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure_training(table: Path, before: Path | None, threads: int, epochs: int) -> None:
+    """Seconds of an epoch, alone and beside a busy process, for this version and perhaps for another one."""
+    versions = {"this version": HERE} | ({} if before is None else {"before": before.absolute()})
+    first, alone = {}, {}
+    for name, source in versions.items():
+        found = train_elsewhere(source, table, epochs, threads)
+        beside = train_elsewhere(source, table, epochs, threads, busy=True)
+        first[name], alone[name] = found["losses"][0], min(found["seconds"])
+        slower = min(beside["seconds"]) / alone[name]
+        print(
+            f"{table.stem}, {name}: {alone[name]:.2f} s an epoch, beside a busy process {slower:.2f} times that; first loss {first[name]:.6f}"
         )
-        print(f"{what:>10}: {1e3 * seconds:7.1f} ms, {seconds / best['products']:.2f} times the products{more}")
-    print(f"{'plain / in blocks':>10}: {best['plain'] / best['in blocks']:.2f}")
-
-
-TRAIN = """
-import sys, time
-from reign.train import Callback, Recipe
-from reign.train.recipe import read_recipe
-"""
+    if before is not None:
+        ours, theirs = first.values()
+        print(
+            f"{alone['before'] / alone['this version']:.2f} times faster; first losses differ by {abs(ours / theirs - 1):.1e} of their value"
+        )
 
 
 def main() -> None:
     """Measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--table", type=Path, help="a table of molecules: SMILES in the first column, a number in the second")
+    parser.add_argument("--before", type=Path, help="the src folder of another version")
+    parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.train is not None:
+        train(given.train, given.epochs)
+        return
     torch.set_num_threads(given.threads)
     measure_step(given.rounds, time.process_time if given.threads == 1 else time.perf_counter)
+    if given.table is not None:
+        measure_training(given.table, given.before, given.threads, given.epochs)
 
 
 if __name__ == "__main__":

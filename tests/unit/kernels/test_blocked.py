@@ -14,9 +14,6 @@ from reign.kernels.blocked import _threads
 from reign.kernels.blocked._norm import Moments, Norm
 from reign.nn import Model, _fused
 
-pytestmark = pytest.mark.usefixtures("signatures_unchecked")
-
-
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few rows, the last of them ragged."""
@@ -104,6 +101,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.usefixtures("signatures_unchecked")
 @pytest.mark.parametrize("case", OPTIONS)
 def test_equals_plain_operations(case: str, small_blocks: None, stages: Iterator[list[str]]) -> None:
     assert_same(**{"name": case.split(",")[0], **OPTIONS[case]})

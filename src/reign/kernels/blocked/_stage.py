@@ -114,7 +114,7 @@ def _run(
 
 class _Stage(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, work: Work, picks: Picks | None, wanted: frozenset[str], number: int, *tensors: Tensor) -> Sums:
+    def forward(ctx: Any, work: Work, picks: Picks | None, wanted: frozenset[str], number: int, *tensors: Any) -> Sums:
         x, (subs, nodes, roots) = tensors[:number], tensors[number : number + 3]
         out, hidden, normed = work.forward(x, subs, nodes, roots)
         ctx.work, ctx.picks, ctx.wanted, ctx.number, ctx.inputs = work, picks, wanted, number, len(tensors)
@@ -154,7 +154,7 @@ def _flow(work: Work, picks: Picks | None, given: Sequence[Tensor | None]) -> Ca
     return copy
 
 
-def _plain(work: Work, picks: Picks | None, wanted: frozenset[str], number: int, *tensors: Tensor) -> Sums:
+def _plain(work: Work, picks: Picks | None, wanted: frozenset[str], number: int, *tensors: Any) -> Sums:
     """The same in operations that can be differentiated as often as one likes; statistics are those of the way forth."""
     x, (subs, nodes, roots), weights = tensors[:number], tensors[number : number + 3], tensors[number + 3 :]
     flags, found = work.rows.flags, []

@@ -13,7 +13,7 @@ from itertools import count
 
 import torch
 
-NUMBERS = 131_072  # of a block: half a megabyte in float32
+NUMBERS = 262_144  # of a block: a megabyte in float32
 SMALLEST, PIECES = 1024, 2  # a block has at least so many rows, if there are not at least so many blocks
 
 _pools: dict[int, ThreadPoolExecutor] = {}
