@@ -1,4 +1,4 @@
-"""The plan of a layer for fused kernels: which slots go together.
+"""The plan of a layer for fused kernels on a GPU, and for blocks of rows on a CPU: which slots go together.
 
 All maps on nodes and subgraphs (single terms, base encoders on the graph, terms of roots) are one stack of MLPs, evaluated together. All slots on
 pairs, the addition of everything, the roots and the activation are one stage, which also gives the sums of the new values that the

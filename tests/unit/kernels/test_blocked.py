@@ -1,5 +1,6 @@
 """Layers in blocks of rows give what plain operations give: results, gradients and running statistics, in float64."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,10 +10,11 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 import reign
-from reign.kernels import blocked, fast_path, stages_for
+from reign.kernels import blocked, fast_path, stages_for, threads_for_blocks_only
 from reign.kernels.blocked import _threads
 from reign.kernels.blocked._norm import Moments, Norm
 from reign.nn import Model, _fused
+
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,16 +156,48 @@ def test_threads_change_nothing(small_blocks: None) -> None:
 
 
 def test_an_error_in_a_thread_is_raised() -> None:
+    helped = threading.Event()
+
     def work(b: int) -> None:
-        if b == 3:
-            raise ValueError("block 3")
+        if threading.current_thread() is threading.main_thread():
+            assert helped.wait(60)
+        else:
+            helped.set()
+            raise ValueError(f"block {b}")
 
     try:
         torch.set_num_threads(2)
-        with pytest.raises(ValueError, match="block 3"):
+        with pytest.raises(ValueError, match="block"):
             _threads.each(5, work)
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
+
+
+def test_threads_for_blocks_only() -> None:
+    """Within the context single operations have one thread, blocks have all of them."""
+    names: set[str] = set()
+    both = threading.Barrier(2)
+
+    def work(b: int) -> None:
+        names.add(threading.current_thread().name)
+        both.wait(60)
+
+    try:
+        torch.set_num_threads(2)
+        with threads_for_blocks_only():
+            assert torch.get_num_threads() == 1
+            _threads.each(2, work)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert len(names) == 2
+
+
+def test_which_models_run_in_blocks() -> None:
+    assert reign.build_model("sun", 3, 4, 2, 2).in_blocks
+    assert not reign.build_model("sun", 3, 4, 2, 2, act="elu").in_blocks
+    assert not reign.build_model("ppgn", 3, 4, 2, 2).in_blocks
 
 
 def test_second_derivatives(small_blocks: None) -> None:
