@@ -3,6 +3,7 @@
 import copy
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ import reign.policies as policies
 from reign._validate import check, did_you_mean
 from reign.bags import Domain, SubgraphBag
 from reign.disk import first_line
-from reign.kernels import blocked
+from reign.kernels import blocked, fast_path
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import describe_model
@@ -215,7 +216,8 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         """Build all index maps of a bag that this model needs, by one pass without gradients: ``torch.compile`` needs them."""
         modes = {module: module.training for module in self.modules()}
         self.eval()
-        with torch.no_grad():
+        plain = fast_path(False) if bag.device.type == "cpu" else nullcontext()  # on a CPU plain operations are compiled
+        with torch.no_grad(), plain:
             self.predict(x, bag)
         self.policy.train(modes[self])
         for module, mode in modes.items():
