@@ -300,7 +300,9 @@ def _shape(slot: Slot) -> tuple[bool, int, int, bool]:
 def _count_batches(conv: "SubgraphConv") -> None:
     """Batch norms count the batches they have seen in training; all of a layer at once."""
     if conv.training:
-        elsewhere = {slot.norm for slot in conv.slots(on=True) if isinstance(slot, EncoderSlot) and slot.everywhere}  # count themselves
+        elsewhere = {
+            slot.norm for slot in conv.slots(on=True) if isinstance(slot, EncoderSlot) and slot.everywhere
+        }  # count themselves
         norms = [m for m in conv.modules() if isinstance(m, BatchNorm) and m not in elsewhere]
         counters = [m.num_batches_tracked for m in norms if m.num_batches_tracked is not None]
         if counters:

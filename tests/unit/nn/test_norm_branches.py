@@ -71,7 +71,9 @@ def slot_value(slot: Any, dense: Dense, on: bool, roots_apart: bool, root_norms:
     outer = rows & ~dense.roots if roots_apart and scope == "pair" else rows
     at_roots = dense.spread[scope][dense.roots].argmax(1)
     everywhere = on and scope == "pair" and bool(more) and root_norms == "pairs"  # encoded at all pairs, then picked
-    pick = on and not everywhere and (scope == "pair" or not more)  # single terms are transformed at the roots alone, and so are encoders of pairs
+    pick = (
+        on and not everywhere and (scope == "pair" or not more)
+    )  # single terms are transformed at the roots alone, and so are encoders of pairs
     if pick:
         own, more = own[at_roots], [value[at_roots] for value in more]
         rows = outer = torch.ones(len(own), dtype=torch.bool)
