@@ -280,7 +280,13 @@ def _everywhere(slot: Slot) -> bool:
 
 def _bias(linear: nn.Linear) -> Tensor:
     """The bias of a linear map; zeros where it has none."""
-    return linear.weight.new_zeros(linear.out_features) if linear.bias is None else linear.bias
+    return _zeros(linear.out_features, linear.weight.device) if linear.bias is None else linear.bias
+
+
+@cache
+def _zeros(channels: int, device: torch.device) -> Tensor:
+    """Zeros that stay where they are: kernels keep the addresses of weights."""
+    return torch.zeros(channels, device=device)
 
 
 @cache
