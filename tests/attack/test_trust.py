@@ -666,7 +666,7 @@ def test_9_a_model_of_another_kind(tmp_path: Path) -> None:
     wide = {**huge, "hidden_channels": 40, "num_layers": 40}
     for arguments in (huge, wide, {}, {"in_channels": 3}, {"in_channels": "x", "hidden_channels": 4, "num_layers": 1}):
         change(tmp_path / "ds" / "config.json", arguments=arguments)
-        with pytest.raises(ValueError, match="is damaged: no DS can be made of it"):
+        with pytest.raises(ValueError, match="is damaged: it does not describe a valid DS"):
             Model.from_pretrained(tmp_path / "ds")
 
 
