@@ -135,4 +135,4 @@ def test_bench_refuses_what_it_cannot_measure(args: list[str], message: str, mon
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_bench_says_that_there_is_no_gpu() -> None:
     done = reign("bench", "--device", "cuda")
-    assert (done.exit_code, done.stderr) == (2, "reign: device is 'cuda', and this machine has no GPU; use 'cpu'.\n")
+    assert (done.exit_code, done.stderr) == (2, "reign: device is 'cuda', but this machine has no GPU; use 'cpu'.\n")
