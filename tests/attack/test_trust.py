@@ -271,10 +271,10 @@ def test_2_evaluate_leaves_such_a_molecule_out(trained: Path, monkeypatch: pytes
     small, large = (works("evaluate", trained / "run", "-i", name, "-q").stdout for name in ("small.csv", "large.csv"))
     assert large.replace("large.csv", "small.csv").startswith(small)
     assert (
-        "3 of 5 rows were measured. Row 2 was left out: there is too little memory for this graph, which has 4,410,000 pairs"
+        "3 of 5 rows were evaluated. Row 2 was left out: there is too little memory for this graph, which has 4,410,000 pairs"
         in large
     )
-    assert "So were 1 more" in large
+    assert "In total, 2 rows were left out." in large
     Path("none.csv").write_text(f"smiles,size\nxyz,1\n{LARGE},1\n")
     assert "none.csv has no row that can be evaluated; row 1: 'xyz' is not a SMILES." in fails(
         "evaluate", trained / "run", "-i", "none.csv"

@@ -47,7 +47,7 @@ def test_mistakes_exit_with_2_and_one_line(tmp_path: Path) -> None:
     bad = tmp_path / "bad.g6"
     bad.write_text("Es\n")
     for args, message in (
-        (["separate"], "a family or a file of pairs is needed"),
+        (["separate"], "give a family or a file of pairs"),
         (["separate", "rook"], "nothing to try: give --model"),
         (["separate", "rok", "--wl", "1"], "unknown family 'rok'; did you mean 'rook'?"),
         (["separate", "rook", "--model", "sunn:nm"], "unknown model 'sunn'; did you mean 'sun'?"),
