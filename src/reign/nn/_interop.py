@@ -76,6 +76,8 @@ def from_authors(
     unused = [name for name in theirs if name not in found.used and not name.endswith("num_batches_tracked")]
     known = r"u_readout" if model == "sun_linear_residual" else UNUSED if model in PEERS else r"$^"  # there, but not used
     unused = [name for name in unused if not re.match(known, name)]
+    if model in PEERS:
+        unused += [their for our, their in found.sources.items() if our not in state]
     if unused:
         raise ValueError(
             f"params hold {len(unused)} arrays that a '{model}' has not, {unused[0]!r} first; expected those of another model?"
