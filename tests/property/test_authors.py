@@ -284,3 +284,13 @@ def test_a_table_of_hops_may_end_with_those_of_ego_nets() -> None:
     assert torch.equal(*outs)
     with pytest.raises(ValueError, match=r"params have shape \(2, 8\) for our 'labels.embedding.weight', expected \(4, 8\)"):
         from_authors(theirs.arrays | {"z_embedding.weight": table[:2]}, "ngnn_tu", config=config)
+
+
+def test_ego_nets_of_id_gnn_are_as_deep_as_its_layers() -> None:
+    """If the settings do not say more; beyond 4 hops it is the whole graph."""
+    for layers, policy in ((2, "ego:2"), (4, "ego:4"), (5, "null")):
+        theirs, config = Arrays(), ident("idgnn_gin", gnn__layers_mp=layers)
+        FORMULAS["idgnn_gin"](theirs, [dense(data, layers) for data in graphs()], config)
+        assert str(from_authors(theirs.arrays, "idgnn_gin", config=config).policy) == "ego:2"
+        del config["hops"]
+        assert str(from_authors(theirs.arrays, "idgnn_gin", config=config).policy) == policy

@@ -110,7 +110,7 @@ def idgnn(w: Weights, config: Config, policy: str | None) -> Model:
         c["gnn.dim_inner"],
         deep,
         config["constructor"]["dim_out"],
-        policy=policy or f"ego:{config['hops']}",
+        policy=policy or (f"ego:{config['hops']}" if "hops" in config else None),  # None: by the number of layers
         kind=kind,
         pre_layers=pre,
         post_layers=post,
