@@ -46,7 +46,8 @@ def from_authors(
             "gnn_ak", "gnn_ak_ctx", "gnn_ak_plus", "gnn_ak_plus_molhiv", "sswl", "sswl_plus", "ngnn_tu", "ngnn_ogb", "idgnn_idconv",
             "idgnn_gcn", "idgnn_gin", "ppgn", "ppgn_old_suffix", "ign2" or "ign2_port".
         policy: name, in this library, of the policy that the model was trained with; "ego+:3", or that of a peer's settings, if not given.
-        config: the settings of a peer: the arguments of its constructor, and how its subgraphs were made.
+        config: the settings of a peer: the arguments of its constructor, and how its subgraphs were made. docs/models.md lists those
+            that are known; others are refused by name.
 
     Returns:
         The model in evaluation mode, in the precision of the arrays.
