@@ -81,7 +81,7 @@ def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> Model:
 
 
 def _labels(w: Weights, inner: str, model: Model) -> None:
-    """NGNN's labels: of their table only the rows that can occur."""
+    """NGNN's labels: only those rows of their table that can occur."""
     labels = model.labels
     if labels is not None and labels.embedding is not None:
         rows = labels.embedding.num_embeddings

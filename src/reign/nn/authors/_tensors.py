@@ -42,7 +42,7 @@ def ppgn(w: Weights, config: Config, policy: str | None) -> Model:
 
 
 def ign2(w: Weights, config: Config, policy: str | None, *, port: bool = False) -> Model:
-    """2-IGN: layers of the port put together as the original is, or as the port is (which has means always)."""
+    """2-IGN: the layers of the port, combined as in the original or as in the port, which always takes means."""
     widths = config["architecture"]
     if not port:
         allow(config, normalization=("inf", None))
@@ -83,7 +83,7 @@ def ign2(w: Weights, config: Config, policy: str | None, *, port: bool = False) 
 
 
 def _tensor(config: Config, policy: str | None) -> dict[str, Any]:
-    """How a graph becomes a tensor: by the number of channels that ``config["input"]`` begins with."""
+    """The form of the input tensor, determined by the number of channels at the start of ``config["input"]``."""
     if policy not in (None, "null"):
         raise ValueError(f"policy is {policy!r}, expected None: PPGN and 2-IGN take all pairs of nodes.")
     atoms, bonds, channels = config["num_atom_types"], config["num_bond_types"], str(config["input"]).split()[0]
