@@ -175,7 +175,7 @@ def test_both_combinations_of_gnn_ak(combine: str) -> None:
         (
             lambda: instance(ReIGN2),
             "sun",
-            "ReIGN2 cannot be put into sun: with node marking ReIGN\\(2\\) tells graphs apart that no SUN does",
+            "SUN cannot implement ReIGN2: with node marking, ReIGN\\(2\\) tells graphs apart that no SUN does",
         ),
         (lambda: instance(DS, "nm", residual=True), "reign2", "DS with residual connections"),
         (lambda: DS(2, 3, 2, 2), "reign2", "got base encoder GIN .* norms"),
@@ -213,7 +213,11 @@ def test_the_model_given_stays_as_it_is() -> None:
     [
         (lambda: instance(DSS, "nm", aggregated_adjacency=True), "sun", "no construction is known for the term 'needle_msg@agg'"),
         (lambda: instance(NGNN, "ego:2", task_level="node"), "ign3", "covers task_level='graph'"),
-        (lambda: ReIGN2(2, 3, 1, 1, terms=["own", "swap_local"], root_terms=None, norm=None), "reign2", "'swap_local' is no entry"),
+        (
+            lambda: ReIGN2(2, 3, 1, 1, terms=["own", "swap_local"], root_terms=None, norm=None),
+            "reign2",
+            "'swap_local' is not in the",
+        ),
         (lambda: DSS(2, 3, 1, 1, **(linear_options(DSS) | {"domain": "members"})), "reign2", "covers domain='all'"),
     ],
 )
