@@ -194,7 +194,9 @@ def test_ppgn_is_as_strong_as_3_wl_on_csl() -> None:
 
 def test_families_from_files_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REIGN_DATA", raising=False)
-    with pytest.raises(ValueError, match="in the folder that REIGN_DATA names, which is not set; export REIGN_DATA=<folder>"):
+    with pytest.raises(
+        ValueError, match="in the folder given by the environment variable REIGN_DATA, which is not set; export REIGN_DATA=<folder>"
+    ):
         family("exp")
 
 

@@ -348,7 +348,7 @@ def test_the_fields_of_a_policy_are_its_grammar() -> None:
 
 
 def test_names_that_a_policy_cannot_have() -> None:
-    with pytest.raises(ValueError, match="policy 'nd' is registered already"):
+    with pytest.raises(ValueError, match="policy 'nd' is already registered"):
         POLICIES.register("nd")(Ring)
     for name in ("my ring", "ring:2", "ring+", "ring@2", "3-ring"):
         with pytest.raises(ValueError, match="cannot be the name of a policy"):
