@@ -54,7 +54,7 @@ def test_mistakes_exit_with_2_and_one_line(tmp_path: Path) -> None:
         (["separate", "rook", "--model", "sun:eggo"], "unknown policy 'eggo'"),
         (["separate", str(bad), "--wl", "1"], "line 1: b'Es' is not a graph in graph6 format"),
         (["separate", "rook", "--wl", "1", "--act", "relu"], "--act is 'relu', expected silu, sine or none"),
-        (["card"], "give a model, such as sun:nm, or --terms, such as own,local"),
+        (["card"], "give either a model, such as sun:nm, or --terms, such as own,local"),
         (["card", "--terms", "own,lokal"], "unknown term 'lokal'; did you mean 'local'"),
         (["card", "sun:nm", "-o", str(tmp_path / "no" / "folder.md")], "there is no folder"),
     ):

@@ -158,7 +158,7 @@ def test_what_has_no_exact_form() -> None:
             separate([pair], [model], act=None)
     with pytest.raises(ValueError, match="does not cover residual connections"):
         separate([pair], wl=[reign.nn.DS(1, 8, 2, 1, residual=True)])
-    with pytest.raises(ValueError, match="nothing would decide"):
+    with pytest.raises(ValueError, match="nothing to decide by"):
         separate([pair], ["mpnn"], exact=False, act=None)
 
 

@@ -62,7 +62,7 @@ def test_subgraph_and_dense() -> None:
         bag.subgraph(3)
     with pytest.raises(ValueError, match="one graph, got 2"):
         Null().from_data(Batch.from_data_list(random_graphs(2))).to_dense()
-    with pytest.raises(IndexError, match="graph 1"):
+    with pytest.raises(IndexError, match="the graph index is 1, expected 0 to 0"):
         bag[1]
 
 

@@ -303,7 +303,7 @@ def test_tu_one_hot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "tu_MUTAG.npz", **arrays)
     np.savez(tmp_path / "tu_IMDBBINARY.npz", **arrays)
     monkeypatch.setenv("REIGN_DATA", str(tmp_path))
-    with pytest.raises(ValueError, match="MUTAG has 2 graphs of 3.50 nodes here, expected 188 of 17.93"):
+    with pytest.raises(ValueError, match="MUTAG has 2 graphs of 3.50 nodes, expected 188 of 17.93"):
         TU(set="MUTAG")
     monkeypatch.setattr("reign.data.sets._tu.SETS", {"MUTAG": ("", "MUTAG", 2, 3.5, 2), "IMDB-B": ("", "IMDBBINARY", 2, 3.5, 2)})
     mutag, imdb = TU(set="MUTAG"), TU(set="IMDB-B")
