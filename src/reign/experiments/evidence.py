@@ -15,9 +15,9 @@ from reign.train.overrides import parse_yaml
 BEGIN, END = "<!-- results: written by reign results --write -->", "<!-- end of results -->"
 HEADER = """# Results
 
-Runs at full length, with the recipes of `reign recipes`. Each file holds the recipe, and for each model its seed, versions, the commit, the date, the
-device and the duration. This page is written by `reign results --write`. "Ours" is the figure that the paper reports, of the last epoch or of
-the best validation epoch; the difference is in standard deviations of the paper's. Minutes are those of one model, while others were
+These are full-length runs with the recipes of `reign recipes`. Each file holds the recipe, and for each model its seed, versions, commit, date,
+device and duration. This page is written by `reign results --write`. "Ours" is the same figure that the paper reports, from the last epoch or from
+the best validation epoch. The difference is in standard deviations of the paper. Minutes are those of one model, while other models were
 trained on the same GPU.
 
 """
