@@ -47,12 +47,14 @@ class Problem:
     def __post_init__(self) -> None:
         if self.graphs.y is None or self.graphs.y.size(1) != len(self.targets):
             shape = None if self.graphs.y is None else tuple(self.graphs.y.shape)
-            raise ValueError(f"{self.name} has targets {self.targets} and y of shape {shape}, expected a column for each.")
+            raise ValueError(
+                f"{self.name} has targets {self.targets} and y of shape {shape}, expected one column of y for each target."
+            )
         check("task", self.task, self.task in TASKS, " or ".join(map(repr, TASKS)))
         labels = self.y[~self.y.isnan()]
         if labels.numel() and float(labels.abs().max()) > LARGEST:
             raise ValueError(
-                f"{self.name} has targets of size {float(labels.abs().max()):g}, expected at most {LARGEST:g}, because models "
+                f"{self.name} has targets with absolute values up to {float(labels.abs().max()):g}, expected at most {LARGEST:g}, because models "
                 "compute in float32; use other units."
             )
         if self.task == "multiclass":

@@ -103,7 +103,7 @@ def _checked(summary: dict[str, Any], file: Path) -> dict[str, Any]:
         found = summary.get(split, {"mean": 0.0, "values": []})
         good = isinstance(found, dict) and _is_number(found.get("mean")) and isinstance(found.get("values"), list)
         if not good or not (found.get("std") is None or _is_number(found["std"])):
-            raise ValueError(f"{file} is damaged (it has {found!r:.80} for {split}).")
+            raise ValueError(f"{file} is damaged (the result for {split} is {found!r:.80}).")
     for name in ("parameters", "seconds"):
         if not _is_number(summary.get(name, 0)):
             raise ValueError(f"{file} is damaged ({name} is {summary[name]!r:.80}).")

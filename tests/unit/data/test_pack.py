@@ -109,7 +109,7 @@ def test_problems() -> None:
         problem.select(["c"])
     with pytest.raises(ValueError, match="at most the 6 training graphs"):
         problem.fewer(7, seed=0)
-    with pytest.raises(ValueError, match="expected a column for each"):
+    with pytest.raises(ValueError, match="expected one column of y for each target"):
         Problem.of(graphs, targets=["a"])
 
 

@@ -95,8 +95,8 @@ def test_wrong_names(name: str, message: str) -> None:
             "number is 2.5, expected a whole number",
         ),
         (lambda: Tuples(Sampled(Null(), number=2).eval()), "Tuples needs a node-based policy"),
-        (lambda: Sampled(Null()), "share is None and number is None, expected one of the two"),
-        (lambda: Sampled(Null(), share=0.5, number=2), "expected one of the two"),
+        (lambda: Sampled(Null()), "share is None and number is None, expected exactly one of the two"),
+        (lambda: Sampled(Null(), share=0.5, number=2), "expected exactly one of the two"),
         (lambda: Sampled(Null(), share=0.5, eval_draws=0), "eval_draws is 0"),
     ],
 )

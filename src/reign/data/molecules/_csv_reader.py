@@ -104,13 +104,15 @@ def _check_quotes(span: list[str], fields: int, line: int, delimiter: str) -> No
         list(csv.reader(span, delimiter=delimiter, strict=True))
     except csv.Error as error:
         if "unexpected end" in str(error):
-            raise _OpenQuote(line, "does not close") from None
+            raise _OpenQuote(line, "is not closed") from None
         if len(span) > 1:
-            raise _OpenQuote(line, f"closes in the middle of a field, {len(span) - 1} lines later") from None
+            raise _OpenQuote(line, f"is closed in the middle of a field, {len(span) - 1} lines later") from None
     if len(span) > 1 and len(next(csv.reader(span[:1], delimiter=delimiter, quoting=csv.QUOTE_NONE), [])) >= fields:
         for text in span[1:]:
             if len(next(csv.reader([text], delimiter=delimiter), [])) == fields:
-                raise _OpenQuote(line, f"closes only {len(span) - 1} lines later, and the lines between are rows by themselves")
+                raise _OpenQuote(
+                    line, f"is closed only {len(span) - 1} lines later, and the lines in between are rows by themselves"
+                )
 
 
 def _text(path: Path) -> str:
