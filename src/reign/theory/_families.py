@@ -31,7 +31,7 @@ class Family:
     generated: bool = True
 
 
-FAMILIES: Registry[Family] = Registry("family", hint=", or a file of graph6 lines (.g6, .txt) or of an array of them (.npy)")
+FAMILIES: Registry[Family] = Registry("family", hint=", or a file of graph6 lines (.g6, .txt), or an array of graph6 texts (.npy)")
 
 
 def add_family(
