@@ -19,7 +19,7 @@ TASKS = ("regression", "classification", "multiclass")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Graphs with targets (NaN for a missing one), and their splits.
+    """A learning problem: graphs with targets (NaN for a missing one), and their splits.
 
     Args:
         name: name of the problem, for messages.

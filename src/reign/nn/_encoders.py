@@ -97,7 +97,7 @@ def _add(values: list[Tensor]) -> Tensor:
 
 
 def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> nn.Module | None:
-    """Make an encoder of features.
+    """Make an encoder of node or edge features.
 
     Args:
         spec: a number of types, a list of numbers of types (one per column), "atom" or "bond" (OGB's columns), "one-hot" (as many types

@@ -64,9 +64,9 @@ def colours(
     aggregation: dict[str, Any] | None = None,
     rounds: int | None = None,
 ) -> Colours:
-    """The colour test of a list of terms.
+    """Run the colour test of a list of terms on some graphs.
 
-    >>> from reign.theory import family
+     from reign.theory import family
     >>> (pair,) = family("triangles")
     >>> colours([pair.one, pair.other], ["own", "local"], policy="nm").separated(0, 1)
     2
@@ -88,7 +88,7 @@ def colours(
 
 
 def model_colours(graphs: Sequence[Data], model: Model, *, endless: bool = True) -> Colours:
-    """The colour test of a model, with the model's pooling.
+    """Run the colour test of a model, with the model's pooling, on some graphs.
 
     Args:
         graphs: undirected simple graphs; ``x`` gives the initial colours of nodes.

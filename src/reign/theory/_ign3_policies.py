@@ -77,7 +77,7 @@ def _ego_nets(channels: int, reach: int, hops: int, clear: bool = True) -> Progr
 
 
 def run_policy(data: Data, policy: str | Policy, channels: int | None = None) -> DenseBag:
-    """The bag that the program computes, as the paper's tensors."""
+    """Run the 3-IGN program of a policy, and return its bag as the paper's tensors."""
     made = reign.policies.policy(policy)
     width = made.num_marks + data.num_features
     channels = channels or max(width + 1, 4)

@@ -28,7 +28,7 @@ Update = list[tuple[str, Tensor]]  # "source->target" and its matrix (channels o
 
 @dataclass
 class Step:
-    """One layer: for each orbit that it updates, a sum of maps, a bias, and the channels with ReLU."""
+    """One layer of a 3-IGN program: for each orbit that it updates, a sum of maps, a bias, and the channels with ReLU."""
 
     channels: int
     maps: dict[str, Update] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Step:
 
 
 class Program:
-    """A sequence of steps."""
+    """A 3-IGN as a sequence of steps."""
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self.steps = list(steps)

@@ -26,7 +26,7 @@ among all 1,252 graphs of up to 7 nodes. "small 1 / 2" stands for the graphs at 
 
 
 def answer(quick: bool = False, progress: Progress = lambda items, _: items) -> str:
-    """Compute all tables, in Markdown.
+    """Compute the tables of ``reign questions``, in Markdown.
 
     Args:
         quick: use only families of a few small pairs, and two policies.

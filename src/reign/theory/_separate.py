@@ -62,7 +62,7 @@ def separate(
     progress: Progress = lambda items, _: items,
     **options: Any,
 ) -> list[Verdict]:
-    """Test every method on every pair.
+    """Test which pairs of graphs each method tells apart.
 
     Args:
         pairs: the pairs of graphs.
