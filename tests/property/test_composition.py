@@ -152,13 +152,13 @@ def test_options_change_something(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"labels": {"kind": None}}, "labels.kind is None, expected 'hop', 'spd', or None with a resistance"),
+        ({"labels": {"kind": None}}, "labels.kind is None, expected 'hop', 'spd', or None with resistance=True"),
         ({"labels": {"max_distanc": 3}}, "labels has no option 'max_distanc'; did you mean 'max_distance'"),
         ({"labels": {"max_distance": 0}}, "labels.max_distance is 0, expected a whole number of at least 1"),
         ({"head": {"width": [3]}}, "head has no option 'width'"),
         ({"head": {"hidden": [0]}}, r"head.hidden is \[0\], expected a list of whole numbers of at least 1"),
         ({"widths": [3]}, r"widths is \[3\], expected one whole number of at least 1 for each of 2 layers"),
-        ({"widths": [3, 4], "residual": True}, r"widths is \[3, 4\], expected all the same with residual=True"),
+        ({"widths": [3, 4], "residual": True}, r"widths is \[3, 4\], expected equal widths with residual=True"),
         ({"roots": "added"}, "roots is 'added', expected 'apart', or 'added' with root_terms"),
         ({"terms": ["own+node_root"], "conv": "gcn"}, r"\['own\+node_root'\] pass no messages, but conv='gcn' needs messages"),
         ({"terms": ["own+local"], "conv": "SAGEConv", "bias": False}, "conv 'SAGEConv' has its own biases"),

@@ -94,7 +94,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         check("widths", widths, good, f"one whole number of at least 1 for each of {len(makers)} layers")
         same = len(set(widths)) == 1
         check(
-            "widths", widths, same or not (residual or jk in ("max", "sum")), f"all the same with residual={residual!r}, jk={jk!r}"
+            "widths", widths, same or not (residual or jk in ("max", "sum")), f"equal widths with residual={residual!r}, jk={jk!r}"
         )
         self.policy = copy.deepcopy(policies.policy(policy))  # sampled policies have a state
         self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels

@@ -18,7 +18,7 @@ IDKind = Literal["id", "gcn", "gin"]
 
 @MODELS.register("idgnnpublished", "ID-GNN (published)")
 class IDGNNPublished(SubgraphGNN):
-    r"""ID-GNN as published: layers with second weights for roots, pre-layers, and roots of unit length.
+    r"""ID-GNN as published: layers with a second set of weights for roots, pre-layers, and roots of unit length.
 
     .. math:: \text{id:}  \quad & x^k_i \leftarrow \sigma \big( \textstyle\sum_{j \sim_k i} W x^k_j + [k \sim_k i] W' x^k_k \big) \\
               \text{gcn:} \quad & \text{the same with weights } 1 / \sqrt{d_i d_j}, \text{ and i among its neighbours} \\

@@ -78,7 +78,7 @@ class NGNNPublished(SubgraphGNN):
 
 @MODELS.register("ngnntupublished", "NGNN-TU (published)")
 class NGNNTUPublished(SubgraphGNN):
-    """NGNN as published for the TU sets: embedded labels beside the features, and the means of all layers side by side.
+    """NGNN as published for the TU sets: embedded labels concatenated with the features, and the concatenated means of all layers.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
