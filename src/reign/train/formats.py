@@ -22,7 +22,12 @@ def number_format(device: torch.device, precision: str) -> Iterator[None]:
     if device.type == "cuda" and precision in ("32-true", "bf16-mixed"):
         torch.set_float32_matmul_precision("high")
     try:
-        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed"):
+        with bfloat16_products(device, precision == "bf16-mixed"):
             yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def bfloat16_products(device: torch.device, enabled: bool = True) -> torch.autocast:
+    """Matrix products in bfloat16. Weights are converted at every use: they may change in between, and a CUDA graph reads them anew."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)

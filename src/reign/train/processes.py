@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from reign.train.formats import bfloat16_products
+
 
 @runtime_checkable
 class Fabric(Protocol):
@@ -99,7 +101,7 @@ class _Bfloat16(nn.Module):
         self.module, self.device = module, device
 
     def forward(self, *args: Any) -> Tensor:
-        with torch.autocast(self.device.type, torch.bfloat16):
+        with bfloat16_products(self.device):
             out: Tensor = self.module(*args)
         return out.float()
 
