@@ -1,6 +1,7 @@
 """Bags of subgraphs: which pairs (k, i) exist, how they lie in memory, and the maps between scopes."""
 
 from reign.bags._bag import Domain, SubgraphBag
+from reign.bags._blocks import node_values, pair_values
 from reign.bags._columns import Column
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import FAR, HopTable, hop_table, near_table, stored_table
@@ -37,7 +38,9 @@ __all__ = [
     "narrow_near",
     "narrow_pairs",
     "near_table",
+    "node_values",
     "out_of_memory",
+    "pair_values",
     "stored_table",
     "warn_of_size",
 ]

@@ -10,6 +10,7 @@ from reign.nn._catalogue import ModelSummary, build_model, find_model, list_mode
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import cost, slot_formulas
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
+from reign.nn._encodings import Encodings, list_encodings
 from reign.nn._head import Head
 from reign.nn._interop import from_authors
 from reign.nn._labels import PairLabels
@@ -62,6 +63,7 @@ __all__ = [
     "DomainOptions",
     "EncoderOptions",
     "EncoderSlot",
+    "Encodings",
     "GraphConv",
     "Head",
     "IGNPooling",
@@ -94,6 +96,7 @@ __all__ = [
     "find_model",
     "from_authors",
     "latex_formula",
+    "list_encodings",
     "list_models",
     "list_terms",
     "make_act",
