@@ -5,7 +5,7 @@ from reign.bags._blocks import node_values, pair_values
 from reign.bags._columns import Column
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import FAR, HopTable, hop_table, near_table, stored_table
-from reign.bags._keep import PerRow
+from reign.bags._keep import Bound, PerRow
 from reign.bags._memory import SMALL, STATE_BYTES, DoesNotFit, check_fits, free_memory, out_of_memory, warn_of_size
 from reign.bags._narrow import narrow_edges, narrow_near, narrow_pairs
 from reign.bags._store import BagStore, Frame, all_real
@@ -18,6 +18,7 @@ __all__ = [
     "SMALL",
     "STATE_BYTES",
     "BagStore",
+    "Bound",
     "Column",
     "DenseBag",
     "DoesNotFit",

@@ -52,6 +52,17 @@ def kept(method: Callable[[Any], T]) -> T:
 
 
 @dataclass(frozen=True, eq=False)
+class Bound:
+    """A kept number that no graph of a bag exceeds; that of several bags is the largest of theirs."""
+
+    value: int
+
+    def spaces(self, name: str) -> dict[str, tuple[str, str | None, bool]]:
+        """It belongs to no rows."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
 class PerRow:
     """Kept values of which there is one for each node, subgraph ("sub"), pair or graph of a bag."""
 

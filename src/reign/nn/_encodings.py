@@ -51,9 +51,7 @@ class Encodings(nn.Module):
         self.of_nodes = _maps(self.nodes, OF_NODES, outs, not self.pairs)
         self.out_channels = widths[0] + (channels or 0)
 
-    def forward(
-        self, h: Float[Tensor, "pairs channels"], bag: SubgraphBag, layer: int = 0
-    ) -> Float[Tensor, "pairs out_channels"]:
+    def forward(self, h: Float[Tensor, "pairs channels"], bag: SubgraphBag, layer: int = 0) -> Float[Tensor, "pairs out_channels"]:
         """The values that come into a layer, with the encodings."""
         if layer and not self.every_layer:
             return h
