@@ -18,6 +18,7 @@ from reign.nn._pooling import Pooling
 from reign.nn._state import State
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn._terms import TERMS
+from reign.nn.models._ign2 import graph_tensor
 from reign.nn.models._ppgn import PPGN, matrix_product
 
 SMALLEST = 1e-8  # products below this have no gradient: that of a square root has no bound
@@ -149,6 +150,10 @@ class PPGNRRWP(SubgraphGNN):
         nodes = self.atoms(x)
         h = nodes.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)
         return h.index_add(0, bag.edge_row, edges)
+
+    def exact_lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
+        """What ``lift`` makes its vectors of, without weights: features on the diagonal, A off it."""
+        return graph_tensor(x, bag, 0, None)
 
 
 def signed_root(x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:
