@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from reign.disk import read_json, write_json
 from reign.experiments.tables import Table
+from reign.train.recipe import Recipe
 from reign.train.run_folder import has_run, saved_recipe
 from reign.train.settings import Settings, explain
 
@@ -81,7 +82,7 @@ class Record(Settings):
         record = self
         if file.is_file():
             before = Record.read(file)
-            if before.recipe != self.recipe:
+            if _with_defaults(before.recipe) != _with_defaults(self.recipe):
                 raise ValueError(f"{file} holds results of another recipe; move it away to begin anew.")
             results = {result.key: result for result in (*before.results, *self.results)}
             record = self.model_copy(update={"results": [results[key] for key in sorted(results)]})
@@ -91,6 +92,14 @@ class Record(Settings):
     def values(self, weights: str, split: str) -> list[float]:
         """The metric of each model, with the weights of the best validation epoch ("best") or of the last one ("last")."""
         return [getattr(result, weights)[split] for result in self.results if split in getattr(result, weights)]
+
+
+def _with_defaults(recipe: dict[str, Any]) -> dict[str, Any]:
+    """A recipe with the settings that came to be after it was written, at their defaults."""
+    try:
+        return Recipe.check(recipe).model_dump(mode="json", exclude={"seeds"})
+    except ValueError:
+        return recipe
 
 
 def read_records(folder: Path) -> list[Record]:
