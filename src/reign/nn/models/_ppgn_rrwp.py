@@ -21,7 +21,7 @@ from reign.nn._terms import TERMS
 from reign.nn.models._ign2 import graph_tensor
 from reign.nn.models._ppgn import PPGN, matrix_product
 
-SMALLEST = 1e-8  # products below this have no gradient: that of a square root has no bound
+SMALLEST = 1e-6  # a square root has a gradient without bound at 0, so below this it goes on as a straight line
 
 
 class PPGNRootConv(nn.Module):
@@ -157,8 +157,8 @@ class PPGNRRWP(SubgraphGNN):
 
 
 def signed_root(x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:
-    """sign(x) sqrt(|x|)."""
-    return x.sign() * x.abs().clamp(min=SMALLEST).sqrt()
+    """sign(x) sqrt(|x|), a straight line between -``SMALLEST`` and ``SMALLEST``."""
+    return x * x.abs().clamp(min=SMALLEST).rsqrt()
 
 
 def _block(in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> PPGNRootConv:
