@@ -318,3 +318,27 @@ def test_gathering_columns() -> None:
     assert results[0][5] == [2, 0, 0, 7, 0, 0, 0, 0]
     assert results[0][6] == [True, False, False, True, True, False, True, True]
     assert results[0][7] == [True] * 6 + [False] * 2
+
+
+@pytest.mark.parametrize(
+    ("number", "channels", "relu", "training"), [(70, 80, True, True), (9, 5, False, True), (70, 160, True, False)]
+)
+def test_norms_over_rows_that_count(number: int, channels: int, relu: bool, training: bool) -> None:
+    rng = torch.Generator().manual_seed(number)
+    x, g = (torch.randn(number, channels, generator=rng).to(DEVICE) for _ in range(2))
+    x += 3.0
+    mask = (torch.rand(number, generator=rng) < 0.7).to(DEVICE)
+    norm, plain = reign.nn.BatchNorm(channels).to(DEVICE), reign.nn.BatchNorm(channels).double().to(DEVICE)
+    with torch.no_grad():
+        norm.weight.uniform_(0.5, 2), norm.bias.normal_(), norm.running_mean.normal_(), norm.running_var.uniform_(0.5, 2)
+    plain.load_state_dict(norm.state_dict())
+    results = []
+    for each, dtype in ((norm, torch.float32), (plain, torch.float64)):
+        given = x.to(dtype, copy=True).requires_grad_()
+        out = each.train(training).masked(given, mask, relu=relu)
+        (out * g.to(dtype)).sum().backward()
+        results.append([out, given.grad, each.weight.grad, each.bias.grad, *each.buffers()])
+    assert (results[0][0][~mask] == 0).all()
+    assert (results[0][1][~mask] == 0).all()
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours.double(), expected.double(), atol=2e-4, rtol=2e-4)

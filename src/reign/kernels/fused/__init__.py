@@ -5,6 +5,7 @@ from reign.kernels.fused._launch import compile_ahead
 from reign.kernels.fused._lift import lift
 from reign.kernels.fused._messages import FEW_TYPES
 from reign.kernels.fused._node_stage import NodeInput, NodeStage
+from reign.kernels.fused._norm import NormState, norm_rows
 from reign.kernels.fused._pair_stage import PairSlot, PairStage
 from reign.kernels.fused._passing import Messages
 from reign.kernels.fused._stack import Norms, Rows, Stack
@@ -15,6 +16,7 @@ __all__ = [
     "Messages",
     "NodeInput",
     "NodeStage",
+    "NormState",
     "Norms",
     "PairSlot",
     "PairStage",
@@ -23,6 +25,7 @@ __all__ = [
     "compile_ahead",
     "gather",
     "lift",
+    "norm_rows",
     "segment_sum",
     "sums",
 ]
