@@ -342,3 +342,26 @@ def test_norms_over_rows_that_count(number: int, channels: int, relu: bool, trai
     assert (results[0][1][~mask] == 0).all()
     for ours, expected in zip(*results, strict=True):
         torch.testing.assert_close(ours.double(), expected.double(), atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.parametrize(("sizes", "channels"), [((1, 5, 6, 3), 20), ((4, 2), 3)])
+def test_products_of_matrices(sizes: tuple[int, ...], channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last graph is padding: its rows are zeros, and have no gradient."""
+    monkeypatch.setattr("reign.kernels.fused._product.COLUMNS", 4)
+    bag = reign.policy("null").from_data(graphs(sizes, True, 0))
+    rng = torch.Generator().manual_seed(1)
+    a, b, g = (torch.randn(bag.num_pairs, channels, generator=rng).to(DEVICE) for _ in range(3))
+    a.requires_grad_(), b.requires_grad_()
+    real = bag.graph.batch < len(sizes) - 1
+    squares = fused.Squares(bag.row_ptr, bag.graph.ptr, bag.graph.batch, real)
+    out = fused.square_product(a, b, squares)
+    parts = []
+    for n, x, y in zip(sizes, a.double().split([n * n for n in sizes]), b.double().split([n * n for n in sizes]), strict=True):
+        parts.append(torch.einsum("kjd,jid->kid", x.view(n, n, -1), y.view(n, n, -1)).flatten(0, 1))
+    expected = torch.cat([*parts[:-1], torch.zeros_like(parts[-1])])
+    torch.testing.assert_close(out.double(), expected, atol=1e-4, rtol=1e-4)
+    ours, plain = (torch.autograd.grad((each * g).sum(), [a, b]) for each in (out, expected))
+    for one, other in zip(ours, plain, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+    whole = fused.square_product(a, b, fused.Squares(bag.row_ptr, bag.graph.ptr, bag.graph.batch))
+    torch.testing.assert_close(whole.double(), torch.cat(parts), atol=1e-4, rtol=1e-4)

@@ -8,6 +8,7 @@ from reign.kernels.fused._node_stage import NodeInput, NodeStage
 from reign.kernels.fused._norm import NormState, norm_rows
 from reign.kernels.fused._pair_stage import PairSlot, PairStage
 from reign.kernels.fused._passing import Messages
+from reign.kernels.fused._product import Squares, square_product
 from reign.kernels.fused._stack import Norms, Rows, Stack
 from reign.kernels.fused._sums import segment_sum, sums
 
@@ -21,11 +22,13 @@ __all__ = [
     "PairSlot",
     "PairStage",
     "Rows",
+    "Squares",
     "Stack",
     "compile_ahead",
     "gather",
     "lift",
     "norm_rows",
     "segment_sum",
+    "square_product",
     "sums",
 ]
