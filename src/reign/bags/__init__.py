@@ -11,7 +11,7 @@ from reign.bags._narrow import narrow_edges, narrow_near, narrow_pairs
 from reign.bags._store import BagStore, Frame, all_real
 from reign.bags._triples import Neighbours, Where
 from reign.bags._views import DenseBag
-from reign.bags._wiring import Messages
+from reign.bags._wiring import FolkloreMessages, Messages
 
 __all__ = [
     "FAR",
@@ -23,6 +23,7 @@ __all__ = [
     "DenseBag",
     "DoesNotFit",
     "Domain",
+    "FolkloreMessages",
     "Frame",
     "HopTable",
     "Messages",

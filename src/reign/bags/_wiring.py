@@ -30,7 +30,7 @@ class Messages(NamedTuple):
     into_targets: Sum
 
 
-class Folklore(NamedTuple):
+class FolkloreMessages(NamedTuple):
     """Message passing from two rows at once: each message from x[k, j], from x[j, i] and its edge, then their sums."""
 
     from_subgraph: Sum
@@ -185,7 +185,7 @@ class Wiring:
             Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
         )
 
-    def folklore(self, neighbours: Neighbours, where: Where = "off", members: bool = False) -> Folklore:
+    def folklore(self, neighbours: Neighbours, where: Where = "off", members: bool = False) -> FolkloreMessages:
         """What a folklore sum over the neighbours j of i ("A"), or of k ("swap"), needs: the rows of x[k, j] and of x[j, i].
 
         Args:
@@ -195,7 +195,7 @@ class Wiring:
         """
         return self.keep(("folklore", neighbours, where, members), lambda: self.make_folklore(neighbours, where, members))
 
-    def make_folklore(self, neighbours: Neighbours, where: Where, members: bool) -> Folklore:
+    def make_folklore(self, neighbours: Neighbours, where: Where, members: bool) -> FolkloreMessages:
         """The same, made anew and not kept."""
         bag = self.bag
         t = self.triples(neighbours, where)
@@ -204,7 +204,7 @@ class Wiring:
         if members or bag.domain == "members":
             there = ((row >= 0) & (other >= 0) & bag.member[row] & bag.member[other]).nonzero().squeeze(1)
         own = f"folklore {neighbours} {where} {members}"
-        return Folklore(
+        return FolkloreMessages(
             Sum.broadcast(row[there], bag.num_pairs, ("pair", own)),
             Sum.broadcast(other[there], bag.num_pairs, ("pair", own)),
             Sum.broadcast(t.edge[there], bag.graph.edge_index.size(1), ("edge", own)),

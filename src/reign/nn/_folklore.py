@@ -6,7 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reign.bags import FolkloreMessages as Messages
 from reign.bags import Neighbours
+from reign.kernels import Segments, Sum, kernels_for
 from reign.nn._base_encoders import BaseEncoder
 from reign.nn._edge_encoders import encode_edges, make_edge_encoder
 from reign.nn._encoders import EncoderSpec
@@ -68,10 +70,25 @@ class Folklore(BaseEncoder):
         for p, (part, mlp) in enumerate(zip(self.parts, self.mlps, strict=True)):
             messages = n.state.bag.wiring.folklore(ALONG[part], n.where, n.state.masked)
             first, second = (along, across) if part == "folklore" else (across, along)
-            message = messages.from_subgraph(first) + messages.from_node(second)
-            if self.edge_encoders:
-                message = message + messages.from_edges(encode_edges(self.edge_encoders[p], n.edge_attr))
-            value = mlp((1 + self.eps[p]) * n.own + messages.into_targets(message.relu()), n.rows)
+            edges = encode_edges(self.edge_encoders[p], n.edge_attr) if self.edge_encoders else None
+            value = mlp((1 + self.eps[p]) * n.own + _collected(first, second, edges, messages), n.rows)
             out = value if out is None else out + value
         assert out is not None
         return out
+
+
+def _collected(
+    first: Float[Tensor, "pairs channels"],
+    second: Float[Tensor, "pairs channels"],
+    edges: Float[Tensor, "edges channels"] | None,
+    messages: Messages,
+) -> Float[Tensor, "rows channels"]:
+    """The sums of relu(first + second + edge) over messages."""
+    a, b, e, into = messages
+    if (kernels := kernels_for(first)) is not None and isinstance(into, Sum) and second.dtype == first.dtype:
+        groups = (Segments(part.ptr_t, part.index_t) for part in (a, b, e))  # type: ignore[arg-type]
+        pairings = kernels.Pairings(a.index, b.index, e.index, into.index_t, *groups, Segments(into.ptr, into.index))  # type: ignore[arg-type]
+        done: Tensor = kernels.pair_messages(first, second, edges, pairings)
+        return done
+    message = a(first) + b(second)
+    return into((message if edges is None else message + e(edges)).relu())

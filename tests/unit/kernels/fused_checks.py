@@ -365,3 +365,24 @@ def test_products_of_matrices(sizes: tuple[int, ...], channels: int, monkeypatch
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
     whole = fused.square_product(a, b, fused.Squares(bag.row_ptr, bag.graph.ptr, bag.graph.batch))
     torch.testing.assert_close(whole.double(), torch.cat(parts), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("merged", "bonds"), [("own+folklore", False), ("own+folklore+swap_folklore", True)])
+def test_folklore_messages(merged: str, bonds: bool) -> None:
+    """The layer with fused kernels, and with plain operations in float64: values and all gradients."""
+    batch = graphs((4, 1, 3), True, 3)
+    bag = reign.policy("null").from_data(batch)
+    torch.manual_seed(0)
+    layer = reign.nn.SubgraphConv(5, 5, [merged], edge_encoder=4 if bonds else None, norm=None).to(DEVICE)
+    rng = torch.Generator().manual_seed(2)
+    h, g = (torch.randn(bag.num_pairs, 5, generator=rng).to(DEVICE) for _ in range(2))
+    results = []
+    for enabled, dtype in ((True, torch.float32), (False, torch.float64)):
+        given = h.to(dtype, copy=True).requires_grad_()
+        layer.to(dtype).zero_grad()
+        with fast_path(enabled):
+            out = layer(given, bag)
+        (out * g.to(dtype)).sum().backward()
+        results.append([out, given.grad, *(p.grad for p in layer.parameters() if p.requires_grad)])
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours.double(), expected.double(), atol=5e-4, rtol=5e-4)

@@ -1,5 +1,6 @@
 """The fused operations as Triton kernels; import it only where triton is installed."""
 
+from reign.kernels.fused._folklore import Pairings, pair_messages
 from reign.kernels.fused._gather import gather
 from reign.kernels.fused._launch import compile_ahead
 from reign.kernels.fused._lift import lift
@@ -21,6 +22,7 @@ __all__ = [
     "Norms",
     "PairSlot",
     "PairStage",
+    "Pairings",
     "Rows",
     "Squares",
     "Stack",
@@ -28,6 +30,7 @@ __all__ = [
     "gather",
     "lift",
     "norm_rows",
+    "pair_messages",
     "segment_sum",
     "square_product",
     "sums",
