@@ -15,7 +15,7 @@ from torch_geometric.data import Batch, Data
 import reign
 from reign.bags import SubgraphBag, narrow_edges, narrow_near, narrow_pairs
 from reign.kernels import Gathered, fast_path, fused, gather_columns
-from reign.kernels.fused import Messages, NodeInput, NodeStage, Norms, PairSlot, PairStage, Rows, Stack
+from reign.kernels.fused import Messages, NodeInput, NodeStage, Norms, PairSlot, PairStage, Rows, Stack, _linear, _stack
 from reign.testing import random_graphs
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -251,6 +251,11 @@ def test_models(name: str, train: bool) -> None:
     for value, expected, again in zip(*results, strict=True):
         assert float((value.double() - expected.double()).abs().max()) <= 2e-5 * largest
         assert torch.equal(value, again)
+    known = len(_linear._POINTERS), len(_stack._NUMBERS)
+    model(batch.x, batch.edge_index, batch=batch.batch).sum().backward()
+    assert (len(_linear._POINTERS), len(_stack._NUMBERS)) == known, (
+        "a second step puts numbers on the device, which no CUDA graph can"
+    )
 
 
 @pytest.mark.parametrize(("policy", "channels"), [("ego+:2", 5), ("null", 66)])
