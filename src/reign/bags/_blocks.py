@@ -1,4 +1,4 @@
-"""Values that are computed from whole adjacency matrices: graphs of about one size are one tensor, with zeros around the smaller ones."""
+"""Values that are computed from whole adjacency matrices. Graphs of similar size share one tensor, padded with zeros."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -24,8 +24,8 @@ def pair_values(
     Args:
         bag: the bag; its subgraphs have one root each.
         channels: number of channels of the values.
-        compute: makes the values of all pairs of nodes from A, where A[u, v] counts the edges from u to v. What it makes of nodes that
-            are not there (rows and columns of zeros) is not read.
+        compute: makes the values of all pairs of nodes from A, where A[u, v] counts the edges from u to v. What it returns for
+            padding (rows and columns of zeros) is not read.
         both_ways: whether to take A as an undirected simple graph: 1 where two nodes are neighbours, whichever way the edge points.
     """
     source, home = bag.root[bag.sub], bag.pair_batch
@@ -51,7 +51,7 @@ def node_values(
 
 
 def _blocks(graph: SharedGraph, channels: int, both_ways: bool) -> Iterator[tuple[Int[Tensor, "all_graphs"], Matrices]]:
-    """The adjacency matrices of graphs of about one size, and the place of each graph among them (-1 for the others)."""
+    """The adjacency matrices of graphs of similar size, and the position of each graph among them (-1 for all others)."""
     if both_ways:
         start = torch.repeat_interleave(graph.neighbours.ptr.diff())
         end = graph.neighbours.node

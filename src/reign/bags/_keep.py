@@ -53,12 +53,12 @@ def kept(method: Callable[[Any], T]) -> T:
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """A kept number that no graph of a bag exceeds; that of several bags is the largest of theirs."""
+    """A stored upper bound of something in the graphs of a bag; for several bags together, the largest of their bounds applies."""
 
     value: int
 
     def spaces(self, name: str) -> dict[str, tuple[str, str | None, bool]]:
-        """It belongs to no rows."""
+        """A bound has no rows."""
         return {}
 
 

@@ -90,7 +90,7 @@ def _reached(A: Matrices) -> Matrices:
 def projectors(A: Matrices, size: int) -> Float[Tensor, "graphs n n size"]:
     r"""The projections onto the eigenspaces of :math:`I - D^{-1/2} A D^{-1/2}`, of the smallest eigenvalues that are different.
 
-    An eigenvector has no sign, and a basis of an eigenspace is not unique. The projection :math:`\sum_v v v^T` is.
+    The sign of an eigenvector is arbitrary, and so is the basis of an eigenspace. The projection :math:`\sum_v v v^T` is unique.
     """
     degree = A.sum(2)
     scale = torch.where(degree > 0, degree.clamp(min=1).rsqrt(), 0)
