@@ -20,14 +20,14 @@ def exact_lift(model: Model) -> Lift:
     """How a model takes features of nodes to pairs, with exact labels and encodings beside them; ``ValueError`` if these have no exact form."""
     labels, encodings = model.labels, model.encodings
     if labels is not None and (labels.kind != "hop" or labels.resistance is not None):
-        raise ValueError(f"{type(model).__name__} has labels that are not hop distances alone, which have no exact form here.")
+        raise ValueError(f"{type(model).__name__} has labels that are not hop distances alone, which exact tests do not support.")
     if encodings is not None:
         if encodings.every_layer:
-            raise ValueError(f"{type(model).__name__} has encodings before every layer, which have no exact form here.")
+            raise ValueError(f"{type(model).__name__} has encodings before every layer, which exact tests do not support.")
         for name in (*encodings.pairs, *encodings.nodes):
             if name.split(":")[0] not in EXACT:
                 raise ValueError(
-                    f"encoding '{name}' of {type(model).__name__} has no exact form here; {', '.join(EXACT)} have one."
+                    f"exact tests do not support the encoding '{name}' of {type(model).__name__}; they support {', '.join(EXACT)}."
                 )
 
     def lift(x: Tensor, bag: SubgraphBag) -> Float[Tensor, "pairs channels"]:
