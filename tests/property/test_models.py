@@ -15,7 +15,7 @@ from reign.testing import assert_batch_invariant, assert_equivariant, random_gra
 NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego+:2", "ego+distance:2"]
 OTHERS = ["ed", "2-nd", "2-nm", "2-ego:1"]
 FIXED = {"mpnn": ["whole"], "ppgn": ["null"], "ign2": ["null"]}  # models that take no policy, and the one they have
-FIXED |= {"ppgnpublished": ["null"], "ign2published": ["null"]}
+FIXED |= {"ppgnpublished": ["null"], "ign2published": ["null"], "ppgnrrwp": ["null"]}
 ANY = ["ds", "dss", "reconstructiongnn", "subgraphgnn"]  # models that need no bijection
 NEEDS_ROOTS = ["idgnn", "gnnak", "gnnakctx", "gnnakplus"]  # with domain members, which they have by default
 PUBLISHED = [name for name in reign.list_models() if name.endswith("published")]
@@ -205,7 +205,7 @@ def test_graphs_without_nodes_or_edges(name: str) -> None:
 
 
 def test_models_say_which_policies_they_take() -> None:
-    need_nodes = ["sun", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "sswl", "ign2", "ppgn"]
+    need_nodes = ["sun", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "sswl", "ign2", "ppgn", "localfolklore", "ppgnrrwp"]
     need_nodes += [name for name in PUBLISHED if name != "idgnnpublished"]
     need_none = [*ANY, "mpnn", "idgnn", "reign2", "idgnnpublished"]
     for name in need_nodes + need_none:

@@ -15,7 +15,7 @@ from reign.bags._draw import draw
 from reign.bags._edges import PairEdges, pair_edges
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import root_hops
-from reign.bags._keep import Keeper, PerRow, kept
+from reign.bags._keep import Bound, Keeper, PerRow, kept
 from reign.bags._place import on_several_paths, resistance
 from reign.bags._weights import PLAIN, WEIGHT, WeightedWiring, weigh
 from reign.bags._wiring import Wiring
@@ -203,6 +203,11 @@ class SubgraphBag(Keeper):
     def resistance(self) -> Float[Tensor, "pairs"]:
         """The resistance distance from the root to the node inside the subgraph, where every edge has resistance 1; 0 outside it."""
         return self.keep("resistance", lambda: PerRow(resistance(self), "pair")).values
+
+    @property
+    def largest(self) -> int:
+        """The number of nodes of the largest graph; in the bag of a ``Frame``, of all graphs that it can hold."""
+        return self.keep("largest", lambda: Bound(int(self.graph.sizes.max()) if self.num_graphs else 0)).value
 
     # -- values ----------------------------------------------------------------------------------------------------
 

@@ -52,6 +52,17 @@ def kept(method: Callable[[Any], T]) -> T:
 
 
 @dataclass(frozen=True, eq=False)
+class Bound:
+    """A stored upper bound of something in the graphs of a bag; for several bags together, the largest of their bounds applies."""
+
+    value: int
+
+    def spaces(self, name: str) -> dict[str, tuple[str, str | None, bool]]:
+        """A bound has no rows."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
 class PerRow:
     """Stored values with one row for each node, subgraph ("sub"), pair or graph of a bag."""
 

@@ -5,7 +5,7 @@ batch of fixed sizes: a bag in which the graphs are followed by padding, as one 
 other graphs into it in place, so that a computation on it can be captured once and replayed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
 from reign.bags._columns import Column, all_columns, walk
+from reign.bags._keep import Bound
 from reign.kernels import Gathered, gather_columns
 
 WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # integer types by their number of bytes
@@ -40,6 +41,7 @@ class BagStore:
         parts: dict[str, list[tuple[Tensor, Tensor]]] = {}
         self.columns: dict[str, Column] = {}
         sizes: dict[str, list[Tensor]] = {}
+        largest: dict[Hashable, int] = {}
         self.template: SubgraphBag | None = None
         for bag in bags:
             bounds = _Bounds(bag)
@@ -52,8 +54,12 @@ class BagStore:
                 sizes.setdefault(space, []).append(bounds.of(space).diff())
             if self.template is not None and set(self.template._kept) != set(bag._kept):
                 raise ValueError("the bags of this data set have different cached values.")
+            for key, kept in bag._kept.items():
+                if isinstance(kept, Bound):
+                    largest[key] = max(largest.get(key, 0), kept.value)
             self.template = bag
         assert self.template is not None
+        self.template._kept.update({key: Bound(value) for key, value in largest.items()})
         self.spaces = list(sizes)
         self.sizes = torch.stack([torch.cat(sizes[space]) for space in self.spaces], dim=1).cpu()
         device = self.template.device

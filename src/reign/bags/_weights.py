@@ -12,7 +12,7 @@ from torch import Tensor
 
 from reign._validate import kind_of
 from reign.bags._triples import Neighbours, Where
-from reign.bags._wiring import Messages, Wiring
+from reign.bags._wiring import FolkloreMessages, Messages, Wiring
 from reign.kernels import Sum
 
 if TYPE_CHECKING:
@@ -92,6 +92,12 @@ class WeightedWiring(Wiring):
     def messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
         """See ``Wiring.messages``."""
         plain = super().messages(neighbours, where)
+        into: Any = WeightedSum(None, self._weight[plain.from_edges.index], plain.into_targets)
+        return plain._replace(into_targets=into)
+
+    def folklore(self, neighbours: Neighbours, where: Where = "off", members: bool = False) -> FolkloreMessages:
+        """See ``Wiring.folklore``."""
+        plain = super().folklore(neighbours, where, members)
         into: Any = WeightedSum(None, self._weight[plain.from_edges.index], plain.into_targets)
         return plain._replace(into_targets=into)
 

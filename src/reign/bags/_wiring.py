@@ -30,6 +30,15 @@ class Messages(NamedTuple):
     into_targets: Sum
 
 
+class FolkloreMessages(NamedTuple):
+    """Message passing from two rows at once: each message from x[k, j], from x[j, i] and its edge, then their sums."""
+
+    from_subgraph: Sum
+    from_node: Sum
+    from_edges: Sum
+    into_targets: Sum
+
+
 @dataclass(frozen=True, eq=False)
 class Wiring:
     """The sums of one bag. It has no state: the bag caches all maps that are made here."""
@@ -173,6 +182,32 @@ class Wiring:
         return Messages(
             Sum.broadcast(row[there], self.bag.num_nodes if on_nodes else self.bag.num_pairs, (source, own)),
             Sum.broadcast(t.edge[there], self.bag.graph.edge_index.size(1), ("edge", own)),
+            Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
+        )
+
+    def folklore(self, neighbours: Neighbours, where: Where = "off", members: bool = False) -> FolkloreMessages:
+        """What a folklore sum over the neighbours j of i ("A"), or of k ("swap"), needs: the rows of x[k, j] and of x[j, i].
+
+        Args:
+            neighbours: which neighbours.
+            where: for all pairs (k, i), or for the roots.
+            members: whether to leave out triples of which a pair is not a member of its subgraph.
+        """
+        return self.keep(("folklore", neighbours, where, members), lambda: self.make_folklore(neighbours, where, members))
+
+    def make_folklore(self, neighbours: Neighbours, where: Where, members: bool) -> FolkloreMessages:
+        """The same, made anew and not kept."""
+        bag = self.bag
+        t = self.triples(neighbours, where)
+        row, other = bag.row_within(t.k, t.j), bag.row_within(t.j, t.i)
+        there: Tensor | slice = slice(None)
+        if members or bag.domain == "members":
+            there = ((row >= 0) & (other >= 0) & bag.member[row] & bag.member[other]).nonzero().squeeze(1)
+        own = f"folklore {neighbours} {where} {members}"
+        return FolkloreMessages(
+            Sum.broadcast(row[there], bag.num_pairs, ("pair", own)),
+            Sum.broadcast(other[there], bag.num_pairs, ("pair", own)),
+            Sum.broadcast(t.edge[there], bag.graph.edge_index.size(1), ("edge", own)),
             Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
         )
 

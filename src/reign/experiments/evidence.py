@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import mean
 
 from reign.disk import write_text
+from reign.experiments.best import best_markdown
 from reign.experiments.records import Record, mean_and_spread
 from reign.experiments.table_files import find_table
 from reign.experiments.tables import Table, cells, mean_and_std
@@ -78,14 +79,17 @@ def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> 
 
 
 def write_pages(folder: Path, records: Sequence[Record]) -> list[Path]:
-    """Write the results to ``folder/README.md``, and to the README next to the folder if it has markers for them."""
-    text = results_markdown(records)
+    """Write the results to ``folder/README.md``, the table of records to ``folder/records.md``, and the results to the README next to the
+    folder if it has markers for them.
+    """
+    text, pages = results_markdown(records), [folder / "README.md", folder / "records.md"]
     write_text(folder / "README.md", HEADER + text)
+    write_text(folder / "records.md", best_markdown(records))
     beside = folder.absolute().parent / "README.md"
     if not beside.is_file() or BEGIN not in (before := beside.read_text()):
-        return [folder / "README.md"]
+        return pages
     write_text(beside, with_results(before, text))
-    return [folder / "README.md", beside]
+    return [*pages, beside]
 
 
 def with_results(page: str, text: str) -> str:

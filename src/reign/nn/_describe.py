@@ -40,7 +40,7 @@ def describe_model(model: Any, latex: bool = False) -> str:
     lines = [f"{model!r}", f"{num_parameters(model):,} parameters"]
     if model.node_encoder is not None:
         lines.append(f"node encoder: {num_parameters(model.node_encoder):,} parameters")
-    for name, part in (("labels", model.labels), ("virtual node", model.virtual_node)):
+    for name, part in (("labels", model.labels), ("encodings", model.encodings), ("virtual node", model.virtual_node)):
         if part is not None:
             lines.append(f"{name}: {part.extra_repr() or type(part).__name__}, {num_parameters(part):,} parameters")
     previous = ""

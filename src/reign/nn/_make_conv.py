@@ -12,6 +12,7 @@ from reign.bags import Messages, SubgraphBag
 from reign.nn._base_encoders import CONVS, BaseEncoder
 from reign.nn._edge_encoders import encode_edges, make_edge_encoder
 from reign.nn._encoders import EncoderSpec
+from reign.nn._folklore import FOLKLORE, Folklore
 from reign.nn._neighbourhood import MERGED, Neighbourhood
 from reign.nn._options import BaseEncoderOptions, Conv
 
@@ -92,6 +93,10 @@ def make_conv(conv: Conv, in_channels: int, out_channels: int, merged: str, **op
         merged: which terms are merged, one of ``MERGED``.
         options: see ``BaseEncoderOptions``.
     """
+    if merged in FOLKLORE:
+        if str(conv).lower() not in ("gin", "gine"):
+            raise ValueError(f"'{merged}' is merged by conv='gin' alone, got conv={conv!r}.")
+        return Folklore(in_channels, out_channels, merged, **options)
     has_edges = options.get("edge_dim") is not None or options.get("edge_encoder") is not None
     if isinstance(conv, str) and conv in CONVS:
         kind = CONVS[conv]

@@ -7,6 +7,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch_geometric.nn.resolver import activation_resolver
 
+from reign.kernels import kernels_for
+
 Activation = str | Callable[[Tensor], Tensor] | None
 NormRows = Int[Tensor, "kept"] | Bool[Tensor, "rows"] | None  # the rows that the statistics of a norm range over; None for all
 
@@ -22,8 +24,22 @@ class BatchNorm(nn.BatchNorm1d):
             return nn.functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(x)
 
-    def masked(self, x: Float[Tensor, "rows channels"], mask: Bool[Tensor, "rows"]) -> Float[Tensor, "rows channels"]:
-        """Normalise the rows in the mask with their statistics and set all others to zero. No size is read back from the device."""
+    def masked(
+        self, x: Float[Tensor, "rows channels"], mask: Bool[Tensor, "rows"], relu: bool = False
+    ) -> Float[Tensor, "rows channels"]:
+        """Normalise the rows in the mask with their statistics and set all others to zero. No size is read back from the device.
+
+        Args:
+            x: the rows.
+            mask: Boolean mask of the rows.
+            relu: whether to apply a ReLU afterwards.
+        """
+        if (kernels := kernels_for(x)) is not None and self.momentum is not None and self.running_mean is not None and x.numel():
+            if self.training and self.num_batches_tracked is not None:
+                self.num_batches_tracked.add_(1)
+            state = kernels.NormState(self.running_mean, self.running_var, self.momentum, self.eps, self.training, relu)
+            done: Tensor = kernels.norm_rows(x, mask, self.weight, self.bias, state)
+            return done
         weight = mask.to(x.dtype)[:, None]
         mean, var = self.running_mean, self.running_var
         assert mean is not None
@@ -43,7 +59,8 @@ class BatchNorm(nn.BatchNorm1d):
             mean = torch.where(enough, here, old_mean)
             var = torch.where(enough, squares / number.clamp(min=1), old_var)
         out = (x - mean) * (var + self.eps).rsqrt() * self.weight + self.bias
-        return torch.where(mask[:, None], out, 0).to(x.dtype)
+        out = torch.where(mask[:, None], out, 0).to(x.dtype)
+        return out.relu() if relu else out
 
 
 class NoNorm(nn.Identity):
@@ -134,7 +151,12 @@ class MLP(nn.Module):
 
     def forward(self, x: Float[Tensor, "rows in_channels"], rows: NormRows = None) -> Float[Tensor, "rows out_channels"]:
         """Transform every row; the statistics of the norm are taken over ``rows`` only."""
-        out: Tensor = self.lin2(self.act(normalise(self.norm, self.lin1(x), rows)))
+        hidden = self.lin1(x)
+        if rows is not None and rows.dtype == torch.bool and isinstance(self.norm, BatchNorm) and isinstance(self.act, nn.ReLU):
+            hidden = self.norm.masked(hidden, rows, relu=True)
+        else:
+            hidden = self.act(normalise(self.norm, hidden, rows))
+        out: Tensor = self.lin2(hidden)
         return out
 
 

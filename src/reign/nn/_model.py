@@ -3,6 +3,7 @@
 import copy
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from reign.nn._conv import SubgraphConv
 from reign.nn._describe import describe_model
 from reign.nn._edge_mask import EdgeMask
 from reign.nn._encoders import EncoderSpec, make_encoder
+from reign.nn._encodings import Encodings
 from reign.nn._facts import Facts
 from reign.nn._head import Head
 from reign.nn._inputs import check_bag, check_features, warn_of_unused_edges
@@ -47,7 +49,8 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         layer: function that makes a layer for given numbers of input and output channels; the layer maps (h, bag) to new values of the
             pairs. A list of such functions makes one layer each, and may be longer than ``num_layers``.
         policy: pi, by name or as a ``Policy``.
-        pooling, node_encoder, dropout, jk, residual, task_level, widths, labels, virtual_node, head: see ``CompositionOptions``.
+        pooling, node_encoder, dropout, jk, residual, task_level, widths, labels, encodings, virtual_node, head: see
+            ``CompositionOptions``.
         act: activation of the head (layers have their own).
         domain: see ``DomainOptions``.
     """
@@ -73,6 +76,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         task_level: TaskLevel = "graph",
         widths: Sequence[int] | None = None,
         labels: dict[str, Any] | None = None,
+        encodings: dict[str, Any] | None = None,
         virtual_node: bool = False,
         head: dict[str, Any] | None = None,
         domain: Domain = "all",
@@ -105,6 +109,8 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         first = self.lifted_channels()
         self.labels = None if labels is None else _made("labels", PairLabels, first, **labels)
         widths = [first if self.labels is None else self.labels.out_channels, *widths]
+        self.encodings = None if encodings is None else _made("encodings", partial(Encodings, widths[:-1]), **encodings)
+        widths = [widths[0] if self.encodings is None else self.encodings.out_channels, *widths[1:]]
         self.layers = nn.ModuleList([make(a, b) for make, (a, b) in zip(makers, pairwise(widths), strict=True)])
         self.virtual_node = VirtualNode(widths[:-1], bool(residual), dropout, act) if virtual_node else None
         self.residual = _residual(residual, widths[0], widths[1])
@@ -186,6 +192,8 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         h = self.lift(self.encode(x), bag)
         if self.labels is not None:
             h = self.labels(h, bag)
+        if self.encodings is not None:
+            h = self.encodings(h, bag)
         state, seen = State(self.dropout(h) if self.drops_input else h, bag, self.domain), []
         virtual = None if self.virtual_node is None else self.virtual_node.first(bag)
         needs = [*(getattr(layer, "needs", frozenset()) for layer in self.layers[1:]), self.pooling.needs]
@@ -193,6 +201,8 @@ class Model(Facts, nn.Module, metaclass=ModelType):
             if self.virtual_node is not None and virtual is not None:
                 state = self.virtual_node.read(state, virtual)
                 virtual = self.virtual_node(virtual, state, t)
+            if self.encodings is not None and self.encodings.every_layer and t > 0:
+                state = State(self.encodings(state.h, bag, t), bag, self.domain)
             before = state.h
             state = (
                 layer.update(state, None, wanted)

@@ -137,6 +137,10 @@ class State:
         rows = "sub" if where == "on" or term.scope == "subgraph" else term.scope
         return bag.keep(("count", term.name, where, domain, bool(inner)), lambda: PerRow(count(), rows)).values
 
+    def product(self, one: Rows, other: Rows) -> Rows:
+        """The product of two values, channel by channel: what folklore terms sum."""
+        return one * other
+
     # -- sums that several terms share -----------------------------------------------------------------------------
 
     @property

@@ -93,6 +93,16 @@ def _on_nodes(name: str, formula: str, values: str, paper: str = "") -> Term:
     return _term(name, formula, "node", lambda s: s.bag.wiring.rows("nodes", values)(s.h), paper, True)
 
 
+def _folklore(name: str, formula: str, neighbours: Literal["A", "swap"]) -> Term:
+    """A sum over neighbours of products of two pairs: a local form of the matrix product x x."""
+
+    def value(s: "State", where: Where) -> Rows:
+        parts = s.bag.wiring.folklore(neighbours, where, s.masked)
+        return parts.into_targets(s.product(parts.from_subgraph(s.h), parts.from_node(s.h)))
+
+    return Term(name, formula, "pair", value, "", True, formula.replace("~ k", "~ i").replace("x[k,", "x[i,"))
+
+
 def _non_roots_Ak(s: "State", where: Where) -> Rows:
     local = TERMS["local"]
     if where == "on":
@@ -179,6 +189,8 @@ _ALL = [
         lambda s: s.bag.wiring.nodes("agg")(s.get(TERMS["needle"])),
     ),
     _local("swap_local", "sum_{h ~ k} x[h,i]", "ji", "", "swap"),
+    _folklore("folklore", "sum_{j ~ i} x[k,j] x[j,i]", "A"),
+    _folklore("swap_folklore", "sum_{j ~ k} x[k,j] x[j,i]", "swap"),
     Term(
         "root_msg",
         "[k ~_k i] x[k,k]",

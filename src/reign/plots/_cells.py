@@ -8,7 +8,8 @@ from typing import Literal
 How = Literal["one", "global", "local"]
 _SUM = re.compile(r"\s*(?:sum|mean)_(?:\{([^}]*)\}|(\w))")
 _IF = re.compile(r"\s*\[([^\]]*~[^\]]*)\]")
-_VALUE = re.compile(r"\s*x\[(\w),(\w)\]\s*$")
+_VALUES = re.compile(r"\s*(?:x\[\w,\w\]\s*)+$")
+_ENTRY = re.compile(r"x\[(\w),(\w)\]")
 _LETTER = re.compile(r"\b\w\b")
 _RELATION = re.compile(r"(\w)\s*(!=|~(?:_\w)?)\s*(\w)")
 
@@ -46,15 +47,14 @@ def read_cells(formula: str, k: int, i: int, n: int) -> Reading:
             sums += 1
             free += [letter for letter in dict.fromkeys(_LETTER.findall(inside)) if letter not in (*free, "k", "i")]
         rest = rest[found.end() :]
-    value = _VALUE.match(rest)
-    if value is None:
+    if _VALUES.match(rest) is None:
         raise ValueError(
-            f"the formula '{formula}' cannot be drawn, expected sums and one entry, as in 'sum_{{j ~_k i}} x[k,j]'; see reign.list_terms()."
+            f"the formula '{formula}' cannot be drawn, expected sums of entries, as in 'sum_{{j ~_k i}} x[k,j]'; see reign.list_terms()."
         )
     cells = set()
     for values in product(range(n), repeat=len(free)):
         at = {"k": k, "i": i, **dict(zip(free, values, strict=True))}
         if all(at[a] != at[b] for a, _, b in conditions):  # no node is its own neighbour
-            cells.add((at[value.group(1)], at[value.group(2)]))
+            cells |= {(at[a], at[b]) for a, b in _ENTRY.findall(rest)}
     local = any(sign.startswith("~") for _, sign, _ in conditions)
     return Reading("local" if local else "global" if free else "one", frozenset(cells), sums > 1)

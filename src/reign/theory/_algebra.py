@@ -41,5 +41,9 @@ class Algebra(ABC):
         """Turn a sum into a mean."""
 
     @abstractmethod
+    def multiply(self, x: Values, y: Values) -> Values:
+        """The product of two values, channel by channel."""
+
+    @abstractmethod
     def product(self, x: Int[Tensor, "n n width"], y: Int[Tensor, "n n width"]) -> Int[Tensor, "n n width"]:
         """The sum over j of x[k, j] y[j, i]."""

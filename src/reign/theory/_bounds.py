@@ -17,6 +17,8 @@ BEYOND = {
     "needle_msg": "two ReIGN(2) layers: needle, then readout@A",
     "needle_msg@agg": "2-FWL can count the subgraphs in which two nodes are neighbours, and sum over pairs",
     "swap_local": "2-FWL sums x[h,i] over the neighbours h of k",
+    "folklore": "2-FWL sums over all j of both values together, and knows which j are neighbours of i",
+    "swap_folklore": "2-FWL sums over all j of both values together, and knows which j are neighbours of k",
     "root_msg": "two ReIGN(2) layers: roots get their own channel, then local",
     "local_others": "two ReIGN(2) layers, as for root_msg",
 }

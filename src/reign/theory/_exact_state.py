@@ -24,3 +24,7 @@ class ExactState(State):
             return self.algebra.divide(self.sum(term, where), count)
 
         return self.once(("mean", term.name, where), mean)
+
+    def product(self, one: Values, other: Values) -> Values:
+        """The product of two values, which folklore terms sum."""
+        return self.algebra.multiply(one, other)

@@ -59,6 +59,10 @@ class Field(Algebra):
         """A sum times the inverse of its count."""
         return total % PRIME * inverse(count) % PRIME
 
+    def multiply(self, x: Values, y: Values) -> Values:
+        """The product of two values, channel by channel."""
+        return x % PRIME * (y % PRIME) % PRIME
+
     def product(self, x: Int[Tensor, "n n width"], y: Int[Tensor, "n n width"]) -> Int[Tensor, "n n width"]:
         """A matrix product in every channel. One factor is split in two, so that sums stay below 2^63."""
         a, b = (x % PRIME).movedim(-1, 0), (y % PRIME).movedim(-1, 0)

@@ -83,6 +83,10 @@ class Hashing(Algebra):
             inverse = inverse * (2 - odd * inverse)
         return total * inverse * (power.max() // power if power.numel() else power)
 
+    def multiply(self, x: Int[Tensor, "rows 1"], y: Int[Tensor, "rows 1"]) -> Int[Tensor, "rows 1"]:
+        """A hash of two values, before they are summed; as of a product, their order makes no difference."""
+        return mix(mix(x) + mix(y))
+
     def product(self, x: Int[Tensor, "n n 1"], y: Int[Tensor, "n n 1"]) -> Int[Tensor, "n n 1"]:
         """For each (k, i) the multiset over j of the pairs (x[k, j], y[j, i])."""
         return mix(mix(x)[:, :, None] + mix(y + 1)[None]).sum(1)

@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag
-from reign.nn import Model, term
+from reign.nn import FOLKLORE, Model, term
 from reign.policies import Policy, policy
+from reign.theory._exact_lift import exact_lift
 from reign.theory._pools import POOLS, Pool
 from reign.theory._read import pool_of, rule_of
 from reign.theory._rules import Layer, Rule, Slot
@@ -46,10 +47,14 @@ def plan_of_terms(
     pooling: str,
     aggregation: dict[str, Any],
 ) -> Plan:
-    """The plan of a list of terms. A name such as "own+local" stands for both terms."""
+    """The plan of a list of terms. A name such as "own+local" stands for both terms, "own+folklore" for a sum of functions of two values."""
 
     def slots(names: Sequence[str]) -> tuple[Slot, ...]:
-        return tuple(Slot((term(part).name,)) for name in names for part in name.split("+"))
+        found = list[Slot]()
+        for name in names:
+            parts = tuple(term(part).name for part in name.split("+"))
+            found += [Slot(parts, "folklore")] if name in FOLKLORE else [Slot((part,)) for part in parts]
+        return tuple(found)
 
     if not terms or isinstance(terms, str):
         raise ValueError(
@@ -74,7 +79,8 @@ def plan_of_model(model: Model) -> Plan:
         raise ValueError(
             f"{type(model).__name__} was made for edge features, but exact tests cover only graphs without edge features."
         )
-    if model.labels is not None or model.virtual_node is not None:
-        raise ValueError(f"{type(model).__name__} has embedded labels or a virtual node, which exact tests do not support.")
+    if model.virtual_node is not None:
+        raise ValueError(f"{type(model).__name__} has a virtual node, which exact tests do not support.")
     rules = tuple(rule_of(layer) for layer in model.layers)
-    return Plan(chosen, rules, pool_of(model.pooling), model.domain, model.lift, model.residual is not None, model.jk or "last")
+    lift = exact_lift(model)
+    return Plan(chosen, rules, pool_of(model.pooling), model.domain, lift, model.residual is not None, model.jk or "last")

@@ -91,7 +91,18 @@ class OnAndOff:
         return algebra.linear(("pool",), *(state.get(term(name)) for name in ("roots", "non_roots")))
 
 
-Pool = Flat | Nested | Roots | Outer | OnAndOff
+@dataclass(frozen=True)
+class OnAndPerNode:
+    """The roots, and all other pairs by the number of nodes, both as sums."""
+
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
+        """One row per graph."""
+        state = ExactState(h, bag, domain, algebra)
+        others = algebra.divide(state.get(term("non_roots")), bag.graph.sizes.clamp(min=1)[:, None])
+        return algebra.linear(("pool",), state.get(term("roots")), others)
+
+
+Pool = Flat | Nested | Roots | Outer | OnAndOff | OnAndPerNode
 POOLS: dict[str, Pool] = {"flat": Flat(), "nested": Nested(), "roots": Roots()}
 
 

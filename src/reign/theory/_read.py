@@ -9,17 +9,21 @@ from reign.nn import (
     AKConv,
     DeepSets,
     EncoderSlot,
+    Folklore,
     GraphConv,
     IGNPooling,
     MeanPooling,
     OuterMPNN,
     PPGNConv,
+    PPGNRootConv,
+    ReadoutPooling,
     RootPooling,
     SubgraphConv,
+    SumPooling,
     TermSlot,
     term,
 )
-from reign.theory._pools import Flat, Nested, OnAndOff, Outer, Pool, Roots
+from reign.theory._pools import Flat, Nested, OnAndOff, OnAndPerNode, Outer, Pool, Roots
 from reign.theory._rules import Block, Layer, Merge, Product, Rule, Slot
 
 
@@ -54,10 +58,17 @@ def _(layer: PPGNConv) -> Rule:
     return Product()
 
 
+@rule_of.register
+def _(layer: PPGNRootConv) -> Rule:
+    return Product(residual=True)
+
+
 def slot_of(slot: TermSlot | EncoderSlot) -> Slot:
     """A term with its transform, or terms with their encoder."""
     parts = tuple(term(part).name for part in slot.name.split("+"))
-    if len({term(part).scope for part in parts}) > 1:
+    if isinstance(slot, TermSlot) and slot.on_pairs:
+        raise ValueError(f"'{slot.name}' is transformed at every pair, which exact tests do not support.")
+    if len({term(part).scope for part in parts}) > 1 and term(parts[0]).scope != "pair":
         raise ValueError(f"'{slot.name}' merges terms with values on different scopes, which exact tests do not support.")
     return Slot(parts, merge_of(slot.transform if isinstance(slot, TermSlot) else slot.encoder))
 
@@ -87,6 +98,13 @@ def _(module: GIN) -> Merge:
     if module.edge_encoder is not None:
         raise ValueError("the encoder was made for edge features, but exact tests cover only graphs without edge features.")
     return "gin" if module.eps.requires_grad else "gin-0"
+
+
+@merge_of.register
+def _(module: Folklore) -> Merge:
+    if module.edge_encoders:
+        raise ValueError("the encoder was made for edge features, but exact tests cover only graphs without edge features.")
+    return "folklore" if module.eps.requires_grad else "folklore-0"
 
 
 @singledispatch
@@ -123,3 +141,13 @@ def _(pooling: OuterMPNN) -> Pool:
 @pool_of.register
 def _(pooling: IGNPooling) -> Pool:
     return OnAndOff(pooling.over)
+
+
+@pool_of.register
+def _(pooling: ReadoutPooling) -> Pool:
+    return Nested("sum", "mean")
+
+
+@pool_of.register
+def _(pooling: SumPooling) -> Pool:
+    return OnAndPerNode()

@@ -14,12 +14,12 @@ from jaxtyping import Int
 from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag, Where
-from reign.nn import term
+from reign.nn import ALONG, term
 from reign.theory._algebra import Algebra, Key, Values
 from reign.theory._exact_state import ExactState
 from reign.theory._hashing import partition, rows
 
-Merge = Literal["linear", "mlp", "gin", "gin-0"]
+Merge = Literal["linear", "mlp", "gin", "gin-0", "folklore", "folklore-0"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Slot:
     Args:
         terms: names of the terms. If there are several, the first is the target's own value.
         merge: "linear" or "mlp" for a linear map or an MLP of each term; "gin" for an MLP of (1 + eps) times the first term plus the
-            others; "gin-0" for the same without eps.
+            others; "gin-0" for the same without eps; "folklore" for the same with each of the others, which sum a function of two
+            values; "folklore-0" without eps.
     """
 
     terms: tuple[str, ...]
@@ -37,7 +38,10 @@ class Slot:
 
     def __call__(self, state: ExactState, where: Where, key: Key) -> Values:
         """The transformed terms."""
-        own, *others = (state.get(term(name), where) for name in self.terms)
+        if self.merge.startswith("folklore"):
+            return self._folklore(state, where, key)
+        value = state.get if len({term(name).scope for name in self.terms}) == 1 else state.spread
+        own, *others = (value(term(name), where) for name in self.terms)
         algebra = state.algebra
         if not self.merge.startswith("gin"):
             return (algebra.mlp if self.merge == "mlp" else algebra.linear)(key, own, *others)
@@ -45,6 +49,18 @@ class Slot:
             others = [algebra.linear((*key, "mix"), *others)]
         own = algebra.scale(key, own) if self.merge == "gin" else own
         return algebra.mlp(key, sum(others, own))
+
+    def _folklore(self, state: ExactState, where: Where, key: Key) -> Values:
+        """Folklore sums: both values of a message are merged before they are summed."""
+        algebra, found = state.algebra, []
+        own = state.get(term(self.terms[0]), where)
+        for p, name in enumerate(self.terms[1:]):
+            messages = state.bag.wiring.folklore(ALONG[name], where, state.masked)
+            pair = messages.from_subgraph(state.h), messages.from_node(state.h)
+            message = algebra.act(key, algebra.linear((*key, "pair"), *(pair if name == "folklore" else pair[::-1])))
+            mine = algebra.scale((*key, p), own) if self.merge == "folklore" else own
+            found.append(algebra.mlp((*key, p), mine + messages.into_targets(message)))
+        return _add(found)
 
     @property
     def scope(self) -> str:
@@ -141,7 +157,14 @@ class Block:
 
 @dataclass(frozen=True)
 class Product:
-    """A block of PPGN: a matrix product over nodes, and the value itself."""
+    """A block of PPGN: a matrix product over nodes, and the value itself.
+
+    Args:
+        residual: whether the block is one with a root of the product (any function of it here) and a residual connection; if not, the
+            product is divided by the number of nodes.
+    """
+
+    residual: bool = False
 
     def steps(self, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Iterator[tuple[Values, bool]]:
         """The values after the block."""
@@ -150,6 +173,10 @@ class Product:
         sizes = bag.graph.sizes.tolist()
         for n, a, b in zip(sizes, *(x.split([n * n for n in sizes]) for x in (left, right)), strict=True):
             products.append(algebra.product(a.view(n, n, -1), b.view(n, n, -1)).view(n * n, -1))
+        if self.residual:
+            root = algebra.act((*key, "root"), torch.cat(products))
+            yield h + algebra.mlp((*key, "both"), h, root), True
+            return
         mean = algebra.divide(torch.cat(products), bag.graph.sizes[bag.pair_batch][:, None])
         out = algebra.act((*key, "out"), algebra.linear((*key, "skip"), h, mean))
         yield out, True

@@ -125,6 +125,7 @@ class ScheduleConfig(Settings):
     every: Positive = Field(50, description="step: number of epochs between two steps")
     patience: Annotated[int, Field(ge=0)] = Field(40, description="plateau: epochs without a better validation metric")
     warmup: Share = Field(0.05, description="cosine: share of the steps in which the rate rises")
+    floor: Share = Field(0.01, description="cosine: the last rate, as a share of the highest one")
 
     def build(self, optimiser: Optimizer, steps: int, metric: str | None = None) -> Constant:
         """The schedule of the learning rate over a number of steps. A plateau schedule uses the validation metric if there is one."""

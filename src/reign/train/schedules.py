@@ -88,16 +88,18 @@ class Plateau(Constant):
 
 @SCHEDULES.register("cosine")
 class Cosine(Constant):
-    """The rate rises for a share ``warmup`` of the steps, then falls to a hundredth along a cosine."""
+    """The rate rises for a share ``warmup`` of the steps, then falls to a share ``floor`` of itself along a cosine."""
 
-    def __init__(self, optimiser: Optimizer, steps: int, metric: str | None, *, warmup: float, **options: Any) -> None:
+    def __init__(
+        self, optimiser: Optimizer, steps: int, metric: str | None, *, warmup: float, floor: float, **options: Any
+    ) -> None:
         super().__init__(optimiser, steps, metric)
         warm = int(warmup * steps) + 1
 
         def rate(step: int) -> float:
             if step < warm:
                 return (step + 1) / warm
-            return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+            return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
         self.inner = LambdaLR(optimiser, rate)
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from reign.cli import app
 from reign.experiments import find_table
+from reign.experiments.best import best_markdown
 from reign.experiments.evidence import BEGIN, END, HEADER, Part, plan, progress, results_markdown, with_results
 from reign.experiments.records import Record, Result, read_records, record_table
 from reign.experiments.table_files import find_recipe
@@ -90,6 +91,7 @@ def test_pages_are_those_of_the_records() -> None:
     root = Path(__file__).parents[3]
     text = results_markdown(read_records(root / "results"))
     assert (root / "results" / "README.md").read_text() == HEADER + text
+    assert (root / "results" / "records.md").read_text() == best_markdown(read_records(root / "results"))
     page = (root / "README.md").read_text()
     assert page == with_results(page, text)
     assert "| SUN (EGO) |" in page
@@ -105,6 +107,37 @@ def test_writing_pages(tmp_path: Path) -> None:
     assert "### ZINC-12k" in page
     assert page.endswith("end\n")
     assert "**0.08**" in (tmp_path / "results" / "README.md").read_text()
+
+
+def test_the_table_of_records() -> None:
+    """In the order of the validation metric, at the best validation epoch; runs on a part of the data are left out."""
+
+    def made(row: str, val: float, test: float, data: dict[str, Any], table: str = "zinc") -> Record:
+        scores = {"best": {"val": val, "test": test}, "last": {"val": 9.0, "test": 9.0}, "commit": "abc", "parameters": 1234}
+        runs = [result(seed, 0, 0, 90.0).model_copy(update=scores) for seed in (0, 1)]
+        return record(row, *runs).model_copy(update={"recipe": {"data": data}, "table": table})
+
+    zinc = {"name": "zinc", "limit": None}
+    records = [
+        made("sun-ego", 0.3, 0.1, zinc),
+        made("local-folklore", 0.2, 0.4, zinc, "beyond"),
+        made("gin", 0.1, 0.1, {"name": "zinc", "limit": 5}),
+        made("gin", 0.1, 0.1, {"name": "counting"}),
+    ]
+    lines = best_markdown(records).splitlines()[-2:]
+    last = "1,234 | beyond/local-folklore | 400 | 1.5 | CPU | 0.2000 ± 0.0000 | 0.4000 ± 0.0000 | 0, 1 | abc |"
+    assert lines[0] == f"| 2026-01-01 | Local 2-FGNN | {last}"
+    assert "| zinc/sun-ego |" in lines[1]
+
+
+def test_settings_that_are_newer_than_a_record_have_their_defaults(tmp_path: Path) -> None:
+    whole = find_recipe("zinc/gin")[0].model_dump(mode="json", exclude={"seeds"})
+    old = {**whole, "train": {**whole["train"], "schedule": {"name": "plateau", "patience": 40}}}
+    for recipe in (old, whole):
+        record("gin", result(0, 1.0, 2.0)).model_copy(update={"recipe": recipe}).write(tmp_path)
+    other = {**whole, "train": {**whole["train"], "schedule": {"name": "plateau", "patience": 41}}}
+    with pytest.raises(ValueError, match="holds results of another recipe"):
+        record("gin", result(0, 1.0, 2.0)).model_copy(update={"recipe": other}).write(tmp_path)
 
 
 def test_results_and_status_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,10 +18,13 @@ def test_peers_as_published_have_no_exact_form(name: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"labels": {"kind": "hop"}},
+        {"labels": {"kind": "hop", "resistance": True}},
+        {"encodings": {"pairs": ["resistance"]}},
+        {"encodings": {"nodes": ["laplacian"]}},
+        {"encodings": {"pairs": ["hop"], "every_layer": True}},
         {"virtual_node": True},
         {"root_terms": ["own"], "roots": "added"},
-        {"terms": ["own+node_root"]},
+        {"terms": ["readout"], "on_pairs": True},
         {"pooling": lambda channels: RootPooling(channels, unit=True)},
     ],
 )

@@ -70,6 +70,12 @@ def train(
         ("ngnn", {"schedule": {"name": "step", "every": 1}}),
         ("gnnakplus", {}),
         ("mpnn", {"optimiser": {"name": "adamw", "lr": 0.001}}),
+        ("localfolklore", {}),
+        ("ppgnrrwp", {"model": {"walk_length": 4}}),
+        (
+            "sun",
+            {"model": {"encodings": {"pairs": ["rrwp:3", "common"], "nodes": ["return:2"], "every_layer": True}, "residual": True}},
+        ),
     ],
 )
 def test_the_same_as_batch_by_batch(monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, Any]) -> None:
