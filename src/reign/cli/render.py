@@ -14,7 +14,7 @@ def policy_table() -> Table:
 
     table = Table(title="Selection policies", caption="Depths can be any number; add @0.5 or @8 to sample subgraphs.")
     table.add_column("name", style="bold")
-    table.add_column("each subgraph is")
+    table.add_column("subgraphs")
     for name, meaning in policy_meanings().items():
         table.add_row(name, meaning)
     return table
