@@ -97,6 +97,11 @@ def check(name: str, value: object, good: bool, expected: str) -> None:
         raise ValueError(f"{name} is {value!r}, expected {expected}.")
 
 
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Raise ``ValueError`` if an argument is not a whole number of at least ``least``."""
+    check(name, value, type(value) is int and value >= least, f"a whole number of at least {least}")
+
+
 def did_you_mean(word: str, known: Iterable[str] | Mapping[str, str], number: int = 1, cutoff: float = 0.6) -> str:
     """The part of a message that suggests similar known words, if there are any.
 

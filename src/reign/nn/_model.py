@@ -12,7 +12,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 import reign.policies as policies
-from reign._validate import check, did_you_mean
+from reign._validate import check, check_count, did_you_mean
 from reign.bags import Domain, SubgraphBag
 from reign.disk import first_line
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
@@ -79,7 +79,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
     ) -> None:
         super().__init__()
         for name, size in (("in_channels", in_channels), ("hidden_channels", hidden_channels), ("num_layers", num_layers)):
-            check(name, size, type(size) is int and size >= 1, "a whole number of at least 1")
+            check_count(name, size)
         good = out_channels is None or (type(out_channels) is int and out_channels >= 1)
         check("out_channels", out_channels, good, "a whole number of at least 1, or None")
         check("dropout", dropout, isinstance(dropout, int | float) and 0 <= dropout < 1, "a number of at least 0 and below 1")
