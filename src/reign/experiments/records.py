@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from reign.disk import read_json, write_json
 from reign.experiments.tables import Table
+from reign.train.recipe import Recipe
 from reign.train.run_folder import has_run, saved_recipe
 from reign.train.settings import Settings, explain
 
@@ -82,7 +83,7 @@ class Record(Settings):
         record = self
         if file.is_file():
             before = Record.read(file)
-            if before.recipe != self.recipe:
+            if _filled(before.recipe) != _filled(self.recipe):
                 raise ValueError(f"{file} holds results of another recipe; move it away to start a new record.")
             results = {result.key: result for result in (*before.results, *self.results)}
             record = self.model_copy(update={"results": [results[key] for key in sorted(results)]})
@@ -92,6 +93,11 @@ class Record(Settings):
     def values(self, weights: str, split: str) -> list[float]:
         """The metric of each model, with the weights of the best validation epoch ("best") or of the last epoch ("last")."""
         return [getattr(result, weights)[split] for result in self.results if split in getattr(result, weights)]
+
+
+def _filled(recipe: dict[str, Any]) -> Recipe:
+    """The recipe of a record with the defaults of settings that did not exist yet when it was written."""
+    return Recipe.model_validate({**recipe, "seeds": [0]})
 
 
 def read_records(folder: Path) -> list[Record]:
