@@ -502,7 +502,7 @@ def test_data_commands() -> None:
     done = works("data", "list")
     assert all(name in done.stdout for name in ("zinc", "molhiv", "tu", "csl", "counting", "graph-properties", "exp", "sr"))
     done = works("data", "info", "counting", "--set", "num_graphs=40")
-    assert "1-WL census: after 6 rounds 0 of 780 pairs" in done.stdout
+    assert "1-WL census: after 6 rounds, 0 of 780 pairs" in done.stdout
     assert "40 graphs ready" in works("data", "prepare", "counting", "--set", "num_graphs=40").stdout
     assert "which is not set" in fails("data", "prepare", "exp")
     assert "sun-ego-500k" in works("recipes").stdout

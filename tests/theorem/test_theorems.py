@@ -213,6 +213,7 @@ def test_the_model_given_stays_as_it_is() -> None:
     [
         (lambda: instance(DSS, "nm", aggregated_adjacency=True), "sun", "no construction is known for the term 'needle_msg@agg'"),
         (lambda: instance(NGNN, "ego:2", task_level="node"), "ign3", "covers only task_level='graph'"),
+        (lambda: NGNN(2, 3, 1, 1, **(linear_options(NGNN) | {"readout": "mean"})), "ign3", "covers NGNN only with readout='sum'"),
         (
             lambda: ReIGN2(2, 3, 1, 1, terms=["own", "swap_local"], root_terms=None, norm=None),
             "reign2",
@@ -224,3 +225,8 @@ def test_the_model_given_stays_as_it_is() -> None:
 def test_what_would_be_wrong_is_refused(make, target: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         implement(make(), target, graphs=graphs())
+
+
+def test_gates_need_graphs() -> None:
+    with pytest.raises(ValueError, match="needs graphs, because the gates of the construction are exact only on given graphs"):
+        implement(instance(DS, "nm"), "ign3")

@@ -91,6 +91,13 @@ def test_permutations_are_never_the_identity() -> None:
         random_permutation([1, 1])
 
 
+def test_random_graphs_of_impossible_sizes() -> None:
+    with pytest.raises(ValueError, match="sizes are 5 to 2 and edge_prob is 0.5, expected 0 <= min_nodes <= max_nodes"):
+        random_graphs(1, min_nodes=5, max_nodes=2, edge_prob=0.5)
+    with pytest.raises(ValueError, match="edge_prob is 2.0, expected"):
+        random_graphs(1, edge_prob=2.0)
+
+
 def test_random_graphs_are_seeded_and_undirected() -> None:
     graphs = random_graphs(30, edge_dim=2, num_features=4, dtype=torch.float64)
     again = random_graphs(30, edge_dim=2, num_features=4, dtype=torch.float64)

@@ -19,8 +19,9 @@ def bench(
 ) -> None:
     """Measure what a training step costs on this machine.
 
-    A step is a forward pass, a backward pass and an Adam update. The table shows its time and memory, and how far it is from the lower
-    bound given by memory bandwidth.
+    A step is a forward pass, a backward pass and an Adam update.
+
+    The table shows its time and memory, and how far it is from the lower bound given by memory bandwidth.
 
     For comparison, the same batch is run through a yardstick: SUN written in plain torch_geometric on a disjoint union of subgraphs.
     """

@@ -19,5 +19,5 @@ def policies(
 
 
 def models() -> None:
-    """List the models, with their terms and default policies."""
+    """List the models, with their default policies."""
     plain_console().print(model_table())

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def list_of_tables(papers: "dict[str, Paper]") -> Table:
     """The tables of the paper by name."""
-    table = Table(title="Tables of recipes", caption="reign train TABLE/ROW/COLUMN, reign reproduce TABLE")
-    for column in ("table", "what it is", "rows", "columns"):
+    table = Table(title="Tables of recipes", caption="Use reign train TABLE/ROW/COLUMN, or reign reproduce TABLE.")
+    for column in ("table", "description", "rows", "columns"):
         table.add_column(column, style="bold" if column == "table" else "")
     for name, paper in papers.items():
         if paper.is_single:

@@ -25,7 +25,10 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Write an HTML page about runs: curves, predictions, the paper's numbers, settings, time and memory. It works offline."""
+    """Write an HTML page about runs.
+
+    It has curves, predictions, the paper's numbers, settings, time and memory, and works offline.
+    """
     with user_mistakes():
         from reign.plots import write_report
 
@@ -46,7 +49,10 @@ def explain(
     output: Annotated[Path, output_option("-o", "--output", help="HTML file to write.")] = Path("explanation.html"),
     csv: Annotated[Path | None, output_option(help="Also write the score of every atom to this file.")] = None,
 ) -> None:
-    """Show which atoms, bonds and subgraphs matter for a prediction, drawn on the molecule and on the matrix of values x[k, i] (node i in subgraph k)."""
+    """Show which atoms, bonds and subgraphs matter for a prediction.
+
+    The page shows the scores on the molecule, and on the matrix of all nodes in all subgraphs.
+    """
     if bool(smiles) == (data_path is not None):
         fail("give either molecules, as in --smiles CCO, or a table, as in -i molecules.csv.")
     with user_mistakes():

@@ -63,8 +63,7 @@ def separate(
 
     Models are run over a finite field with random weights, so that results are exact.
 
-    The table also shows the margin of a float64 network. Above 1, the outputs for the two graphs differ by more than 100 times the noise, which
-    is the difference between permuted copies of the same graph.
+    The table also shows the margin of a float64 network: above 1, two graphs differ by more than 100 times the noise of permuted copies.
     """
     from reign.disk import write_csv
     from reign.theory import family as find

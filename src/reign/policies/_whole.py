@@ -18,7 +18,7 @@ from reign.policies._pairs import Pairs
 class Whole(Policy):
     """One subgraph per graph, without anchors: the graph itself."""
 
-    meaning: ClassVar[str] = "the graph itself, once: for plain message passing"
+    meaning: ClassVar[str] = "the graph itself, once (for plain message passing)"
     example: ClassVar[str] = "whole"
 
     @property

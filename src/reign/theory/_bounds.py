@@ -59,5 +59,5 @@ def bound_of_model(model: Model) -> list[str]:
     if policy.mark == "distance":
         lines.append("2-FWL computes hop distances, so distance marks do not change the bound; no construction here")
     elif model.linear_form:
-        lines.append("by implement(model, 'ign3') for its linear form (GraphConv, sums, no norm, domain='all')")
+        lines.append("implement(model, 'ign3') shows it for its linear form (GraphConv, sums, no norm, domain='all')")
     return lines

@@ -39,6 +39,11 @@ def test_the_settings_of_every_row_are_those_they_were(name: str) -> None:
     assert digest(about_table) == expected["about"]
 
 
+def test_a_recipe_with_too_many_parts() -> None:
+    with pytest.raises(ValueError, match="'zinc/sun-ego/test/more' has 4 parts, expected TABLE, TABLE/ROW or TABLE/ROW/COLUMN"):
+        find_recipe("zinc/sun-ego/test/more")
+
+
 def test_all_tables_are_known() -> None:
     assert list_tables() == list(RESOLVED)
     assert not any(name.startswith("_") for name in list_tables())

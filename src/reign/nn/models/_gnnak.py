@@ -17,7 +17,7 @@ from reign.policies import EgoNets, Policy
 
 @MODELS.register("gnnak")
 class GNNAK(SubgraphGNN):
-    """GNN-AK: blocks of ``inner_layers`` convolutions in every ego net, each followed by a combination of centroid and subgraph encodings.
+    """GNN-AK: blocks of convolutions in every ego net, each followed by a combination of centroid and subgraph encodings.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
@@ -82,7 +82,10 @@ class GNNAK(SubgraphGNN):
 
 @MODELS.register("gnnakctx")
 class GNNAKctx(GNNAK):
-    """GNN-AK-ctx: GNN-AK with the context, which is the sum over the subgraphs that a node is in. Its arguments are those of ``GNNAK``."""
+    """GNN-AK-ctx: GNN-AK with the context, which is the sum over the subgraphs that a node is in.
+
+    Its arguments are those of ``GNNAK``.
+    """
 
     context = True
 
@@ -90,7 +93,9 @@ class GNNAKctx(GNNAK):
 @MODELS.register("gnnakplus", "GNN-AK+")
 class GNNAKPlus(GNNAKctx):
     """GNN-AK+: GNN-AK with the context, a hop-distance embedding in every block, gates on centroid, subgraph and context that depend on
-    the hop distance, and transforms before pooling. Its arguments are those of ``GNNAK``.
+    the hop distance, and transforms before pooling.
+
+    Its arguments are those of ``GNNAK``.
     """
 
     wl_bound = Model.wl_bound

@@ -66,7 +66,10 @@ class TensorGNN(SubgraphGNN):
 
 @MODELS.register("ign2")
 class IGN2(TensorGNN):
-    """2-IGN: the 15 global linear maps. Its arguments are those of ``TensorGNN``."""
+    """2-IGN: the 15 global linear maps.
+
+    Its arguments are those of ``TensorGNN``.
+    """
 
     wl_bound = "2-WL: 2-IGNs are as strong as 2-WL (Geerts 2020), which is as strong as 1-WL"
 

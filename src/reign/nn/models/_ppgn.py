@@ -106,7 +106,10 @@ class PPGNBlock(nn.Module):
 
 @MODELS.register("ppgn")
 class PPGN(TensorGNN):
-    """Provably powerful graph network: as strong as 3-WL, at cubic cost. Its arguments are those of ``TensorGNN``."""
+    """Provably powerful graph network: as strong as 3-WL, at cubic cost.
+
+    Its arguments are those of ``TensorGNN``.
+    """
 
     takes_padding = False
     wl_bound = "3-WL: PPGN is as strong as it (Maron et al. 2019)"

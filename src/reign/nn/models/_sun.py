@@ -67,7 +67,7 @@ class SUNConv(SubgraphConv):
 
 @MODELS.register("sun")
 class SUN(SubgraphGNN):
-    """Subgraph Union Network: ``SUNConv`` layers, then means over nodes and over subgraphs.
+    """Subgraph Union Network: SUN layers, then means over nodes and over subgraphs.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
