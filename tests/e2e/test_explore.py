@@ -62,7 +62,7 @@ def served(run: Path) -> Iterator[Explorer]:
 def test_the_page_in_a_browser(served: Explorer, run: Path, tmp_path: Path, signatures_unchecked: None) -> None:
     with Browser(tmp_path) as page:
         page.open(served.address)
-        page.until("document.body.dataset.ready === 'yes'")
+        page.until("document.body?.dataset.ready === 'yes'")
         text = lambda name: page.run(f"document.getElementById('{name}').textContent")  # noqa: E731
 
         # a drawing: a triangle with a tail, and a node alone
