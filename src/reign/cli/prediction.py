@@ -11,23 +11,24 @@ from reign.cli.tools import check_writable, fail, plain_console, stem, user_mist
 
 def predict(
     data_path: Annotated[Path, data_option("-i", "--data-path", help="A CSV of molecules.")],
-    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat for an ensemble of several.")],
+    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat to average several runs.")],
     output: Annotated[Path | None, output_option("-o", "--output", help="CSV to write; <input>_preds.csv if not given.")] = None,
     smiles_columns: Annotated[
         list[str] | None,
         data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
     ] = None,
     uncertainty_method: Annotated[
-        str | None, model_option(help="ensemble (the spread over models) or none; ensemble if there are several models.")
+        str | None,
+        model_option(help="ensemble (the spread over models) or none; the default is ensemble if there are several models."),
     ] = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
     """Predict for a CSV of molecules.
 
-    Every row comes back, in order, with the columns <target>_pred, <target>_unc and error.
+    The output has all rows and columns of the input, in order, and the columns <target>_pred, <target>_unc and error.
 
-    For 0/1 targets the prediction is a probability. Rows that cannot be predicted have the reason in the column error.
+    For 0/1 targets the prediction is a probability. If a row cannot be predicted, its column error gives the reason.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
@@ -42,7 +43,7 @@ def predict(
         predictor = load(*model_paths, device=find_device(accelerator))
         if uncertainty_method == "ensemble" and len(predictor.models) == 1:
             plain_console(stderr=True).print(
-                "There is one model, which has no spread: no uncertainty is given. Train several with --ensemble-size 5, or give several "
+                "A single model has no spread, so no uncertainty is given. Train several models with --ensemble-size 5, or give several "
                 "runs by repeating --model-paths.",
                 soft_wrap=True,
             )
@@ -51,23 +52,23 @@ def predict(
         write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
     bad = int((table["error"] != "").sum())
     plain_console().print(
-        f"{len(table) - bad:,} of {len(table):,} rows predicted, in {target}."
-        + (f" {bad:,} could not be predicted; see its column error." if bad else ""),
+        f"{len(table) - bad:,} of {len(table):,} rows predicted; the output is in {target}."
+        + (f" {bad:,} could not be predicted; see the column error." if bad else ""),
         soft_wrap=True,
     )
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    split: Annotated[str, data_option(help="train, val or test.")] = "test",
+    split: Annotated[str, data_option(help="Split to evaluate on: train, val or test.")] = "test",
     data_path: Annotated[
         Path | None,
-        data_option("-i", "--data-path", help="Another CSV with the same columns; all of its rows count."),
+        data_option("-i", "--data-path", help="Evaluate on all rows of another CSV with the same columns."),
     ] = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Measure a run again, from its weights, on a split of its data or on another CSV."""
+    """Evaluate a run from its weights, on a split of its data or on another CSV."""
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.train import load
@@ -85,7 +86,7 @@ def evaluate(
     if left_out := result.get("left_out"):
         row, reason = next(iter(left_out.items()))
         plain_console().print(
-            f"{result['rows'] - len(left_out):,} of {result['rows']:,} rows were measured. Row {row} was left out: {reason}."
-            + (f" So were {len(left_out) - 1:,} more." if len(left_out) > 1 else ""),
+            f"{result['rows'] - len(left_out):,} of {result['rows']:,} rows were evaluated. Row {row} was left out: {reason}."
+            + (f" In total, {len(left_out):,} rows were left out." if len(left_out) > 1 else ""),
             soft_wrap=True,
         )

@@ -34,7 +34,7 @@ def train(
     data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
     smiles_columns: Annotated[
         list[str] | None,
-        data_option("-s", "--smiles-columns", help="Column of SMILES; repeat for more, which together make one graph."),
+        data_option("-s", "--smiles-columns", help="Column of SMILES; repeat for more. The molecules of a row form one graph."),
     ] = None,
     target_columns: Annotated[
         list[str] | None,
@@ -42,12 +42,14 @@ def train(
     ] = None,
     task_type: Annotated[
         str | None,
-        data_option("-t", "--task-type", help="regression, classification (0 or 1) or multiclass."),
+        data_option("-t", "--task-type", help="Task: regression, classification (0 or 1) or multiclass."),
     ] = None,
-    split_type: Annotated[str | None, data_option(help="random or scaffold_balanced.")] = None,
-    split_sizes: Annotated[list[float] | None, data_option(help="Shares of train, val and test: give it three times.")] = None,
-    splits_column: Annotated[str | None, data_option(help="Column that says train, val or test.")] = None,
-    split_seed: Annotated[int | None, data_option(help="Seed of the random split.")] = None,
+    split_type: Annotated[str | None, data_option(help="How to split the rows: random or scaffold_balanced.")] = None,
+    split_sizes: Annotated[
+        list[float] | None, data_option(help="Share of train, val or test; give it three times, in this order.")
+    ] = None,
+    splits_column: Annotated[str | None, data_option(help="Column with the split of each row: train, val or test.")] = None,
+    split_seed: Annotated[int | None, data_option(help="Seed for splitting the rows.")] = None,
     model: Annotated[str | None, model_option(help="A model, such as sun or gnn-ak+ (reign models lists them).")] = None,
     policy: Annotated[str | None, model_option(help="A policy, such as ego+:3 (reign policies lists them).")] = None,
     epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
@@ -58,14 +60,14 @@ def train(
     ] = None,
     seeds: Annotated[
         int | None,
-        training_option(help="The same in the words of the paper: the number of seeds, 0, 1, ..."),
+        training_option(help="Number of seeds 0, 1, ..., one model each; the same as --ensemble-size."),
     ] = None,
     output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
     resume: Annotated[Path | None, training_option(help="Continue the run in this folder.")] = None,
     settings: Settings = None,
     eager: Annotated[
         bool,
-        machine_option("--eager", help="Plain operations, batch by batch: no fused kernels, no data set on the GPU."),
+        machine_option("--eager", help="Use plain PyTorch operations: no fused kernels, and no data set on the GPU."),
     ] = False,
     jobs: Jobs = None,
     accelerator: Accelerator = "auto",
@@ -74,7 +76,7 @@ def train(
     quiet: Quiet = False,
     write_report: WithReport = True,
 ) -> None:
-    """Train on a CSV of molecules, or by a recipe of the paper.
+    """Train on a CSV of molecules, or with a recipe of the paper.
 
     reign train -i molecules.csv -s smiles --target-columns logS -o RUN
 
@@ -82,7 +84,7 @@ def train(
 
     A run is a folder with settings, splits, metrics, weights and predictions.
 
-    reign train --resume RUN continues a run that was stopped, and ends with the same result.
+    reign train --resume RUN continues a run that was stopped. The result is the same as without the interruption.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
@@ -109,7 +111,7 @@ def train(
             *(override(text) for text in settings or []),
         ]
         if ensemble_size is not None and seeds is not None:
-            fail("--ensemble-size and --seeds are the same; give one of them.")
+            fail("--ensemble-size and --seeds mean the same; give only one of them.")
         number = ensemble_size if ensemble_size is not None else seeds
         at_least_one("--jobs", jobs)
         at_least_one("--seeds" if ensemble_size is None else "--ensemble-size", number)
@@ -117,7 +119,7 @@ def train(
             changes.append({"seeds": list(range(number))})
         if resume is not None:
             if recipe is not None or data_path is not None or output is not None:
-                fail("--resume takes the recipe and the folder from the run; leave the recipe, -i and -o out.")
+                fail("--resume reads the recipe from the folder of the run; leave out the recipe, -i and -o.")
             plan, folder = saved_recipe(resume, *changes), resume
         else:
             if (recipe is None) == (data_path is None):

@@ -1,4 +1,4 @@
-"""Measuring the models of a run, one by one and as an ensemble."""
+"""Evaluate the models of a run, one by one and as an ensemble."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from reign.train.tasks import as_outputs, as_values
 
 
 def split_of(member: Path, split: str, problem: Problem) -> Ids:
-    """The ids of the graphs that a split had when a model was trained; its folder keeps them by name."""
+    """The ids of the graphs in a split when the model was trained. The folder of the model stores their names."""
     saved = read_record(member / "splits.json")
     if split not in saved:
         raise ValueError(f"the run has no split '{split}'; it has {', '.join(saved) or 'none'}.")
@@ -23,18 +23,20 @@ def split_of(member: Path, split: str, problem: Problem) -> Ids:
     place = {name: i for i, name in enumerate(names)}
     found = saved[split] if isinstance(saved[split], list) else [None]
     if wrong := [name for name in found if not isinstance(name, int | str) or isinstance(name, bool) or name not in place]:
-        raise ValueError(f"{member / 'splits.json'} is damaged ({split} has the graph {wrong[0]!r}, which {problem.name} has not).")
+        raise ValueError(
+            f"{member / 'splits.json'} is damaged ({split} has the graph {wrong[0]!r}, which is not in {problem.name})."
+        )
     return torch.tensor([place[name] for name in found], dtype=torch.long)
 
 
 def measure_models(metric: str, problem: Problem, outs: Sequence[Float[Tensor, "_ outputs"]], ids: Sequence[Ids]) -> dict[str, Any]:
-    """The metric of each model on its own graphs; and that of their mean, where all have the same graphs.
+    """The metric of each model on its own graphs, and the metric of the mean prediction if all models have the same graphs.
 
     Args:
         metric: name of the metric.
-        problem: has the labels.
+        problem: the problem, which holds the labels.
         outs: the outputs of each model.
-        ids: the graphs that they are for, of each model.
+        ids: the graphs of these outputs, for each model.
     """
     measure = METRICS[metric]
     values = [measure(out, problem.y[own]) for out, own in zip(outs, ids, strict=True)]

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric import Fabric
-
 from reign.data import Problem
 from reign.disk import write_json
 from reign.train.build import make_model
 from reign.train.callbacks import Callback
 from reign.train.loop import fit
+from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.results import write_predictions
 from reign.train.target_scaler import Scale
@@ -24,9 +23,9 @@ class Member:
 
     Args:
         seed: the seed of the model.
-        fold: the number of the fold that validates it; None without cross-validation.
-        folder: where everything about it is kept.
-        problem: the graphs that it learns from.
+        fold: index of its validation fold; None without cross-validation.
+        folder: the folder of the model.
+        problem: the graphs, targets and splits that it learns from.
     """
 
     seed: int

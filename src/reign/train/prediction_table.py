@@ -10,7 +10,7 @@ from reign.train.tasks import as_values
 
 
 def column_names(targets: list[str], classes: list[str], several: bool) -> list[str]:
-    """The names of the columns: ``<target>_pred``, ``<target>_unc`` with several models, ``<target>_prob_<class>`` of classes.
+    """The names of the columns: ``<target>_pred``, ``<target>_unc`` with several models, and ``<target>_prob_<class>`` for classes.
 
     >>> column_names(["logS"], [], several=True), column_names(["kind"], ["a", "b"], several=False)
     (['logS_pred', 'logS_unc'], ['kind_pred', 'kind_prob_a', 'kind_prob_b'])

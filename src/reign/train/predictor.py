@@ -1,4 +1,4 @@
-"""Runs that were trained, to predict with and to measure again."""
+"""Predict with finished runs, and evaluate them again."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Predictor:
-    """All models of one or several runs. Their mean is the prediction, their spread the uncertainty.
+    """All models of one or several runs. The mean over models is the prediction, the spread over models the uncertainty.
 
     Args:
         folders: the folders of the runs.
@@ -35,7 +35,7 @@ class Predictor:
         about = [read_about(Path(folder)) for folder in folders]
         if other := next((a for a in about if any(a[key] != about[0][key] for key in ("task", "targets", "classes"))), None):
             raise ValueError(
-                f"{folders[0]} predicts {about[0]['targets']} and another run {other['targets']}; expected the same of all."
+                f"{folders[0]} predicts {about[0]['targets']} and another run {other['targets']}; expected runs with the same targets."
             )
         self.recipe = Recipe.load(Path(folders[0]) / "recipe.yaml")
         self.task, self.targets, self.classes = about[0]["task"], about[0]["targets"], about[0]["classes"]
@@ -50,11 +50,11 @@ class Predictor:
                 self.models.append(TrainedModel.load(place, summary["report"], config, num_outputs, device))
 
     def predict(self, inputs: Iterable[Any], callback: Callback | None = None) -> "pd.DataFrame":
-        """A table with a row for each input: ``<target>_pred``, ``<target>_unc`` with several models, and ``error``.
+        """A table with one row per input, with the columns ``<target>_pred``, ``<target>_unc`` (with several models) and ``error``.
 
         Args:
             inputs: SMILES, or PyG graphs with the features of the training data.
-            callback: is told of progress.
+            callback: receives progress events.
         """
         inputs = [inputs] if isinstance(inputs, str | Data) else list(inputs)
         graphs, errors, texts = read_inputs(inputs, self.recipe.data)
@@ -71,13 +71,13 @@ class Predictor:
         uncertainty: bool = True,
         callback: Callback | None = None,
     ) -> "pd.DataFrame":
-        """A table of molecules with the columns of ``predict`` beside its own; every row comes back, in order.
+        """Predict for a table of molecules. The result has all its rows and columns in order, and the columns of ``predict``.
 
         Args:
             path: a CSV of molecules.
             smiles_columns: columns of SMILES; those of the training if not given.
-            uncertainty: whether to give ``<target>_unc``, where there are several models.
-            callback: is told of progress.
+            uncertainty: whether to add ``<target>_unc`` if there are several models.
+            callback: receives progress events.
         """
         self._need_smiles("use reign.load(...).predict(graphs) from Python.")
         from reign.data.molecules import graphs_of, need_columns, read_molecules, read_table
@@ -87,7 +87,7 @@ class Predictor:
         need_columns(table, columns, path)
         new = [*column_names(self.targets, self.classes, uncertainty and len(self.models) > 1), "error"]
         if taken := [name for name in new if name in table.columns]:
-            raise ValueError(f"{path} has a column '{taken[0]}' already; rename it.")
+            raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it.")
         graphs, errors = graphs_of(*read_molecules(table, columns, odd))
         found = self.table(graphs, errors, callback)
         for column in new:
@@ -95,7 +95,7 @@ class Predictor:
         return table
 
     def table(self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None) -> "pd.DataFrame":
-        """Predictions for graphs, in their order; those that are None, or that there is no prediction for, have an error instead."""
+        """Predictions for graphs, in their order. A graph that is None, or that cannot be predicted, has an error in place of values."""
         import pandas as pd
 
         errors = dict(errors)
@@ -124,23 +124,26 @@ class Predictor:
         callback: Callback | None = None,
         failed: dict[int, str] | None = None,
     ) -> Float[Tensor, "models graphs outputs"]:
-        """What every model gives for every graph, or for some, in the units of the targets (logits for classes).
+        """The outputs of every model for every selected graph, in the units of the targets (logits for classes).
 
         Args:
             graphs: all graphs.
             ids: the graphs to predict for; all if not given.
-            callback: is told of progress.
-            failed: takes the graphs that are too large for the memory, and why; their outputs are NaN. Without it they are an error.
+            callback: receives progress events.
+            failed: dictionary that receives the graphs that are too large for the memory, with the reasons; their outputs are NaN.
+                Without it, such graphs raise an error.
         """
         pack = graphs if isinstance(graphs, GraphPack) else GraphPack.of([_without_targets(data) for data in graphs])
         chosen = torch.arange(len(pack)) if ids is None else ids
         return torch.stack([model.outputs(pack, chosen, callback or Callback(), failed) for model in self.models])
 
     def evaluate(self, split: str = "test", callback: Callback | None = None) -> dict[str, Any]:
-        """The metric of every model, and of their mean, on a split of the data of the run, all computed anew."""
+        """Compute the metric of every model, and of their mean prediction, again on a split of the data of the run."""
         problem, _ = make_problem(self.recipe.data)
         if problem.graphs.fingerprint() != self.fingerprint:
-            raise ValueError(f"the data of {problem.name} are not those the run learned from; evaluate on a table with -i FILE.")
+            raise ValueError(
+                f"the data of {problem.name} have changed since the run was trained; evaluate on a table with -i FILE."
+            )
         ids = [split_of(model.folder, split, problem) for model in self.models]
         outs = [
             model.outputs(problem.graphs, own, callback or Callback(), rows=problem.names)
@@ -149,9 +152,9 @@ class Predictor:
         return {"split": split, **measure_models(self.metric, problem, outs, ids)}
 
     def evaluate_file(self, path: str | Path, callback: Callback | None = None) -> dict[str, Any]:
-        """The same on all rows of a table of molecules with the columns of the training data.
+        """As ``evaluate``, on all rows of a table of molecules with the columns of the training data.
 
-        The result has also ``left_out``: the rows that could not be used, counted from 1, and why.
+        The result also has ``left_out``: the rows that could not be used, counted from 1, with the reasons.
         """
         self._need_smiles("leave -i out.")
         from reign.data.molecules import load_table
@@ -166,19 +169,19 @@ class Predictor:
         ids = torch.tensor([g for g in range(len(problem.graphs)) if g not in failed], dtype=torch.long)
         if not ids.numel():
             row, reason = next(iter(report.left_out.items()))
-            raise ValueError(f"{path} has no row to measure on; row {row}: {reason}.")
+            raise ValueError(f"{path} has no row that can be evaluated; row {row}: {reason}.")
         measured = measure_models(self.metric, problem, list(outs[:, ids]), [ids] * len(self.models))
         return {"split": Path(path).name, **measured, "rows": report.rows, "left_out": report.left_out}
 
     def _need_smiles(self, advice: str) -> None:
         if not self.recipe.data.reads_smiles:
-            raise ValueError(f"this run learned from {self.recipe.data.name}, not from a CSV of molecules; {advice}")
+            raise ValueError(f"this run was trained on {self.recipe.data.name}, not on a CSV of molecules; {advice}")
 
 
 def load(*folders: str | Path, device: str | torch.device = "cpu") -> Predictor:
-    """One or several runs that were trained: ``reign.load("run").predict(["CCO", "c1ccccc1"])``."""
+    """Load one or several finished runs: ``reign.load("run").predict(["CCO", "c1ccccc1"])``."""
     if not folders:
-        raise ValueError("no run was given, expected the folder of a run, as reign train makes it.")
+        raise ValueError("no run was given, expected the folder of a run made by reign train.")
     return Predictor(*folders, device=device)
 
 
