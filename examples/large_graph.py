@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.utils import to_undirected
 
-from reign.nn import MPNN, SUN
+from reign.nn import MPNN, SUN, Model
 
 
 def make_graph(nodes: int) -> tuple[Tensor, Tensor]:
@@ -29,7 +29,7 @@ def make_graph(nodes: int) -> tuple[Tensor, Tensor]:
     return edge_index, labels
 
 
-def accuracy(model: nn.Module, edge_index: Tensor, y: Tensor, steps: int) -> tuple[float, float]:
+def accuracy(model: Model, edge_index: Tensor, y: Tensor, steps: int) -> tuple[float, float]:
     """Train on half of the nodes, and give the accuracy on the others and the seconds of a step."""
     x = torch.ones(y.numel(), 1)
     train = torch.rand(y.numel()) < 0.5
@@ -57,7 +57,7 @@ def main(nodes: int, steps: int) -> None:
     bag = SUN(1, 8, 1, 2, policy="ego+:1").policy(torch.ones(y.numel(), 1), edge_index, domain="members")
     print(f"{y.numel():,} nodes, {edge_index.size(1) // 2:,} edges; {bag.num_pairs:,} pairs are stored, of {y.numel() ** 2:,}")
     # without norms: all nodes have the same feature here, and the spread of a batch is then next to nothing
-    models: dict[str, nn.Module] = {
+    models: dict[str, Model] = {
         "GIN": MPNN(1, 16, 2, 2, conv="gin", norm=None, task_level="node"),
         "SUN, ego nets of depth 1": SUN(1, 16, 2, 2, policy="ego+:1", domain="members", norm=None, task_level="node"),
     }

@@ -26,7 +26,7 @@ def main(graphs: int, epochs: int, picture: Path) -> None:
 
     torch.manual_seed(0)
     model = SubgraphGNN(1, 32, 3, 1, policy="ego+:2", terms=TERMS, root_terms=ROOT_TERMS)
-    print(model.layers[0].describe())
+    print(model.describe())
     assert_equivariant(model.eval(), random_graphs(1, min_nodes=8, num_features=1)[0])
 
     mine = SubgraphGNN(1, 16, 6, 4, policy="nm", terms=TERMS, root_terms=ROOT_TERMS, norm=None)

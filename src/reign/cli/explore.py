@@ -1,5 +1,6 @@
 """``reign explore``: the explorer in the browser."""
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -32,8 +33,6 @@ def explore(
     console.print(f"The explorer is at {server.address}", soft_wrap=True)
     console.print("Ctrl-C ends it.")
     if open_browser:
-        import webbrowser
-
         webbrowser.open(server.address)
     try:
         server.serve_forever()
