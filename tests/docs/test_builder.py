@@ -54,6 +54,7 @@ def test_policies_have_a_formula_a_drawing_and_examples_that_run() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("signatures_unchecked")
 def test_terms_and_models_have_a_formula_and_a_drawing_and_examples_that_run() -> None:
     terms, models = term_pages(), model_pages()
     for term in reign.list_terms():

@@ -48,7 +48,8 @@ def reproduce(
     status: Annotated[
         bool,
         output_option(
-            "--status", help="Only show how much of all tables has been run at full length, according to the records in results."
+            "--status",
+            help="Only show how much of all tables has been run at full length, according to the records in the folder results.",
         ),
     ] = False,
 ) -> None:
@@ -126,7 +127,7 @@ def tune(
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Search the grid of a recipe for the best validation metric, with optuna."""
+    """Search a grid of settings for the best validation metric, with optuna."""
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.experiments.tune import Search

@@ -16,7 +16,7 @@ Settings = Annotated[
     training_option("--set", metavar="KEY=VALUE", help="Change any setting, such as train.optimiser.lr=0.01; repeat for more."),
 ]
 Accelerator = Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")]
-Devices = Annotated[int, machine_option(help="Number of processes on this machine; torchrun can be used as well.")]
+Devices = Annotated[int, machine_option(help="Number of processes on this machine (one per GPU); torchrun can be used as well.")]
 Nodes = Annotated[int, machine_option(help="Number of machines.")]
 Quiet = Annotated[bool, output_option("-q", "--quiet", help="Do not show progress.")]
 WithReport = Annotated[

@@ -24,7 +24,7 @@ def predict(
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Predict for a CSV of molecules.
+    """Predict the targets of a run for a CSV of molecules.
 
     The output has all rows and columns of the input, in order, and the columns <target>_pred, <target>_unc and error.
 
@@ -68,7 +68,7 @@ def evaluate(
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Evaluate a run from its weights, on a split of its data or on another CSV."""
+    """Compute the metric of a run again from its weights, on a split of its data or on another CSV."""
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.train import load

@@ -28,7 +28,7 @@ def train(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            help="TABLE, TABLE/ROW or TABLE/ROW/COLUMN of the paper, such as zinc/sun-ego (reign recipes lists them), or a YAML file."
+            help="A recipe: TABLE/ROW/COLUMN of the paper, such as zinc/sun-ego (reign recipes lists them), or a YAML file."
         ),
     ] = None,
     data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
@@ -51,7 +51,9 @@ def train(
     splits_column: Annotated[str | None, data_option(help="Column with the split of each row: train, val or test.")] = None,
     split_seed: Annotated[int | None, data_option(help="Seed for splitting the rows.")] = None,
     model: Annotated[str | None, model_option(help="A model, such as sun or gnn-ak+ (reign models lists them).")] = None,
-    policy: Annotated[str | None, model_option(help="A policy, such as ego+:3 (reign policies lists them).")] = None,
+    policy: Annotated[
+        str | None, model_option(help="The policy that selects subgraphs, such as ego+:3 (reign policies lists them).")
+    ] = None,
     epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
     batch_size: Annotated[int | None, training_option("-b", "--batch-size", help="Number of graphs in a batch.")] = None,
     ensemble_size: Annotated[

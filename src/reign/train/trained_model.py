@@ -43,7 +43,7 @@ class TrainedModel:
         model, scale = Model.from_pretrained(folder / report), Scale.load(folder / "scale.json")
         if model.out_channels != num_outputs or scale.mean.numel() not in (1, num_outputs):
             raise ValueError(
-                f"the model in {folder / report} gives {model.out_channels} outputs with {scale.mean.numel()} scales, expected "
+                f"the model in {folder / report} has {model.out_channels} outputs and {scale.mean.numel()} scales of targets, expected "
                 f"{num_outputs}, one for each target or class of the run."
             )
         return cls(folder, model.to(device), scale, config, num_outputs)

@@ -23,8 +23,11 @@ def result(seed: int, last: float, best: float, seconds: float = 60.0) -> Result
     )  # fmt: skip
 
 
+RECIPE: dict[str, Any] = {"data": {"name": "zinc"}, "model": {"name": "sun"}, "train": {"epochs": 400}}
+
+
 def record(row: str = "sun-ego", *results: Result) -> Record:
-    return Record(table="zinc", row=row, column="test", metric="mae", report="last", recipe={"a": 1}, results=list(results))
+    return Record(table="zinc", row=row, column="test", metric="mae", report="last", recipe=RECIPE, results=list(results))
 
 
 def test_records_of_runs(tmp_path: Path) -> None:
@@ -50,14 +53,16 @@ def test_records_of_runs(tmp_path: Path) -> None:
 def test_other_seeds_are_added_and_other_recipes_refused(tmp_path: Path) -> None:
     record("sun-ego", result(0, 1.0, 2.0), result(1, 1.0, 2.0)).write(tmp_path)
     record("sun-ego", result(1, 3.0, 4.0), result(2, 5.0, 6.0)).write(tmp_path)
+    later = {**RECIPE, "train": {"epochs": 400, "clip": 0.0}}  # as written by a version with one more setting
+    record("sun-ego", result(3, 7.0, 8.0)).model_copy(update={"recipe": later}).write(tmp_path)
     (found,) = read_records(tmp_path)
-    assert found.values("last", "test") == [1.0, 3.0, 5.0]
+    assert found.values("last", "test") == [1.0, 3.0, 5.0, 7.0]
     with pytest.raises(ValueError, match="holds results of another recipe"):
-        record("sun-ego").model_copy(update={"recipe": {}}).write(tmp_path)
-    with pytest.raises(ValueError, match="holds no run that is finished"):
+        record("sun-ego").model_copy(update={"recipe": {**RECIPE, "train": {"epochs": 300}}}).write(tmp_path)
+    with pytest.raises(ValueError, match="holds no finished run"):
         Record.of(tmp_path, "zinc", "gin", "test")
     (tmp_path / "zinc" / "bad.json").write_text("{}")
-    with pytest.raises(ValueError, match="is no record of results"):
+    with pytest.raises(ValueError, match="is not a valid record of results"):
         read_records(tmp_path)
 
 
