@@ -1,6 +1,7 @@
 # `make help` lists the targets. Each target sets up .venv if needed.
 BIN := .venv/bin
 STAMP := .venv/.ready
+DOCS := .venv/.docs
 DATA := $(abspath ../shared/data)
 TORCH ?= 2.13.0
 WORKERS ?= 2
@@ -16,7 +17,7 @@ ifneq ($(wildcard $(DATA)/README.md),)
 export REIGN_DATA ?= $(DATA)
 endif
 
-.PHONY: help setup demo test slow attack mutate coverage lint format bench package clean
+.PHONY: help setup demo docs test slow attack mutate coverage lint format bench package clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -40,6 +41,15 @@ $(STAMP): pyproject.toml Makefile
 
 demo: $(STAMP)  ## train two small models that count cycles, in a few minutes
 	$(BIN)/python examples/demo.py
+
+# The tools come once; what follows needs no network. Every warning is an error.
+$(DOCS): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --editable ".[train,chem,plot,tune,docs]"
+	@touch $@
+
+docs: $(DOCS)  ## build the documentation in build/docs/html, and check all links
+	$(BIN)/python -m sphinx -W --keep-going -q -E -b html -d build/docs/tree docs build/docs/html
+	$(BIN)/python docs/builder/links.py build/docs/html
 
 test: $(STAMP)  ## run the tests, under 8 minutes on two cores
 	$(BIN)/python -m pytest -q -n $(WORKERS)

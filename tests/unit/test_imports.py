@@ -31,6 +31,7 @@ LAYERS = [
     {"explain"},
     {"experiments"},
     {"plots"},
+    {"explore"},
     {"", "_load"},  # the package itself, which loads everything else when it is first used
     {"cli"},
     {"__main__"},
@@ -56,6 +57,9 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.train.devices", "lightning"): QUICK,
     ("reign.train", "torch.utils.tensorboard"): OPTIONAL,
     ("reign.experiments", "optuna"): OPTIONAL,
+    ("reign.explore", "reign.data.molecules"): OPTIONAL,
+    ("reign.explore", "reign.plots.molecules"): OPTIONAL,
+    ("reign.explore", "reign.train"): QUICK,
     ("reign.plots", "rdkit"): OPTIONAL,
     ("reign.plots", "sklearn"): QUICK,
     ("reign.plots", "reign.data.molecules"): OPTIONAL,

@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from reign import __version__
-from reign.cli import benchmark, data, experiments, lists, prediction, reports, results, show, theory, training
+from reign.cli import benchmark, data, experiments, explore, lists, prediction, reports, results, show, theory, training
 
 COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by their group in --help
     "Train and predict": (training.train, prediction.predict, prediction.evaluate, reports.report, reports.explain),
     "The paper's experiments": (experiments.reproduce, experiments.tune, experiments.recipes, results.results),
     "Theory": (theory.separate, theory.card, theory.questions),
-    "Models, data and costs": (lists.models, lists.policies, show.app, data.app, benchmark.bench),
+    "Models, data and costs": (lists.models, lists.policies, show.app, explore.explore, data.app, benchmark.bench),
 }
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)

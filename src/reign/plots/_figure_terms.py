@@ -129,9 +129,8 @@ def _(layer: AKKernel, title: str, row: bool = False) -> LayerFigure:
     return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
 
 
-@figure_of_layer.register(PPGNBlock)
 @figure_of_layer.register
-def _(layer: PPGNConv, title: str, row: bool = False) -> LayerFigure:
+def _(layer: PPGNConv | PPGNBlock, title: str, row: bool = False) -> LayerFigure:
     off = (Parameter("own", "Linear", ("x[k,i]",)), Parameter("matrix product", "MLPs", ("sum_j x[k,j]", "sum_j x[j,i]")))
     return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
 
