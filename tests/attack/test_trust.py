@@ -743,7 +743,7 @@ def test_10_targets_that_were_not_given_are_named(trained: Path) -> None:
     frame = pd.read_csv(trained / "mols.csv").assign(mass=1.5, name="x")
     frame.to_csv("in.csv", index=False)
     said = works("train", "-i", "in.csv", "-o", "run", *loud).stderr
-    assert "the targets are all columns of numbers: size, mass; choose with --target-columns" in said
+    assert "targets (regression): size, mass; these are all columns of numbers, choose with --target-columns" in said
     assert "columns of numbers" not in works("train", "-i", "in.csv", "--target-columns", "mass", "-o", "run2", *loud).stderr
 
 

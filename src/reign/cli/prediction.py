@@ -64,6 +64,10 @@ def evaluate(
         Path | None,
         data_option("-i", "--data-path", help="Another CSV with the same columns; all of its rows count."),
     ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        model_option(help="Metric, such as rmse, mae, r2, roc, prc, f1, mcc; repeat for more. As in training if not given."),
+    ] = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -75,13 +79,20 @@ def evaluate(
 
         predictor = load(run, device=find_device(accelerator))
         with showing_progress(not quiet) as callback:
-            result = predictor.evaluate(split, callback) if data_path is None else predictor.evaluate_file(data_path, callback)
-    names = [str(model.folder.relative_to(run)) for model in predictor.models]
-    values = result["models"]
-    if "ensemble" in result and len(values) > 1:
-        names, values = [*names, f"ensemble of {len(names)}"], [*values, result["ensemble"]]
-    for name, value in zip(names, values, strict=True):
-        plain_console().print(f"{name}: {result['split']} {result['metric']} {value:.5g}")
+            result = (
+                predictor.evaluate(split, callback, metrics)
+                if data_path is None
+                else predictor.evaluate_file(data_path, callback, metrics)
+            )
+    names, found = [str(model.folder.relative_to(run)) for model in predictor.models], result["all_metrics"]
+    if "ensemble" in result and len(found) > 1:
+        names, found = [*names, f"ensemble of {len(names)}"], [*found, result["ensemble_metrics"]]
+    for name, measured in zip(names, found, strict=True):
+        for metric, (value, *each) in measured.items():
+            by_target = ", ".join(f"{target} {v:.5g}" for target, v in zip(result["targets"], each, strict=False))
+            plain_console().print(
+                f"{name}: {result['split']} {metric} {value:.5g}" + (f" ({by_target})" if each else ""), soft_wrap=True
+            )
     if left_out := result.get("left_out"):
         row, reason = next(iter(left_out.items()))
         plain_console().print(

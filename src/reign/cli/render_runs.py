@@ -29,6 +29,23 @@ def summary_table(summary: dict[str, Any]) -> Table:
     return table
 
 
+def metrics_table(summary: dict[str, Any]) -> Table | None:
+    """All metrics of a run on all splits, for each target; None if that is no more than the summary has."""
+    found: dict[str, dict[str, Any]] = summary.get("metrics") or {}
+    first: dict[str, Any] = next(iter(found.values()), {})
+    targets = list(next(iter(first.values()))["targets"]) if first and "targets" in next(iter(first.values())) else []
+    if len(first) < 2 and not targets:
+        return None
+    several = len(summary["members"]) > 1
+    table = Table(title=f"weights of the {summary['report']} epoch" + (", mean over models" if several else ""))
+    for column in ("split", "metric", "all targets" if targets else "value", *targets):
+        table.add_column(column, justify="left" if column in ("split", "metric") else "right")
+    for split in ("train", "val", "test"):
+        for name, about in found.get(split, {}).items():
+            table.add_row(split, name, number(about["mean"]), *(number(about["targets"][t]) for t in targets))
+    return table
+
+
 def study_table(study: Any) -> Table:
     """The points of a grid, best first."""
     from reign.experiments.tune import best_first

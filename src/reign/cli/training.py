@@ -17,9 +17,10 @@ from reign.cli.options import (
     machine_option,
     model_option,
     output_option,
+    rows_option,
     training_option,
 )
-from reign.cli.render_runs import summary_table
+from reign.cli.render_runs import metrics_table, summary_table
 from reign.cli.reports import report_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, stem, user_mistakes
 
@@ -48,6 +49,13 @@ def train(
     split_sizes: Annotated[list[float] | None, data_option(help="Shares of train, val and test: give it three times.")] = None,
     splits_column: Annotated[str | None, data_option(help="Column that says train, val or test.")] = None,
     split_seed: Annotated[int | None, data_option(help="Seed of the random split.")] = None,
+    weight_column: Annotated[str | None, rows_option(help="Column that says how much a row counts in training.")] = None,
+    class_balance: Annotated[
+        bool, rows_option("--class-balance", help="Let the classes of a target count alike in training.")
+    ] = False,
+    metrics: Annotated[
+        list[str] | None, rows_option(help="Metric, such as rmse, mae, r2, roc, prc, f1, mcc; repeat for more.")
+    ] = None,
     model: Annotated[str | None, model_option(help="A model, such as sun or gnn-ak+ (reign models lists them).")] = None,
     policy: Annotated[str | None, model_option(help="A policy, such as ego+:3 (reign policies lists them).")] = None,
     epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
@@ -103,9 +111,20 @@ def train(
                     split_sizes=split_sizes,
                     splits_column=splits_column,
                     split_seed=split_seed,
+                    weight_column=weight_column,
                 )
             },
-            {"model": given(name=model, policy=policy), "train": given(epochs=epochs, batch_size=batch_size, eager=eager or None)},
+            {
+                "model": given(name=model, policy=policy),
+                "train": given(
+                    epochs=epochs,
+                    batch_size=batch_size,
+                    eager=eager or None,
+                    class_balance=class_balance or None,
+                    metric=metrics[0] if metrics else None,
+                    metrics=metrics[1:] if metrics else None,
+                ),
+            },
             *(override(text) for text in settings or []),
         ]
         if ensemble_size is not None and seeds is not None:
@@ -139,6 +158,8 @@ def train(
     if fabric.is_global_zero:
         console = plain_console()
         console.print(summary_table(summary))
+        if (more := metrics_table(summary)) is not None:
+            console.print(more)
         console.print(f"The run is in {folder}.", soft_wrap=True)
         if plan.data.reads_smiles:
             console.print(f"Predict with: reign predict -i FILE.csv --model-paths {folder} -o out.csv", soft_wrap=True)

@@ -31,6 +31,7 @@ class Problem:
         classes: names of the classes, for multiclass.
         names: a name for each graph, for files of predictions.
         texts: columns of such files that say what the graphs are, as SMILES: a text for each graph, by the name of the column.
+        weights: how much each graph counts in training; all alike if None.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Problem:
     classes: list[str] = field(default_factory=list)
     names: list[str] | None = None
     texts: dict[str, list[str]] = field(default_factory=dict)
+    weights: Float[Tensor, "graphs"] | None = None
 
     def __post_init__(self) -> None:
         if self.graphs.y is None or self.graphs.y.size(1) != len(self.targets):
@@ -118,6 +120,7 @@ class Problem:
             splits={split: ids for split, ids in splits.items() if ids.numel()},
             names=None if self.names is None else [self.names[g] for g in kept],
             texts={column: [texts[g] for g in kept] for column, texts in self.texts.items()},
+            weights=None if self.weights is None else self.weights[kept],
         )
 
     def limit(self, number: int) -> "Problem":

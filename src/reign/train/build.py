@@ -13,6 +13,7 @@ from reign.data import Problem, load_problem
 from reign.disk import first_line
 from reign.nn import Model, find_model, num_parameters
 from reign.train.config import DataConfig, ModelConfig
+from reign.train.label_weights import label_weights
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS
 from reign.train.recipe import Recipe
@@ -49,6 +50,7 @@ def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
             config.split_sizes,
             config.splits_column,
             config.split_seed,
+            weight_column=config.weight_column,
         )
     else:
         problem = load_problem(config.name, **config.options)
@@ -126,7 +128,9 @@ def _check_memory(name: str, build: Callable[[int], Model], config: ModelConfig)
 def try_model(recipe: Recipe, problem: Problem) -> None:
     """Raise ``ValueError`` now, before anything is written, if the model cannot take these graphs, or the task this loss."""
     choose(LOSSES, recipe.train.loss, problem.task)
-    choose(METRICS, recipe.train.metric, problem.task)
+    for metric in (recipe.train.metric, *recipe.train.metrics):
+        choose(METRICS, metric, problem.task)
+    label_weights(problem, recipe.train.class_balance)
     if recipe.train.tensorboard:
         need_tensorboard()
     model = make_model(recipe.model, problem, 0).eval()

@@ -40,6 +40,7 @@ class DataConfig(Settings):
     split_sizes: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)
     splits_column: str | None = Field(None, description="a column that says train, val or test")
     split_seed: Seed = 0
+    weight_column: str | None = Field(None, description="a column that says how much each row counts in training")
 
     @model_validator(mode="after")
     def _check(self) -> "DataConfig":
@@ -136,6 +137,10 @@ class TrainingConfig(Settings):
     batch_size: Positive = 128
     loss: LossName | None = Field(None, description="the usual loss of the task if not given")
     metric: MetricName | None = Field(None, description="the usual metric of the task if not given")
+    metrics: list[MetricName] = Field(
+        default_factory=list, description="further metrics, of which all splits are measured at the end"
+    )
+    class_balance: bool = Field(False, description="the classes of a target count alike in training, however many rows they have")
     report: Literal["best", "last"] = Field("best", description="weights of the best validation epoch, or of the last one")
     scale_targets: bool = Field(False, description="learn targets with mean 0 and deviation 1 over the training graphs")
     optimiser: OptimiserConfig = OptimiserConfig()

@@ -34,6 +34,7 @@ class Gradients:
         graphs: all graphs on the device, with targets as the model learns them.
         budget: how much is computed at a time.
         fabric: devices and processes.
+        weights: how much each label counts, on the device; all alike if None.
     """
 
     def __init__(
@@ -45,9 +46,10 @@ class Gradients:
         graphs: GraphPack,
         budget: Budget,
         fabric: Fabric,
+        weights: Tensor | None = None,
     ) -> None:
         self.model, self.wrapped, self.loss, self.problem = model, wrapped, loss, problem
-        self.graphs, self.budget, self.fabric = graphs, budget, fabric
+        self.graphs, self.budget, self.fabric, self.weights = graphs, budget, fabric, weights
 
     def __call__(self, group: list[Ids], when: str, before: list[Tensor]) -> tuple[float, float]:
         """Compute the gradients for some batches; the sum of the loss, and the number of labels.
@@ -76,7 +78,8 @@ class Gradients:
                     assert batch.y is not None
                     out = self.wrapped(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.size)
                     self._check_shape(out)
-                    loss = self.loss.sum(out.to(batch.y.dtype), batch.y)
+                    counts = None if self.weights is None else self.weights[batch.ids]
+                    loss = self.loss.sum(out.to(batch.y.dtype), batch.y, counts)
                     # DDP takes the mean over processes, we want the sum
                     self.fabric.backward(loss * (self.fabric.world_size / max(labels, 1.0) / len(group)))
                 loss_total += float(total(loss.detach()))

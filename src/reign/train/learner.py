@@ -22,8 +22,9 @@ from reign.train.distributed import synchronise
 from reign.train.formats import dtype_of, number_format
 from reign.train.gradients import Gradients
 from reign.train.inference import Inference
+from reign.train.label_weights import label_weights
 from reign.train.losses import LOSSES
-from reign.train.metrics import METRICS
+from reign.train.metrics import METRICS, measure_all
 from reign.train.resident import Resident, why_not_resident
 from reign.train.seeds import epoch_seed, seed_model
 from reign.train.sharpness import Sharpness
@@ -63,6 +64,8 @@ class Learner:
             synchronise(model)
         scale = Scale.of(problem, config.scale_targets)
         self.graphs = problem.graphs.with_targets(scale.down(problem.y)).to(fabric.device, dtype)
+        weights = label_weights(problem, config.class_balance)
+        self.label_weights = None if weights is None else weights.to(fabric.device, dtype)
         optimiser = config.optimiser.build(model)
         self.wrapped, self.optimiser = fabric.setup(model, optimiser)
         steps = math.ceil(math.ceil(problem.splits["train"].numel() / config.batch_size) / config.accumulate) * config.epochs
@@ -70,7 +73,7 @@ class Learner:
         sharp = config.optimiser
         self.sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
         self.budget = Budget(model, self.graphs, fabric.device, config.max_pairs, problem.name, callback, problem.names)
-        self.gradients = Gradients(model, self.wrapped, loss, problem, self.graphs, self.budget, fabric)
+        self.gradients = Gradients(model, self.wrapped, loss, problem, self.graphs, self.budget, fabric, self.label_weights)
         self.inference = Inference(
             model,
             self.graphs,
@@ -150,6 +153,7 @@ class Learner:
                     self.config.precision,
                     self.budget.pairs,
                     self.problem.graphs,
+                    self.label_weights,
                 )
             elif self.fabric.device.type == "cuda":
                 self.callback.note(f"batches are put together one by one, not on the device: {why}.")
@@ -192,6 +196,11 @@ class Learner:
     def score(self, split: str, out: Float[Tensor, "graphs outputs"]) -> float:
         """The metric of the predictions for a split."""
         return METRICS[self.metric](out, self.problem.y[self.problem.splits[split]])
+
+    def all_metrics(self, split: str, out: Float[Tensor, "graphs outputs"]) -> dict[str, list[float]]:
+        """All metrics of the predictions for a split, see ``measure_all``."""
+        names = list(dict.fromkeys([self.metric, *self.config.metrics]))
+        return measure_all(names, out, self.problem.y[self.problem.splits[split]], self.problem.targets)
 
     def validate(self) -> dict[str, float]:
         """The metric on the validation graphs, if there are any."""

@@ -26,10 +26,12 @@ class Loss:
     each: Callable[[Outputs, Labels], Labels]
     tasks: tuple[str, ...]
 
-    def sum(self, out: Outputs, y: Labels) -> Float[Tensor, ""]:
-        """The sum over all labels that are not NaN; the others have no influence, and no gradient."""
+    def sum(self, out: Outputs, y: Labels, weights: Labels | None = None) -> Float[Tensor, ""]:
+        """The sum over all labels that are not NaN, perhaps weighted; the others have no influence, and no gradient."""
         there = ~y.isnan()
         each = self.each(out, torch.where(there, y, torch.zeros_like(y)))
+        if weights is not None:
+            each = each * weights
         return torch.where(there, each, torch.zeros_like(each)).sum()
 
 

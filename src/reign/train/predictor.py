@@ -14,9 +14,11 @@ from reign.train.build import make_problem
 from reign.train.callbacks import Callback
 from reign.train.evaluation import measure_models, split_of
 from reign.train.inputs import read_inputs
+from reign.train.metrics import METRICS
 from reign.train.prediction_table import column_names, prediction_columns
 from reign.train.recipe import Recipe
 from reign.train.run_folder import read_about, read_summary
+from reign.train.tasks import choose
 from reign.train.trained_model import TrainedModel
 
 if TYPE_CHECKING:
@@ -136,8 +138,17 @@ class Predictor:
         chosen = torch.arange(len(pack)) if ids is None else ids
         return torch.stack([model.outputs(pack, chosen, callback or Callback(), failed) for model in self.models])
 
-    def evaluate(self, split: str = "test", callback: Callback | None = None) -> dict[str, Any]:
-        """The metric of every model, and of their mean, on a split of the data of the run, all computed anew."""
+    def evaluate(
+        self, split: str = "test", callback: Callback | None = None, metrics: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """The metrics of every model, and of their mean, on a split of the data of the run, all computed anew.
+
+        Args:
+            split: "train", "val" or "test".
+            callback: is told of progress.
+            metrics: names of metrics, the main one first; those of the training if not given.
+        """
+        names = self._metrics(metrics)
         problem, _ = make_problem(self.recipe.data)
         if problem.graphs.fingerprint() != self.fingerprint:
             raise ValueError(f"the data of {problem.name} are not those the run learned from; evaluate on a table with -i FILE.")
@@ -146,13 +157,16 @@ class Predictor:
             model.outputs(problem.graphs, own, callback or Callback(), rows=problem.names)
             for model, own in zip(self.models, ids, strict=True)
         ]
-        return {"split": split, **measure_models(self.metric, problem, outs, ids)}
+        return {"split": split, **measure_models(names, problem, outs, ids)}
 
-    def evaluate_file(self, path: str | Path, callback: Callback | None = None) -> dict[str, Any]:
+    def evaluate_file(
+        self, path: str | Path, callback: Callback | None = None, metrics: Sequence[str] | None = None
+    ) -> dict[str, Any]:
         """The same on all rows of a table of molecules with the columns of the training data.
 
         The result has also ``left_out``: the rows that could not be used, counted from 1, and why.
         """
+        names = self._metrics(metrics)
         self._need_smiles("leave -i out.")
         from reign.data.molecules import load_table
 
@@ -167,8 +181,14 @@ class Predictor:
         if not ids.numel():
             row, reason = next(iter(report.left_out.items()))
             raise ValueError(f"{path} has no row to measure on; row {row}: {reason}.")
-        measured = measure_models(self.metric, problem, list(outs[:, ids]), [ids] * len(self.models))
+        measured = measure_models(names, problem, list(outs[:, ids]), [ids] * len(self.models))
         return {"split": Path(path).name, **measured, "rows": report.rows, "left_out": report.left_out}
+
+    def _metrics(self, given: Sequence[str] | None) -> list[str]:
+        """Metrics by their names, each of which must suit the task."""
+        names = list(given) if given else [self.metric, *self.recipe.train.metrics]
+        known = [str(METRICS.name_of(METRICS[name])) for name in names]
+        return list(dict.fromkeys(choose(METRICS, name, self.task) for name in known))
 
     def _need_smiles(self, advice: str) -> None:
         if not self.recipe.data.reads_smiles:

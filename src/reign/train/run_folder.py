@@ -15,6 +15,7 @@ RUN/recipe.yaml          all settings
 While a process writes to it, there is also a file .lock.
 """
 
+import hashlib
 import os
 import platform
 import resource
@@ -98,6 +99,8 @@ def peak_memory(device: torch.device) -> dict[str, int]:
 def describe(problem: Problem) -> dict[str, Any]:
     """What the models of a run predict, and a fingerprint of the graphs they learn from."""
     about = {"name": problem.name, "task": problem.task, "targets": problem.targets, "classes": problem.classes}
+    if problem.weights is not None:
+        about["weights"] = hashlib.sha256(problem.weights.numpy().tobytes()).hexdigest()[:16]
     return {**about, "fingerprint": problem.graphs.fingerprint()}
 
 

@@ -75,6 +75,19 @@ def read_labels(
     return rows, classes, wrong
 
 
+def read_weights(cells: Sequence[str], column: str) -> tuple[list[float], dict[int, str]]:
+    """The weight of each row, and what is wrong with some."""
+    wrong: dict[int, str] = {}
+    weights = []
+    for row, text in enumerate(cells):
+        value = _number(text)
+        good = value is not None and 0 <= value <= LARGEST
+        if not good:
+            wrong[row] = f"{column} is {text!r}, expected a weight: a number of at least 0"
+        weights.append(value if value is not None and good else 0.0)
+    return weights, wrong
+
+
 def _in_order(words: set[str]) -> list[str]:
     """Numbers by value, words by letters."""
     try:

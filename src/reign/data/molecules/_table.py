@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from reign.data import GraphPack, Ids, Problem, column_split, random_split, scaffold_split
 from reign.data.molecules._csv_reader import need_columns, read_table
-from reign.data.molecules._labels import number_columns, read_labels
+from reign.data.molecules._labels import number_columns, read_labels, read_weights
 from reign.data.molecules._report import Report
 from reign.data.molecules._smiles import Molecule, graphs_of, read_many
 
@@ -40,6 +40,7 @@ def load_table(
     splits_column: str | None = None,
     split_seed: int = 0,
     classes: Sequence[str] = (),
+    weight_column: str | None = None,
 ) -> tuple[Problem, Report]:
     """A table of molecules as a problem, and what was found in it.
 
@@ -53,10 +54,13 @@ def load_table(
         splits_column: a column that says train, val or test, in place of a split.
         split_seed: seed of the split.
         classes: names of the classes; those in the table if not given.
+        weight_column: a column that says how much each row counts in training.
     """
     table, odd = read_table(path)
-    need_columns(table, [*smiles_columns, *(target_columns or []), *([splits_column] if splits_column else [])], path)
-    targets = list(target_columns) if target_columns else number_columns(table, [*smiles_columns, splits_column], path)
+    need_columns(table, [*smiles_columns, *(target_columns or []), *(c for c in (splits_column, weight_column) if c)], path)
+    targets = (
+        list(target_columns) if target_columns else number_columns(table, [*smiles_columns, splits_column, weight_column], path)
+    )
     read, wrong = read_molecules(table, smiles_columns, odd)
     graphs, wrong = graphs_of(read, wrong)
     keys, groups, wrong = _spellings(read, wrong, scaffolds=split == "scaffold_balanced" and not splits_column)
@@ -65,8 +69,14 @@ def load_table(
     if splits_column:
         _, wrong_split = column_split(list(table[splits_column]))
         wrong = {**wrong_split, **wrong}
+    weights = None
+    if weight_column:
+        weights, wrong_weights = read_weights(list(table[weight_column]), weight_column)
+        wrong = {**wrong_weights, **wrong}
     rows = [row for row in range(len(table)) if row not in wrong]
-    report = Report(len(table), {row + 1: wrong[row] for row in sorted(wrong)}, found=[] if target_columns else targets)
+    report = Report(
+        len(table), {row + 1: wrong[row] for row in sorted(wrong)}, targets=targets, task=task, chosen=target_columns is not None
+    )
     if not rows:
         first = next(iter(report.left_out.items()), None)
         raise ValueError(f"{path} has no row to learn from" + (f"; row {first[0]}: {first[1]}." if first else ": it has no rows."))
@@ -90,6 +100,7 @@ def load_table(
         classes=known,
         names=[str(row + 1) for row in rows],
         texts={column: list(table[column]) for column in smiles_columns},
+        weights=None if weights is None else torch.tensor([weights[row] for row in rows], dtype=torch.float64),
     )
     return problem, report
 
