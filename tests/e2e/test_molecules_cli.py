@@ -86,3 +86,66 @@ def test_weights_of_rows_and_classes() -> None:
     message = fails("train", "-i", file, "--target-columns", "size", "--class-balance", "-o", "other", "-q")
     assert "class_balance is for classification and multiclass" in message
     assert not Path("other/recipe.yaml").exists()
+
+
+HALVES = [word for share in ("0.4", "0.5", "0.1") for word in ("--split-sizes", share)]  # 21 validation rows to calibrate on
+
+
+def test_intervals_of_an_ensemble() -> None:
+    file = table()
+    works("train", "-i", file, "--target-columns", "size", "-o", "run", "--ensemble-size", "2", *HALVES, *SMALL)
+    works("predict", "-i", file, "--model-paths", "run", "-o", "out.csv", "-q")
+    found = pd.read_csv("out.csv")
+    assert list(found.columns)[3:] == ["size_pred", "size_unc", "size_lower", "size_upper", "error"]
+    rows = [int(row) - 1 for row in read_json(Path("run/seed-0/splits.json"))["val"]]
+    inside = found["size"].between(found["size_lower"], found["size_upper"])[rows]
+    assert inside.sum() in (19, 20)  # the 20th of 21 validation scores is the bound, within rounding
+    wider = package.load("run").predict(CARBON, alpha=0.05)
+    assert (wider["size_upper"] - wider["size_lower"] > found["size_upper"] - found["size_lower"]).all()
+    said = works("evaluate", "run", "--split", "val", "-q").stdout
+    assert f"size, ensemble: 0.9 intervals cover {20 / 21:.1%} of 21 labels, mean width " in said
+    works("predict", "-i", file, "--model-paths", "run", "-o", "raw.csv", "-q", "--calibration-method", "none")
+    raw = pd.read_csv("raw.csv")
+    assert list(raw.columns)[3:] == ["size_pred", "size_unc", "error"]
+    kept = pd.concat([package.load("run").predict(CARBON, uncertainty=False)["size_pred"], raw["size_pred"]], axis=1)
+    assert kept.iloc[:, 0].tolist() == pytest.approx(kept.iloc[:, 1].tolist(), abs=1e-5)
+    start = ("predict", "-i", file, "--model-paths", "run", "-q")
+    assert "need at least 99 validation labels, and the run has 21" in fails(*start, "--conformal-alpha", "0.01")
+    assert "alpha is 1.5, expected a number above 0 and below 1" in fails(*start, "--conformal-alpha", "1.5")
+    assert "calibration by 'isotonic' is for classes" in fails(*start, "--calibration-method", "isotonic")
+    assert "The model gives no variance." in works(*start, "--uncertainty-method", "mve", "-o", "none.csv").stderr
+    assert "size_unc" not in pd.read_csv("none.csv")
+    Path("run/calibration.json").write_text("{}")
+    assert "calibration.json is damaged (it has no intervals)" in fails(*start)
+
+
+def test_uncertainty_of_one_model() -> None:
+    """By a variance of its own, by dropout, or none, which is said."""
+    file = table()
+    works("train", "-i", file, "--target-columns", "size", "-o", "run", "-l", "mve", "--dropout", "0.2", *HALVES, *SMALL)
+    for method in ("mve", "dropout"):
+        works("predict", "-i", file, "--model-paths", "run", "-o", "out.csv", "-q", "--uncertainty-method", method)
+        found = pd.read_csv("out.csv")
+        assert (found["size_lower"] < found["size_pred"]).all()
+        assert (found["size_unc"] > 0).all()
+    assert read_json(Path("run/summary.json"))["test"]["mean"] == pytest.approx(package.load("run").evaluate("test")["models"][0])
+    works("train", "-i", file, "--target-columns", "size", "-o", "plain", *HALVES, *SMALL)
+    done = works("predict", "-i", file, "--model-paths", "plain", "-o", "out.csv", "-q")
+    assert "One plain model has no uncertainty." in done.stderr
+    assert list(pd.read_csv("out.csv").columns)[3:] == ["size_pred", "error"]
+
+
+def test_probabilities_are_calibrated_if_asked_for() -> None:
+    file = table()
+    works("train", "-i", file, "--target-columns", "ring", "-t", "classification", "-o", "run", *HALVES, *SMALL)
+    raw = package.load("run").predict(CARBON)["ring_pred"]
+    for method in ("temperature", "isotonic"):
+        works("predict", "-i", file, "--model-paths", "run", "-o", "out.csv", "-q", "--calibration-method", method)
+        mended = pd.read_csv("out.csv")["ring_pred"]
+        assert mended.between(0, 1).all()
+        assert (mended - raw).abs().max() > 1e-3
+        order = raw.argsort()
+        assert (mended[order].diff().dropna() >= -1e-6).all()  # nothing changes places
+    said = works("evaluate", "run", "-q").stdout
+    assert "ring, temperature: calibration error" in said
+    assert "ring, not calibrated: calibration error" in said

@@ -230,7 +230,7 @@ def test_mistakes(tmp_path: Path) -> None:
         (["predict", "-i", file, "--model-paths", "run", "-o", "no/o.csv"], "there is no folder"),
         (["predict", "-i", file, "--model-paths", "run", "-o", "o.csv", "-s", "smile"], "did you mean 'smiles'?"),
         (["predict", "-i", "taken.csv", "--model-paths", "run", "-o", "o.csv"], "has a column 'size_pred' already"),
-        (["predict", "-i", file, "--model-paths", "run", "--uncertainty-method", "x"], "expected ensemble or none"),
+        (["predict", "-i", file, "--model-paths", "run", "--uncertainty-method", "x"], "expected ensemble, dropout, mve, or none"),
         (["evaluate", "none"], "holds no recipe.yaml"),
         (["reproduce", "molecules"], "is a single recipe, not a table"),
         (["reproduce", "zinc", "--row", "sunego"], "did you mean 'sun-ego'?"),

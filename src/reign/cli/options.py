@@ -7,6 +7,7 @@ import typer
 
 data_option = partial(typer.Option, rich_help_panel="Data")
 rows_option = partial(typer.Option, rich_help_panel="Weights and metrics")
+unsure_option = partial(typer.Option, rich_help_panel="Uncertainty")
 model_option = partial(typer.Option, rich_help_panel="Model")
 training_option = partial(typer.Option, rich_help_panel="Training")
 output_option = partial(typer.Option, rich_help_panel="Output")

@@ -1,12 +1,35 @@
 """``reign predict`` and ``reign evaluate``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reign.cli.options import Accelerator, Quiet, data_option, model_option, output_option
-from reign.cli.tools import check_writable, fail, plain_console, stem, user_mistakes
+if TYPE_CHECKING:
+    from reign.train import Predictor
+
+from reign.cli.options import Accelerator, Quiet, data_option, model_option, output_option, unsure_option
+from reign.cli.tools import check_writable, plain_console, stem, user_mistakes
+
+UncertaintyMethod = Annotated[
+    str | None, unsure_option(help="ensemble, mve, dropout or none; mve or ensemble if not given, where the run has it.")
+]
+Alpha = Annotated[float, unsure_option(help="The share of rows that may lie outside of their interval.")]
+
+
+def asked_method(name: str | None) -> str | bool:
+    """What --uncertainty-method says: a method, True for whatever there is, or False for none."""
+    return True if name is None else False if name == "none" else name
+
+
+def possible_method(predictor: "Predictor", method: str | bool) -> str | bool:
+    """The method, or False for one that these models cannot be asked for, which is said."""
+    from reign.train.uncertainty import WHY_NOT, methods_of
+
+    if method in WHY_NOT and method not in methods_of(predictor.models):
+        plain_console(stderr=True).print(f"{WHY_NOT[str(method)]} No uncertainty is given.", soft_wrap=True)
+        return False
+    return method
 
 
 def predict(
@@ -17,15 +40,17 @@ def predict(
         list[str] | None,
         data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
     ] = None,
-    uncertainty_method: Annotated[
-        str | None, model_option(help="ensemble (the spread over models) or none; ensemble if there are several models.")
+    uncertainty_method: UncertaintyMethod = None,
+    calibration_method: Annotated[
+        str | None, unsure_option(help="temperature or isotonic for probabilities of classes; none for uncertainties as they come.")
     ] = None,
+    conformal_alpha: Alpha = 0.1,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
     """Predict for a CSV of molecules.
 
-    Every row comes back, in order, with the columns <target>_pred, <target>_unc and error.
+    Every row comes back, in order, with the columns <target>_pred, error, and where there are uncertainties <target>_unc, _lower and _upper.
 
     For 0/1 targets the prediction is a probability. Rows that cannot be predicted have the reason in the column error.
     """
@@ -34,22 +59,30 @@ def predict(
         from reign.disk import write_csv
         from reign.train import load
         from reign.train.devices import find_device
+        from reign.train.uncertainty import has_dropout
 
-        if uncertainty_method not in (None, "ensemble", "none"):
-            fail(f"--uncertainty-method is '{uncertainty_method}', expected ensemble or none.")
+        method = asked_method(uncertainty_method)
         target = output if output is not None else data_path.with_name(f"{stem(data_path)}_preds.csv")
         check_writable(target)
         predictor = load(*model_paths, device=find_device(accelerator))
-        if uncertainty_method == "ensemble" and len(predictor.models) == 1:
-            plain_console(stderr=True).print(
-                "There is one model, which has no spread: no uncertainty is given. Train several with --ensemble-size 5, or give several "
-                "runs by repeating --model-paths.",
-                soft_wrap=True,
-            )
+        method = possible_method(predictor, method)
         with showing_progress(not quiet) as callback:
-            table = predictor.predict_file(data_path, smiles_columns, uncertainty=uncertainty_method != "none", callback=callback)
+            table = predictor.predict_file(
+                data_path,
+                smiles_columns,
+                uncertainty=method,
+                calibration=calibration_method,
+                alpha=conformal_alpha,
+                callback=callback,
+            )
         write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
     bad = int((table["error"] != "").sum())
+    if method is True and not any(f"{target}_unc" in table.columns for target in predictor.targets):
+        plain_console(stderr=True).print(
+            "One plain model has no uncertainty. --ensemble-size 5 or --loss-function mve in training gives one"
+            + (", and so does --uncertainty-method dropout now." if has_dropout(predictor.models[0].model) else "."),
+            soft_wrap=True,
+        )
     plain_console().print(
         f"{len(table) - bad:,} of {len(table):,} rows predicted, in {target}."
         + (f" {bad:,} could not be predicted; see its column error." if bad else ""),
@@ -68,21 +101,26 @@ def evaluate(
         list[str] | None,
         model_option(help="Metric, such as rmse, mae, r2, roc, prc, f1, mcc; repeat for more. As in training if not given."),
     ] = None,
+    uncertainty_method: UncertaintyMethod = None,
+    conformal_alpha: Alpha = 0.1,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Measure a run again, from its weights, on a split of its data or on another CSV."""
+    """Measure a run again, from its weights, on a split of its data or on another CSV; and what its uncertainties are worth there."""
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.train import load
         from reign.train.devices import find_device
+        from reign.train.reliability import in_words
 
+        method = asked_method(uncertainty_method)
         predictor = load(run, device=find_device(accelerator))
+        method = possible_method(predictor, method)
         with showing_progress(not quiet) as callback:
             result = (
-                predictor.evaluate(split, callback, metrics)
+                predictor.evaluate(split, callback, metrics, uncertainty=method, alpha=conformal_alpha)
                 if data_path is None
-                else predictor.evaluate_file(data_path, callback, metrics)
+                else predictor.evaluate_file(data_path, callback, metrics, uncertainty=method, alpha=conformal_alpha)
             )
     names, found = [str(model.folder.relative_to(run)) for model in predictor.models], result["all_metrics"]
     if "ensemble" in result and len(found) > 1:
@@ -93,6 +131,9 @@ def evaluate(
             plain_console().print(
                 f"{name}: {result['split']} {metric} {value:.5g}" + (f" ({by_target})" if each else ""), soft_wrap=True
             )
+    for target, ways in result.get("uncertainty", {}).items():
+        for how, quality in ways.items():
+            plain_console().print(f"{target}, {how}: {in_words(quality)}", soft_wrap=True)
     if left_out := result.get("left_out"):
         row, reason = next(iter(left_out.items()))
         plain_console().print(

@@ -58,6 +58,10 @@ def train(
     ] = None,
     model: Annotated[str | None, model_option(help="A model, such as sun or gnn-ak+ (reign models lists them).")] = None,
     policy: Annotated[str | None, model_option(help="A policy, such as ego+:3 (reign policies lists them).")] = None,
+    dropout: Annotated[float | None, model_option(help="Share of the values that are dropped in training.")] = None,
+    loss_function: Annotated[
+        str | None, model_option("-l", "--loss-function", help="mse, l1, mve (with a variance), bce, ...")
+    ] = None,
     epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
     batch_size: Annotated[int | None, training_option("-b", "--batch-size", help="Number of graphs in a batch.")] = None,
     ensemble_size: Annotated[
@@ -115,9 +119,10 @@ def train(
                 )
             },
             {
-                "model": given(name=model, policy=policy),
+                "model": given(name=model, policy=policy, dropout=dropout),
                 "train": given(
                     epochs=epochs,
+                    loss=loss_function,
                     batch_size=batch_size,
                     eager=eager or None,
                     class_balance=class_balance or None,

@@ -59,8 +59,8 @@ def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
     return problem if config.limit is None else problem.limit(config.limit), report
 
 
-def make_model(config: ModelConfig, problem: Problem, seed: int) -> Model:
-    """A model of the right sizes and with the right encoders, its weights drawn by the seed.
+def make_model(config: ModelConfig, problem: Problem, seed: int, loss: str | None = None) -> Model:
+    """A model of the right sizes for a problem and a loss and with the right encoders, its weights drawn by the seed.
 
     An option that is null keeps its default; ``edge_encoder: null`` says that edge features are not used.
     """
@@ -79,10 +79,11 @@ def make_model(config: ModelConfig, problem: Problem, seed: int) -> Model:
     in_channels = config.hidden_channels if typed else problem.graphs.x.size(1)
     check_options(kind, options)
     sizes = in_channels, config.hidden_channels
+    num_outputs = problem.num_outputs * LOSSES[choose(LOSSES, loss, problem.task)].outputs
 
     def build(num_layers: int) -> Model:
         try:
-            return kind(*sizes, num_layers, problem.num_outputs, **options)
+            return kind(*sizes, num_layers, num_outputs, **options)
         except ValueError:
             raise
         except Exception as error:  # whatever values that suit the types, but not each other, make torch and PyG raise
@@ -133,7 +134,7 @@ def try_model(recipe: Recipe, problem: Problem) -> None:
     label_weights(problem, recipe.train.class_balance)
     if recipe.train.tensorboard:
         need_tensorboard()
-    model = make_model(recipe.model, problem, 0).eval()
+    model = make_model(recipe.model, problem, 0, recipe.train.loss).eval()
     b = problem.graphs.to(dtype=torch.float32).batch(problem.splits["train"][:1])
     try:
         with torch.no_grad():

@@ -101,10 +101,12 @@ class Gradients:
         self.restore(statistics)
 
     def _check_shape(self, out: Tensor) -> None:
-        if out.dim() != 2 or out.size(1) != self.problem.num_outputs:
+        expected = self.problem.num_outputs * self.loss.outputs
+        if out.dim() != 2 or out.size(1) != expected:
+            each = f", and the loss needs {self.loss.outputs} outputs for each" if self.loss.outputs > 1 else ""
             raise ValueError(
-                f"the model gives values of shape {tuple(out.shape)}, expected {self.problem.num_outputs} for each graph, as "
-                f"{self.problem.name} has {self.problem.num_outputs} targets or classes; make it with out_channels={self.problem.num_outputs}."
+                f"the model gives values of shape {tuple(out.shape)}, expected {expected} for each graph, as "
+                f"{self.problem.name} has {self.problem.num_outputs} targets or classes{each}; make it with out_channels={expected}."
             )
 
     def _complaint(self, what: str, ids: list[int]) -> str:

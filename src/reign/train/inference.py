@@ -32,6 +32,7 @@ class Inference:
         resident: gives the outputs for some graphs where the data set lives on the device, None where it does not; is told of batches.
         rank, world: the number of this process and the number of processes, which share the graphs; one process if not given.
         failed: takes the graphs that are too large for the memory, and why; their outputs are NaN. Without it they are an error.
+        dropped: values are dropped as in training, by this seed; none are if None.
     """
 
     model: nn.Module
@@ -46,11 +47,24 @@ class Inference:
     world: int = 1
     resident: Callable[[Ids, Callable[[int, int], None]], Tensor | None] = lambda ids, after_batch: None
     failed: dict[int, str] | None = None
+    dropped: int | None = None
 
     @torch.no_grad()
     def __call__(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
         """Outputs for the graphs with these ids (logits for classes), on the CPU in float64; ``label`` is for the callback."""
         self.model.eval()
+        if self.dropped is not None:
+            with torch.random.fork_rng():
+                torch.manual_seed(self.dropped)
+                for module in self.model.modules():
+                    module.training = isinstance(module, nn.Dropout)
+                try:
+                    return self._all(ids, label)
+                finally:
+                    self.model.eval()
+        return self._all(ids, label)
+
+    def _all(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
         device = self.graphs.x.device
         whole = self.resident(ids, lambda done, number: self.callback.batch(label, done, number)) if ids.numel() else None
         if whole is not None:

@@ -77,8 +77,8 @@ class Learner:
         self.inference = Inference(
             model,
             self.graphs,
-            problem.num_outputs,
-            scale,
+            problem.num_outputs * loss.outputs,
+            scale.of_loss(loss.outputs),
             self.budget,
             config.batch_size,
             config.precision,
@@ -191,7 +191,7 @@ class Learner:
     def predict(self, split: str) -> Float[Tensor, "graphs outputs"]:
         """Predictions for the graphs of a split, in the units of the targets (logits for classes)."""
         with fast_path(not self.config.eager):
-            return self.inference(self.problem.splits[split], split)
+            return self.inference(self.problem.splits[split], split)[:, : self.problem.num_outputs]  # without variances
 
     def score(self, split: str, out: Float[Tensor, "graphs outputs"]) -> float:
         """The metric of the predictions for a split."""

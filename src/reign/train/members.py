@@ -48,7 +48,7 @@ def members_of(recipe: Recipe, problem: Problem, folder: Path) -> Iterator[Membe
 
 def train_member(recipe: Recipe, member: Member, fabric: Fabric, callback: Callback) -> None:
     """Train one model of a run."""
-    model = make_model(recipe.model, member.problem, member.seed)
+    model = make_model(recipe.model, member.problem, member.seed, recipe.train.loss)
     if fabric.is_global_zero:
         write_json(member.folder / "splits.json", _named_splits(member.problem))
         Scale.of(member.problem, recipe.train.scale_targets).save(member.folder / "scale.json")

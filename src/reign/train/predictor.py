@@ -1,6 +1,7 @@
 """Runs that were trained, to predict with and to measure again."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,24 +10,33 @@ from jaxtyping import Float
 from torch import Tensor
 from torch_geometric.data import Data
 
-from reign.data import GraphPack, Ids
+from reign._validate import check
+from reign.data import GraphPack, Ids, Problem
 from reign.train.build import make_problem
+from reign.train.calibration import FEWEST, Calibration, Interval
 from reign.train.callbacks import Callback
 from reign.train.evaluation import measure_models, split_of
 from reign.train.inputs import read_inputs
 from reign.train.metrics import METRICS
-from reign.train.prediction_table import column_names, prediction_columns
+from reign.train.prediction_table import column_names, forecast_columns
 from reign.train.recipe import Recipe
+from reign.train.reliability import class_quality, interval_quality
 from reign.train.run_folder import read_about, read_summary
 from reign.train.tasks import choose
 from reign.train.trained_model import TrainedModel
+from reign.train.uncertainty import METHODS, WHY_NOT, Forecast, forecast, methods_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+CALIBRATIONS = ("temperature", "isotonic", "none")
+
+
 class Predictor:
-    """All models of one or several runs. Their mean is the prediction, their spread the uncertainty.
+    """All models of one or several runs. Their mean is the prediction.
+
+    How unsure it is: by ``methods_of`` of ``reign.train.uncertainty``. One run is calibrated by its own validation rows, several are not.
 
     Args:
         folders: the folders of the runs.
@@ -42,6 +52,7 @@ class Predictor:
         self.recipe = Recipe.load(Path(folders[0]) / "recipe.yaml")
         self.task, self.targets, self.classes = about[0]["task"], about[0]["targets"], about[0]["classes"]
         self.fingerprint = about[0]["fingerprint"]
+        self.calibration = Calibration.load(Path(folders[0]) / "calibration.json") if len(folders) == 1 else Calibration()
         self.models: list[TrainedModel] = []
         for folder in map(Path, folders):
             config = Recipe.load(folder / "recipe.yaml").train
@@ -51,16 +62,25 @@ class Predictor:
                 place, num_outputs = folder / member["folder"], len(self.classes) or len(self.targets)
                 self.models.append(TrainedModel.load(place, summary["report"], config, num_outputs, device))
 
-    def predict(self, inputs: Iterable[Any], callback: Callback | None = None) -> "pd.DataFrame":
-        """A table with a row for each input: ``<target>_pred``, ``<target>_unc`` with several models, and ``error``.
+    def predict(
+        self,
+        inputs: Iterable[Any],
+        callback: Callback | None = None,
+        *,
+        uncertainty: str | bool = True,
+        calibration: str | None = None,
+        alpha: float = 0.1,
+    ) -> "pd.DataFrame":
+        """A table with a row for each input: ``<target>_pred``, ``<target>_unc`` and intervals where the models give them, and ``error``.
 
         Args:
             inputs: SMILES, or PyG graphs with the features of the training data.
             callback: is told of progress.
+            uncertainty, calibration, alpha: as in ``predict_file``.
         """
         inputs = [inputs] if isinstance(inputs, str | Data) else list(inputs)
         graphs, errors, texts = read_inputs(inputs, self.recipe.data)
-        table = self.table(graphs, errors, callback)
+        table = self.table(graphs, errors, callback, self._plan(uncertainty, calibration, alpha))
         if texts is not None:
             table.insert(0, "smiles", texts)
         return table
@@ -70,7 +90,9 @@ class Predictor:
         path: str | Path,
         smiles_columns: Sequence[str] | None = None,
         *,
-        uncertainty: bool = True,
+        uncertainty: str | bool = True,
+        calibration: str | None = None,
+        alpha: float = 0.1,
         callback: Callback | None = None,
     ) -> "pd.DataFrame":
         """A table of molecules with the columns of ``predict`` beside its own; every row comes back, in order.
@@ -78,7 +100,10 @@ class Predictor:
         Args:
             path: a CSV of molecules.
             smiles_columns: columns of SMILES; those of the training if not given.
-            uncertainty: whether to give ``<target>_unc``, where there are several models.
+            uncertainty: "ensemble", "dropout" or "mve"; True for "mve" or "ensemble" where the models can be asked for it, False for none.
+            calibration: of classes "temperature" or "isotonic"; "none" for what the models give. If not given, probabilities are those of
+                the models, and numbers have calibrated deviations and intervals, if the run had enough validation rows.
+            alpha: the share of rows that may lie outside of their interval.
             callback: is told of progress.
         """
         self._need_smiles("use reign.load(...).predict(graphs) from Python.")
@@ -87,30 +112,43 @@ class Predictor:
         table, odd = read_table(path)
         columns = smiles_columns or self.recipe.data.smiles_columns
         need_columns(table, columns, path)
-        new = [*column_names(self.targets, self.classes, uncertainty and len(self.models) > 1), "error"]
+        plan = self._plan(uncertainty, calibration, alpha)
+        new = [*column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals)), "error"]
         if taken := [name for name in new if name in table.columns]:
             raise ValueError(f"{path} has a column '{taken[0]}' already; rename it.")
         graphs, errors = graphs_of(*read_molecules(table, columns, odd))
-        found = self.table(graphs, errors, callback)
+        found = self.table(graphs, errors, callback, plan)
         for column in new:
             table[column] = found[column].to_numpy()
         return table
 
-    def table(self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None) -> "pd.DataFrame":
+    def table(
+        self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None, plan: "Plan | None" = None
+    ) -> "pd.DataFrame":
         """Predictions for graphs, in their order; those that are None, or that there is no prediction for, have an error instead."""
         import pandas as pd
 
+        plan = plan or self._plan(True, None, 0.1)
+
         errors = dict(errors)
         good = [i for i, data in enumerate(graphs) if data is not None]
-        columns: dict[str, list[Any]] = {name: [] for name in column_names(self.targets, self.classes, len(self.models) > 1)}
+        columns: dict[str, list[Any]] = {
+            name: [] for name in column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals))
+        }
         if good:
             failed: dict[int, str] = {}
-            outs = self.outputs([data for data in graphs if data is not None], callback=callback, failed=failed)
-            for g in (~outs.isfinite()).any(2).any(0).nonzero().flatten().tolist():
+            pack = GraphPack.of([_without_targets(data) for data in graphs if data is not None])
+            found = forecast(self.models, pack, torch.arange(len(pack)), self.task, plan.method, callback or Callback(), failed)
+            for g in (~found.values.isfinite()).any(1).nonzero().flatten().tolist():
                 errors[good[g]] = failed.get(g, "the prediction is not a finite number")
             kept = [g for g in range(len(good)) if good[g] not in errors]
             good = [good[g] for g in kept]
-            columns = prediction_columns(outs[:, kept], self.task, self.targets, self.classes)
+            found = Forecast(found.values[kept], None if found.unsure is None else found.unsure[kept])
+            if plan.calibration != "none" and self.task != "regression":
+                found = replace(
+                    found, values=self.calibration.probabilities(found.values, self.task, self.targets, plan.calibration)
+                )
+            columns = forecast_columns(found, self.task, self.targets, self.classes, plan.intervals, plan.alpha)
         table = pd.DataFrame(index=range(len(graphs)))
         for name, values in columns.items():
             column = pd.Series([None] * len(graphs), dtype=object if values and isinstance(values[0], str) else float)
@@ -118,6 +156,30 @@ class Predictor:
             table[name] = column
         table["error"] = [errors.get(i, "") for i in range(len(graphs))]
         return table
+
+    def _plan(self, uncertainty: str | bool, calibration: str | None, alpha: float) -> "Plan":
+        """What is to be computed; ``ValueError`` for what these models cannot be asked for."""
+        can = methods_of(self.models)
+        method = next((m for m in can if m != "dropout"), None) if uncertainty is True else uncertainty or None
+        if method is not None and method not in METHODS:
+            raise ValueError(f"the method of uncertainty is {method!r}, expected {', '.join(METHODS)}, or none.")
+        if method is not None and method not in can:
+            raise ValueError(f"there is no uncertainty by '{method}'. {WHY_NOT[method]}")
+        check("alpha", alpha, isinstance(alpha, int | float) and 0 < alpha < 1, "a number above 0 and below 1")
+        check("calibration", calibration, calibration is None or calibration in CALIBRATIONS, ", ".join(CALIBRATIONS))
+        if self.task == "regression" and calibration not in (None, "none"):
+            raise ValueError(f"calibration by '{calibration}' is for classes, and the targets are numbers; leave it out.")
+        known = {"temperature": self.calibration.temperature, "isotonic": self.calibration.isotonic}
+        if self.task != "regression" and calibration in known and not known[calibration]:
+            raise ValueError(
+                f"there is no calibration by '{calibration}': it needs one run with at least {FEWEST} validation labels of a target, of both classes"
+                + ("; several classes have a temperature alone." if self.task == "multiclass" else ".")
+            )
+        intervals = {} if calibration == "none" or method is None else self.calibration.intervals.get(method, {})
+        intervals = {target: each for target, each in intervals.items() if target in self.targets}
+        for each in intervals.values():
+            each.factor(alpha)
+        return Plan(method, calibration or "none", alpha, intervals)
 
     def outputs(
         self,
@@ -139,7 +201,13 @@ class Predictor:
         return torch.stack([model.outputs(pack, chosen, callback or Callback(), failed) for model in self.models])
 
     def evaluate(
-        self, split: str = "test", callback: Callback | None = None, metrics: Sequence[str] | None = None
+        self,
+        split: str = "test",
+        callback: Callback | None = None,
+        metrics: Sequence[str] | None = None,
+        *,
+        uncertainty: str | bool = True,
+        alpha: float = 0.1,
     ) -> dict[str, Any]:
         """The metrics of every model, and of their mean, on a split of the data of the run, all computed anew.
 
@@ -147,8 +215,9 @@ class Predictor:
             split: "train", "val" or "test".
             callback: is told of progress.
             metrics: names of metrics, the main one first; those of the training if not given.
+            uncertainty, alpha: as in ``predict_file``; what the uncertainties are worth is in "uncertainty", by target.
         """
-        names = self._metrics(metrics)
+        names, plan = self._metrics(metrics), self._plan(uncertainty, None, alpha)
         problem, _ = make_problem(self.recipe.data)
         if problem.graphs.fingerprint() != self.fingerprint:
             raise ValueError(f"the data of {problem.name} are not those the run learned from; evaluate on a table with -i FILE.")
@@ -157,16 +226,22 @@ class Predictor:
             model.outputs(problem.graphs, own, callback or Callback(), rows=problem.names)
             for model, own in zip(self.models, ids, strict=True)
         ]
-        return {"split": split, **measure_models(names, problem, outs, ids)}
+        return {"split": split, **measure_models(names, problem, outs, ids), **self._reliability(problem, ids, plan)}
 
     def evaluate_file(
-        self, path: str | Path, callback: Callback | None = None, metrics: Sequence[str] | None = None
+        self,
+        path: str | Path,
+        callback: Callback | None = None,
+        metrics: Sequence[str] | None = None,
+        *,
+        uncertainty: str | bool = True,
+        alpha: float = 0.1,
     ) -> dict[str, Any]:
         """The same on all rows of a table of molecules with the columns of the training data.
 
         The result has also ``left_out``: the rows that could not be used, counted from 1, and why.
         """
-        names = self._metrics(metrics)
+        names, plan = self._metrics(metrics), self._plan(uncertainty, None, alpha)
         self._need_smiles("leave -i out.")
         from reign.data.molecules import load_table
 
@@ -182,7 +257,30 @@ class Predictor:
             row, reason = next(iter(report.left_out.items()))
             raise ValueError(f"{path} has no row to measure on; row {row}: {reason}.")
         measured = measure_models(names, problem, list(outs[:, ids]), [ids] * len(self.models))
+        measured |= self._reliability(problem, [ids] * len(self.models), plan)
         return {"split": Path(path).name, **measured, "rows": report.rows, "left_out": report.left_out}
+
+    def _reliability(self, problem: Problem, ids: Sequence[Ids], plan: "Plan") -> dict[str, Any]:
+        """What the uncertainties are worth on graphs with labels, by target and kind; empty where there are none, or in cross-validation."""
+        if not all(torch.equal(own, ids[0]) for own in ids) or (self.task == "regression" and not plan.intervals):
+            return {}
+        found = forecast(self.models, problem.graphs, ids[0], self.task, plan.method, Callback())
+        y, worth = problem.y[ids[0]], dict[str, dict[str, Any]]()
+        for t, target in enumerate(self.targets):
+            if target in plan.intervals and found.unsure is not None:
+                how = plan.method or ""
+                quality = interval_quality(plan.intervals[target], y[:, t], found.values[:, t], found.unsure[:, t], plan.alpha)
+                worth[target] = {how: quality} if quality is not None else {}
+            elif self.task != "regression":
+                worth[target] = {}
+                for how in CALIBRATIONS:
+                    if how != "none" and target not in getattr(self.calibration, how):
+                        continue
+                    p = self.calibration.probabilities(found.values, self.task, self.targets, how)
+                    quality = class_quality(y[:, t], p if self.task == "multiclass" else p[:, t, None])
+                    if quality is not None:
+                        worth[target]["not calibrated" if how == "none" else how] = quality
+        return {"uncertainty": worth}
 
     def _metrics(self, given: Sequence[str] | None) -> list[str]:
         """Metrics by their names, each of which must suit the task."""
@@ -193,6 +291,16 @@ class Predictor:
     def _need_smiles(self, advice: str) -> None:
         if not self.recipe.data.reads_smiles:
             raise ValueError(f"this run learned from {self.recipe.data.name}, not from a CSV of molecules; {advice}")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is computed beside predictions: deviations by a method, calibrated probabilities of classes, intervals of some targets."""
+
+    method: str | None
+    calibration: str
+    alpha: float
+    intervals: dict[str, Interval]
 
 
 def load(*folders: str | Path, device: str | torch.device = "cpu") -> Predictor:

@@ -11,6 +11,7 @@ from lightning.fabric import Fabric
 from reign.data import Problem
 from reign.disk import read_json, read_record, write_json
 from reign.train.build import make_problem, try_model
+from reign.train.calibrate import calibrate
 from reign.train.callbacks import Callback
 from reign.train.devices import make_fabric
 from reign.train.jobs import Job, run_jobs
@@ -69,7 +70,7 @@ def train_all(
         run_jobs(work, fabric, callback, jobs)
         fabric.barrier()
         _raise_first([job for job in work if job.error is not None], work)
-        return [run.finish(fabric) for run in runs]
+        return [run.finish(fabric, callback) for run in runs]
 
 
 def _raise_first(failed: list[Job], work: list[Job]) -> None:
@@ -115,7 +116,8 @@ class _Run:
         try_model(recipe, members[0].problem)
         fabric.barrier()
         if fabric.is_global_zero:
-            (folder / "summary.json").unlink(missing_ok=True)  # it may be of fewer seeds
+            for name in ("summary.json", "calibration.json"):  # they may be of fewer seeds
+                (folder / name).unlink(missing_ok=True)
             recipe.save(folder / "recipe.yaml")
             if not (folder / "environment.json").is_file():
                 write_json(folder / "environment.json", environment(fabric))
@@ -135,7 +137,7 @@ class _Run:
             if not (member.folder / "result.json").is_file()
         ]
 
-    def finish(self, fabric: Fabric) -> dict[str, Any]:
+    def finish(self, fabric: Fabric, callback: Callback) -> dict[str, Any]:
         """Sum up."""
         if self.done is not None:
             return self.done
@@ -157,6 +159,11 @@ class _Run:
                 write_predictions(file, self.problem, self.problem.splits["test"], values.mean(0), spread_of(values))
             write_json(self.folder / "memory.json", peak_memory(fabric.device))
             write_json(self.folder / "summary.json", summary)
+            if self.recipe.data.name == "csv" and self.recipe.folds is None and "val" in self.problem.splits:
+                try:
+                    calibrate(self.folder, self.problem, fabric.device)
+                except ValueError as error:  # the run is done, and stays as it is
+                    callback.note(f"The run could not be calibrated: {error}")
         return summary
 
 

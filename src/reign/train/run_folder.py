@@ -4,6 +4,7 @@ RUN/recipe.yaml          all settings
     environment.json     versions, device, command
     rows_left_out.csv    rows of a table that could not be read, and why
     summary.json         results over all seeds and folds
+    calibration.json     what the validation rows of a table say about uncertainties
     memory.json          the largest memory it took
     report.html          what came out, to look at; its pictures are in figures/
     predictions.csv      of the test graphs: mean and spread over seeds

@@ -1,0 +1,94 @@
+"""How unsure models are, graph by graph: by the spread of several models, by dropout, or by a variance that the model gives itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reign.data import GraphPack, Ids
+from reign.train.callbacks import Callback
+from reign.train.tasks import as_values
+from reign.train.trained_model import TrainedModel
+
+METHODS = ("ensemble", "dropout", "mve")
+WHY_NOT = {
+    "ensemble": "There is one model, which has no spread. Train several with --ensemble-size 5, or give several runs by repeating --model-paths.",
+    "dropout": "The model drops nothing in training. Train it with --dropout 0.1.",
+    "mve": "The model gives no variance. Train it with --loss-function mve.",
+}
+PASSES = 10  # with dropout, of each model
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """Predictions (probabilities of classes), and a standard deviation of each, if there is a method that gives one.
+
+    Args:
+        values: the mean over models.
+        unsure: the deviations, not calibrated; None without a method.
+    """
+
+    values: Float[Tensor, "graphs outputs"]
+    unsure: Float[Tensor, "graphs outputs"] | None
+
+
+def methods_of(models: Sequence[TrainedModel]) -> list[str]:
+    """The methods that some models can be asked for: "ensemble" of several, "dropout" of those that have some, "mve" of those trained so.
+
+    The first one is taken if none is asked for, and "dropout" never is: it takes ten times as long.
+    """
+    can = {
+        "mve": all(model.gives_variance for model in models),
+        "ensemble": len(models) > 1,
+        "dropout": all(has_dropout(model.model) for model in models),
+    }
+    return [method for method, possible in can.items() if possible]
+
+
+def has_dropout(model: nn.Module) -> bool:
+    """Whether some of its values are dropped in training."""
+    return any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules())
+
+
+def forecast(
+    models: Sequence[TrainedModel],
+    graphs: GraphPack,
+    ids: Ids,
+    task: str,
+    method: str | None,
+    callback: Callback,
+    failed: dict[int, str] | None = None,
+) -> Forecast:
+    r"""The mean over models, and its deviation by a method.
+
+    With M models that give means and variances, the variance of the mixture is
+
+    .. math:: \sigma^2 = \frac{1}{M} \sum_m \sigma_m^2 + \frac{1}{M} \sum_m (\mu_m - \bar\mu)^2
+
+    Args:
+        models: the models.
+        graphs: all graphs.
+        ids: the graphs to predict for.
+        task: the task, as in ``Problem``.
+        method: one of ``METHODS``; None for no deviation.
+        callback: is told of every batch.
+        failed: takes the graphs that are too large for the memory, and why; without it they are an error.
+    """
+    found = torch.stack([model.moments(graphs, ids, callback, failed) for model in models])
+    width = models[0].num_outputs
+    each = as_values(found[..., :width], task)
+    values = each.mean(0)
+    if method == "ensemble":
+        return Forecast(values, each.std(0))
+    if method == "mve":
+        return Forecast(values, (found[..., width:].mean(0) + each.var(0, correction=0)).sqrt())
+    if method == "dropout":
+        passes = [
+            as_values(model.moments(graphs, ids, callback, failed, dropped=draw)[:, :width], task)
+            for model in models
+            for draw in range(PASSES)
+        ]
+        return Forecast(values, torch.stack(passes).std(0))
+    return Forecast(values, None)
