@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import reign as package
@@ -149,3 +150,58 @@ def test_probabilities_are_calibrated_if_asked_for() -> None:
     said = works("evaluate", "run", "-q").stdout
     assert "ring, temperature: calibration error" in said
     assert "ring, not calibrated: calibration error" in said
+
+
+def weights(folder: str) -> dict[str, Any]:
+    return load_file(Path(folder) / "seed-0" / "last" / "model.safetensors")
+
+
+def test_starting_from_a_run() -> None:
+    file = table()
+    works("train", "-i", file, "--target-columns", "size", "-o", "old", "--set", "model.residual=false", *SMALL)
+    new = ["-t", "classification", "--target-columns", "ring", "--checkpoint", "old", "--freeze-encoder", "-o", "new"]
+    done = works("train", "-i", file, *new, "--epochs", "2", "--no-report")
+    assert "all weights but those of the last layer, which is new for these targets" in done.stderr
+    recipe = package.load("new").recipe
+    assert (recipe.model.hidden_channels, recipe.model.options["residual"]) == (8, False)  # the model is that of the old run
+    before, after = weights("old"), weights("new")
+    moved = {name for name in before if not before[name].equal(after[name])}
+    assert moved
+    assert all(name.startswith("head.") for name in moved)  # statistics of norms stay, too
+    works(
+        "train", "-i", file, "--target-columns", "size", "--checkpoint", "old", "-o", "more", "--epochs", "1", "-q", "--no-report"
+    )
+    assert {name for name in before if not before[name].equal(weights("more")[name])} > moved
+    assert "do not fit this model" in fails(
+        "train",
+        "-i",
+        file,
+        "--target-columns",
+        "size",
+        "--checkpoint",
+        "old",
+        "-o",
+        "other",
+        "-q",
+        "--set",
+        "model.hidden_channels=4",
+    )
+    assert "name the run with --checkpoint" in fails("train", "-i", file, "--freeze-encoder", "-o", "other", "-q")
+    assert "holds no recipe.yaml" in fails("train", "-i", file, "--checkpoint", "nowhere", "-o", "other", "-q")
+    assert not Path("other/recipe.yaml").exists()
+
+
+def test_going_on_for_more_epochs() -> None:
+    file = table()
+    works("train", "-i", file, "--target-columns", "size", "-o", "run", *SMALL)
+    done = works("train", "--resume", "run", "--epochs", "4", "--no-report")
+    assert "The run had 2 epochs and goes on to 4; from here on the learning rate follows the schedule of 4." in done.stderr
+    curve = pd.read_csv("run/seed-0/metrics.csv")
+    works("train", "-i", file, "--target-columns", "size", "-o", "whole", *SMALL, "--epochs", "4")
+    whole = pd.read_csv("whole/seed-0/metrics.csv")
+    assert curve["epoch"].tolist() == [0, 1, 2, 3]
+    assert curve["lr"][1] < whole["lr"][1]  # the first two epochs had a schedule of two
+    assert curve["lr"][2:].tolist() == pytest.approx(whole["lr"][2:].tolist())
+    assert read_json(Path("run/summary.json"))["members"][0]["epochs"] == 4
+    assert "has 4 epochs, expected more with --resume, got --epochs 3" in fails("train", "--resume", "run", "--epochs", "3", "-q")
+    assert "epoch" not in works("train", "--resume", "run").stderr  # it is done

@@ -15,7 +15,7 @@ machine_option = partial(typer.Option, rich_help_panel="Machine")
 
 Settings = Annotated[
     list[str] | None,
-    training_option("--set", metavar="KEY=VALUE", help="Change any setting, such as train.optimiser.lr=0.01; repeat for more."),
+    training_option("--set", metavar="KEY=VALUE", help="Change any setting, such as train.optimiser.lr=0.01."),
 ]
 Accelerator = Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")]
 Devices = Annotated[int, machine_option(help="Number of processes on this machine; torchrun works as well.")]
@@ -23,7 +23,7 @@ Nodes = Annotated[int, machine_option(help="Number of machines.")]
 Quiet = Annotated[bool, output_option("-q", "--quiet", help="Show no progress.")]
 WithReport = Annotated[
     bool,
-    output_option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end, if matplotlib is installed."),
+    output_option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end (with matplotlib)."),
 ]
 Jobs = Annotated[
     int | None,

@@ -35,11 +35,11 @@ def train(
     data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
     smiles_columns: Annotated[
         list[str] | None,
-        data_option("-s", "--smiles-columns", help="Column of SMILES; repeat for more, which together make one graph."),
+        data_option("-s", "--smiles-columns", help="Column of SMILES; several together make one graph."),
     ] = None,
     target_columns: Annotated[
         list[str] | None,
-        data_option(help="Column to predict; repeat for more. All other columns of numbers if not given."),
+        data_option(help="Column to predict; repeat for more. All numbers if not given."),
     ] = None,
     task_type: Annotated[
         str | None,
@@ -66,18 +66,20 @@ def train(
     batch_size: Annotated[int | None, training_option("-b", "--batch-size", help="Number of graphs in a batch.")] = None,
     ensemble_size: Annotated[
         int | None,
-        training_option(help="Number of models to train; their mean is the prediction, their spread the uncertainty."),
+        training_option(help="Number of models; their mean predicts, their spread is _unc."),
     ] = None,
     seeds: Annotated[
         int | None,
-        training_option(help="The same in the words of the paper: the number of seeds, 0, 1, ..."),
+        training_option(help="The same in the words of the paper: seeds 0, 1, ..."),
     ] = None,
     output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
-    resume: Annotated[Path | None, training_option(help="Continue the run in this folder.")] = None,
+    resume: Annotated[Path | None, training_option(help="Continue the run in this folder; with --epochs, to more of them.")] = None,
+    checkpoint: Annotated[Path | None, training_option(help="Start from the weights of this run; its targets may differ.")] = None,
+    freeze_encoder: Annotated[bool, training_option("--freeze-encoder", help="With --checkpoint: only the head learns.")] = False,
     settings: Settings = None,
     eager: Annotated[
         bool,
-        machine_option("--eager", help="Plain operations, batch by batch: no fused kernels, no data set on the GPU."),
+        machine_option("--eager", help="Plain operations, batch by batch: nothing special on a GPU."),
     ] = False,
     jobs: Jobs = None,
     accelerator: Accelerator = "auto",
@@ -101,7 +103,9 @@ def train(
         from reign.experiments import find_recipe
         from reign.train import train as run
         from reign.train.devices import make_fabric
-        from reign.train.overrides import override
+        from reign.train.overrides import merge, override
+        from reign.train.pretrained import model_of
+        from reign.train.recipe import Recipe
         from reign.train.run_folder import has_run, saved_recipe
 
         changes: list[dict[str, Any]] = [
@@ -123,6 +127,8 @@ def train(
                 "train": given(
                     epochs=epochs,
                     loss=loss_function,
+                    checkpoint=None if checkpoint is None else str(checkpoint.absolute()),
+                    freeze_encoder=freeze_encoder or None,
                     batch_size=batch_size,
                     eager=eager or None,
                     class_balance=class_balance or None,
@@ -140,8 +146,8 @@ def train(
         if number is not None:
             changes.append({"seeds": list(range(number))})
         if resume is not None:
-            if recipe is not None or data_path is not None or output is not None:
-                fail("--resume takes the recipe and the folder from the run; leave the recipe, -i and -o out.")
+            if recipe is not None or data_path is not None or output is not None or checkpoint is not None:
+                fail("--resume takes the recipe and the folder from the run; leave the recipe, -i, -o and --checkpoint out.")
             plan, folder = saved_recipe(resume, *changes), resume
         else:
             if (recipe is None) == (data_path is None):
@@ -151,6 +157,9 @@ def train(
             if data_path is not None and not data_path.is_file():
                 fail(f"there is no file {data_path}.")
             plan, name = find_recipe(recipe or "molecules", *changes)
+            if checkpoint is not None:
+                own = merge(model_of(checkpoint), *(change.get("model", {}) for change in changes))
+                plan = Recipe.check({**plan.model_dump(mode="json"), "model": own})
             folder = output if output is not None else free(Path("runs") / (stem(data_path) if data_path else name))
         fabric = make_fabric(plan.train.precision, accelerator, devices, num_nodes)
         with showing_progress(not quiet and fabric.is_global_zero) as callback:

@@ -157,4 +157,6 @@ class TrainingConfig(Settings):
     checkpoint_seconds: Annotated[float, Field(ge=0)] = Field(
         5.0, description="least time between two checkpoints; 0: one after each epoch"
     )
+    checkpoint: str | None = Field(None, description="a run to start from, in place of random weights")
+    freeze_encoder: bool = Field(False, description="with a run to start from: only the head learns")
     tensorboard: bool = False

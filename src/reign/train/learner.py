@@ -25,6 +25,7 @@ from reign.train.inference import Inference
 from reign.train.label_weights import label_weights
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS, measure_all
+from reign.train.pretrained import hold_encoder
 from reign.train.resident import Resident, why_not_resident
 from reign.train.seeds import epoch_seed, seed_model
 from reign.train.sharpness import Sharpness
@@ -97,7 +98,7 @@ class Learner:
         """Learn from every training graph once; the mean loss."""
         seed = epoch_seed(self.seed, epoch)
         seed_model(self.model, seed + self.fabric.global_rank)
-        self.model.train()
+        self._train_mode()
         order = list(batches.shuffled(self.problem.splits["train"], self.config.batch_size, seed))
         groups = [order[g : g + self.config.accumulate] for g in range(0, len(order), self.config.accumulate)]
         if (resident := self._on_device()) is not None:
@@ -106,7 +107,7 @@ class Learner:
             except RuntimeError as error:  # then the epoch is done again in plain steps, from where it began
                 self._leave_device(error)
                 seed_model(self.model, seed)
-                self.model.train()
+                self._train_mode()
         loss, labels = 0.0, 0.0
         for g, group in enumerate(groups):
             found, number = self._step(group, f"epoch {epoch + 1}, batch {g + 1}")
@@ -114,6 +115,11 @@ class Learner:
             self.callback.batch(f"epoch {epoch + 1}", g + 1, len(groups))
             hand_over()
         return loss / max(labels, 1.0)
+
+    def _train_mode(self) -> None:
+        self.model.train()
+        if self.config.freeze_encoder:
+            hold_encoder(self.model)
 
     def _step(self, group: list[Ids], when: str) -> tuple[float, float]:
         """One step along the gradients of some batches; the sum of the loss, and the number of labels."""

@@ -10,13 +10,14 @@ from lightning.fabric import Fabric
 
 from reign.data import Problem
 from reign.disk import read_json, read_record, write_json
-from reign.train.build import make_problem, try_model
+from reign.train.build import make_model, make_problem, try_model
 from reign.train.calibrate import calibrate
 from reign.train.callbacks import Callback
 from reign.train.devices import make_fabric
 from reign.train.jobs import Job, run_jobs
 from reign.train.lock import only_one
 from reign.train.members import Member, members_of
+from reign.train.pretrained import start_from
 from reign.train.recipe import Recipe
 from reign.train.results import predicted, read_result, spread_of, summarise, write_left_out, write_predictions
 from reign.train.run_folder import describe, environment, peak_memory, start
@@ -114,10 +115,19 @@ class _Run:
             )
         members = list(members_of(recipe, problem, folder))
         try_model(recipe, members[0].problem)
+        if recipe.train.checkpoint is not None or recipe.train.freeze_encoder:
+            first = members[0]
+            model = make_model(recipe.model, first.problem, first.seed, recipe.train.loss)
+            same = start_from(model, recipe.train, first.problem, first.seed)
+            what = "all weights" if same else "all weights but those of the last layer, which is new for these targets"
+            callback.note(f"Training starts from {recipe.train.checkpoint}: {what}.")
+        stretched = _stretched(recipe, folder, callback)
         fabric.barrier()
         if fabric.is_global_zero:
             for name in ("summary.json", "calibration.json"):  # they may be of fewer seeds
                 (folder / name).unlink(missing_ok=True)
+            for result in folder.rglob("result.json") if stretched else ():
+                result.unlink()
             recipe.save(folder / "recipe.yaml")
             if not (folder / "environment.json").is_file():
                 write_json(folder / "environment.json", environment(fabric))
@@ -165,6 +175,21 @@ class _Run:
                 except ValueError as error:  # the run is done, and stays as it is
                     callback.note(f"The run could not be calibrated: {error}")
         return summary
+
+
+def _stretched(recipe: Recipe, folder: Path, callback: Callback) -> bool:
+    """Whether a run that is continued gets more epochs than it had, which is said."""
+    if not (folder / "recipe.yaml").is_file():
+        return False
+    before = Recipe.load(folder / "recipe.yaml").train.epochs
+    if recipe.train.epochs > before:
+        how = (
+            ""
+            if recipe.train.schedule.name == "constant"
+            else f"; from here on the learning rate follows the schedule of {recipe.train.epochs}"
+        )
+        callback.note(f"The run had {before} epochs and goes on to {recipe.train.epochs}{how}.")
+    return recipe.train.epochs > before
 
 
 def _too_large(recipe: Recipe, problem: Problem, folder: Path, fabric: Fabric) -> dict[str, str]:

@@ -49,8 +49,13 @@ def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str,
         raise ValueError(f"{folder} holds a run already; continue it with --resume {folder}, or choose a new folder with -o.")
     saved = Recipe.load(folder / "recipe.yaml")
     there, here = (_flat(r.model_dump(mode="json", exclude={"seeds"})) for r in (saved, recipe))
-    if other := [key for key in {**there, **here} if there.get(key) != here.get(key)]:
+    more = recipe.train.epochs > saved.train.epochs  # a run may go on for more epochs
+    if other := [key for key in {**there, **here} if there.get(key) != here.get(key) and not (more and key == "train.epochs")]:
         key = other[0]
+        if key == "train.epochs":
+            raise ValueError(
+                f"the run in {folder} has {saved.train.epochs} epochs, expected more with --resume, got --epochs {recipe.train.epochs}."
+            )
         raise ValueError(
             f"{folder} holds a run of another recipe ({key} is {there.get(key)!r} there and {here.get(key)!r} here); choose a new folder "
             "with -o, or delete that one."
@@ -58,7 +63,7 @@ def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str,
     remove_unfinished(folder)
     seeds = saved.seeds + [seed for seed in recipe.seeds if seed not in saved.seeds]
     recipe = recipe.model_copy(update={"seeds": seeds})
-    finished = (folder / "summary.json").is_file() and seeds == saved.seeds
+    finished = (folder / "summary.json").is_file() and seeds == saved.seeds and not more
     return recipe, read_summary(folder) if finished else None
 
 
