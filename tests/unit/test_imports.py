@@ -53,6 +53,7 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.train", "pandas"): OPTIONAL,
     ("reign.train", "reign.data.molecules"): OPTIONAL,
     ("reign.train", "sklearn"): QUICK,
+    ("reign.train.devices", "lightning"): QUICK,
     ("reign.train", "torch.utils.tensorboard"): OPTIONAL,
     ("reign.experiments", "optuna"): OPTIONAL,
     ("reign.plots", "rdkit"): OPTIONAL,

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric import Fabric
-
 from reign.disk import write_csv
 from reign.experiments.tables import Table, cells, mean_and_std
 from reign.train.callbacks import Callback
+from reign.train.processes import Fabric
 from reign.train.run import train_all
 
 

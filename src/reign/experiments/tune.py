@@ -6,13 +6,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric import Fabric
-
 from reign.experiments.table_files import YAML, find_recipe, find_table
 from reign.train.callbacks import Callback
 from reign.train.jobs import MOST
 from reign.train.metrics import METRICS
 from reign.train.overrides import merge, nested
+from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.run import train_all
 from reign.train.tasks import choose

@@ -21,7 +21,7 @@ from reign.nn._fused import needs, update_fused
 from reign.nn._make_conv import make_conv
 from reign.nn._mlp import MLP, Activation, Linear, NoNorm, make_act, make_norm, normalise
 from reign.nn._neighbourhood import MERGED, EdgeAttr
-from reign.nn._options import BaseEncoderOptions, Bias, Conv, NormAt, Roots
+from reign.nn._options import BaseEncoderOptions, Bias, Conv, NormAt, RootNorms, Roots
 from reign.nn._slots import EncoderSlot, Slot, TermSlot
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import term
@@ -47,6 +47,8 @@ class SubgraphConv(nn.Module):
         norm_at: where norms stand: as above ("terms"), inside of MLPs and once after the "sum" of all terms, or only there ("end").
         bias: whether linear maps have biases; "first": that of the first term only, as a sum needs only one.
         end_act: whether the activation stands at the end of the layer, too.
+        root_norms: whether norms inside the base encoders of roots take their statistics over the "roots", or over all "pairs", as
+            the authors' code does.
         domain: see ``DomainOptions``.
     """
 
@@ -72,6 +74,7 @@ class SubgraphConv(nn.Module):
         norm_at: NormAt = "terms",
         bias: Bias = True,
         end_act: bool = True,
+        root_norms: RootNorms = "roots",
     ) -> None:
         super().__init__()
         self.in_channels, self.out_channels, self.domain, self.roots = in_channels, out_channels, domain, roots
@@ -79,6 +82,7 @@ class SubgraphConv(nn.Module):
         check("transform", transform, transform in ("mlp", "linear"), "'mlp' or 'linear'")
         check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
         check("norm_at", norm_at, norm_at in ("terms", "sum", "end"), "'terms', 'sum' or 'end'")
+        check("root_norms", root_norms, root_norms in ("roots", "pairs"), "'roots' or 'pairs'")
         check("bias", bias, bias in (True, False, "first"), "True, False or 'first'")
         check(
             "roots", roots, roots == "apart" or (roots == "added" and root_terms is not None), "'apart', or 'added' with root_terms"
@@ -92,7 +96,7 @@ class SubgraphConv(nn.Module):
 
         inner = None if norm_at == "end" else norm
 
-        def slot(place: int, name: str) -> Slot:
+        def slot(place: int, name: str, on: bool = False) -> Slot:
             biased = bias is True or (bias == "first" and place == 0)
             if "+" in name:
                 if name not in MERGED:
@@ -110,14 +114,15 @@ class SubgraphConv(nn.Module):
                 encoder = make_conv(
                     conv if passes or str(conv).lower() != "gine" else "gin", in_channels, out_channels, name, **options
                 )
-                return EncoderSlot(name, encoder, make_norm(norm if norm_at == "terms" else None, out_channels))
+                outer = make_norm(norm if norm_at == "terms" else None, out_channels)
+                return EncoderSlot(name, encoder, outer, everywhere=on and root_norms == "pairs")
             if transform == "linear":
                 return TermSlot(name, Linear(in_channels, out_channels, bias=biased), on_pairs)
             return TermSlot(name, MLP(in_channels, out_channels, norm=inner, act=act, bias=biased), on_pairs)
 
         self.terms = nn.ModuleList([slot(place, name) for place, name in enumerate(terms)])
         self.root_terms = (
-            None if root_terms is None else nn.ModuleList([slot(place, name) for place, name in enumerate(root_terms)])
+            None if root_terms is None else nn.ModuleList([slot(place, name, on=True) for place, name in enumerate(root_terms)])
         )
         plain = transform == "linear" and not any("+" in name for name in [*terms, *(root_terms or [])])
         last = norm if plain or norm_at != "terms" else None

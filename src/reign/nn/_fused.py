@@ -104,8 +104,12 @@ class _Update:
         self._types_of_edges()
         with self._aside() as join:
             nodes = [self._node_slot(slot, "off") for slot in conv.slots() if slot.scope in ("subgraph", "node")]
-            nodes += [self._node_slot(slot, "on") for slot in conv.slots(on=True)]
+            nodes += [self._node_slot(slot, "on") for slot in conv.slots(on=True) if not _everywhere(slot)]
             found = self._node_stages(nodes)
+            for slot in conv.slots(on=True):
+                if _everywhere(slot):
+                    value = self._encode_everywhere(slot)
+                    found["root"] = found["root"] + value if "root" in found else value
         for slot in conv.slots():
             if slot.scope == "graph":
                 value = bag.wiring.sub_to_graph.t(slot(state, "off", roots_apart, self.edge_attr))
@@ -191,8 +195,8 @@ class _Update:
 
     # -- pairs -----------------------------------------------------------------------------------------------------
 
-    def _pair_slot(self, slot: Slot, others: list[Tensor]) -> Any:
-        stack = self._stack([slot])
+    def _pair_slot(self, slot: Slot, others: list[Tensor], outer: bool = True) -> Any:
+        stack = self._stack([slot], outer)
         if not isinstance(slot, EncoderSlot):
             if slot.term.name == "own":
                 return self.kernels.PairSlot(stack)
@@ -205,6 +209,19 @@ class _Update:
             return self.kernels.PairSlot(stack, other=len(others) - 1)
         edges = narrow_edges(self.state.bag, near.neighbours)
         return self.kernels.PairSlot(stack, self._messages(slot.encoder, edges, near))
+
+    def _encode_everywhere(self, slot: Slot) -> Tensor:
+        """What an encoder of roots gives there if it is evaluated at all pairs."""
+        assert isinstance(slot, EncoderSlot)
+        state, others = self.state, list[Tensor]()
+        pairs = narrow_pairs(state.bag, False, state.masked)
+        inner = INNER if state.bag.real("pair") is not None or state.masked else 0
+        slots = [self._pair_slot(slot, others, outer=False)]
+        stage = self.kernels.PairStage(
+            pairs, slots, inner, inner and OUTER, False, state.masked, self.conv.training, None, frozenset({"root"})
+        )
+        out = stage(state.h, None, None, None, others)
+        return slot.at_roots(state, out[1 + SUMS.index("root")])
 
     def _averaged(self, slot: EncoderSlot) -> bool:
         return any(self.state.aggregation.get(name) == "mean" for name in MERGED[slot.name][1])
@@ -230,9 +247,9 @@ class _Update:
 
     # -- weights ---------------------------------------------------------------------------------------------------
 
-    def _stack(self, slots: Sequence[Slot]) -> Any:
+    def _stack(self, slots: Sequence[Slot], outer_norm: bool = True) -> Any:
         maps: list[Any] = [slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform for slot in slots]
-        outer = self._norms([slot.norm if isinstance(slot, EncoderSlot) else None for slot in slots])
+        outer = self._norms([slot.norm if isinstance(slot, EncoderSlot) and outer_norm else None for slot in slots])
         if isinstance(maps[0], Linear):
             return self.kernels.Stack([m.weight for m in maps], [_bias(m) for m in maps], outer=outer)
         return self.kernels.Stack(
@@ -256,9 +273,20 @@ class _Update:
         return self.kernels.Norms(*parts, some.momentum, some.eps)
 
 
+def _everywhere(slot: Slot) -> bool:
+    """Whether the slot is an encoder of roots that is evaluated at all pairs."""
+    return isinstance(slot, EncoderSlot) and slot.everywhere
+
+
 def _bias(linear: nn.Linear) -> Tensor:
     """The bias of a linear map; zeros where it has none."""
-    return linear.weight.new_zeros(linear.out_features) if linear.bias is None else linear.bias
+    return _zeros(linear.out_features, linear.weight.device) if linear.bias is None else linear.bias
+
+
+@cache
+def _zeros(channels: int, device: torch.device) -> Tensor:
+    """Zeros that stay where they are: kernels keep the addresses of weights."""
+    return torch.zeros(channels, device=device)
 
 
 @cache
@@ -278,7 +306,11 @@ def _shape(slot: Slot) -> tuple[bool, int, int, bool]:
 def _count_batches(conv: "SubgraphConv") -> None:
     """Batch norms count the batches they have seen in training; all of a layer at once."""
     if conv.training:
-        counters = [m.num_batches_tracked for m in conv.modules() if isinstance(m, BatchNorm) and m.num_batches_tracked is not None]
+        elsewhere = {
+            slot.norm for slot in conv.slots(on=True) if isinstance(slot, EncoderSlot) and slot.everywhere
+        }  # count themselves
+        norms = [m for m in conv.modules() if isinstance(m, BatchNorm) and m not in elsewhere]
+        counters = [m.num_batches_tracked for m in norms if m.num_batches_tracked is not None]
         if counters:
             torch._foreach_add_(counters, 1)
 
@@ -296,7 +328,7 @@ def needs(conv: "SubgraphConv") -> frozenset[str]:
             for name in names:
                 found |= _sums_of(TERMS[name].name, where == "on")
             if where == "on" and isinstance(slot, EncoderSlot) and slot.scope == "pair":
-                found |= {"root", "near"} if _passes(slot) else {"root"}
+                found |= {"root", "near"} if _passes(slot) and not slot.everywhere else {"root"}
     return frozenset(found)
 
 

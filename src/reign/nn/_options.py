@@ -22,6 +22,7 @@ JumpingKnowledge = Literal["last", "cat", "max", "sum"] | None
 Residual = bool | Literal["identity"]
 Roots = Literal["apart", "added"]
 NormAt = Literal["terms", "sum", "end"]
+RootNorms = Literal["roots", "pairs"]
 Bias = bool | Literal["first"]
 Conv = str | Callable[..., nn.Module]
 

@@ -65,7 +65,7 @@ class State:
         new._for_all = self._for_all
         return new
 
-    def next(self, h: Rows, sums: dict[str, Rows | None]) -> "State":
+    def next(self, h: Rows, sums: dict[str, Tensor | None]) -> "State":
         """The state after this one: new values (zero outside of subgraphs already, if that is asked for), and sums of them."""
         new = State.__new__(State)
         new.masked, new.h, new.bag, new.domain, new.aggregation, new.wanted = self.masked, h, self.bag, self.domain, {}, frozenset()
@@ -73,7 +73,7 @@ class State:
         new.add(sums)
         return new
 
-    def add(self, sums: dict[str, Rows | None]) -> None:
+    def add(self, sums: dict[str, Tensor | None]) -> None:
         """Add sums that were computed elsewhere."""
         self._computed |= {(name,): value for name, value in sums.items() if value is not None}
 

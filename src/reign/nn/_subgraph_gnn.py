@@ -11,11 +11,11 @@ from reign.nn._conv import SubgraphConv, Transform
 from reign.nn._encoders import EncoderSpec
 from reign.nn._mlp import Activation
 from reign.nn._model import MODELS, Model
-from reign.nn._options import Bias, CompositionOptions, Conv, LayerOptions, NormAt, Roots
+from reign.nn._options import Bias, CompositionOptions, Conv, LayerOptions, NormAt, RootNorms, Roots
 from reign.nn._state import Aggregation
 from reign.policies import Policy
 
-TERM_OPTIONS = ("terms", "root_terms", "transform", "aggregation", "roots", "on_pairs", "norm_at", "bias", "end_act")
+TERM_OPTIONS = ("terms", "root_terms", "transform", "aggregation", "roots", "on_pairs", "norm_at", "bias", "end_act", "root_norms")
 
 
 @MODELS.register("subgraphgnn")
@@ -34,7 +34,7 @@ class SubgraphGNN(Model):
         terms: terms of all pairs; ["own+local"] if not given.
         root_terms: terms of roots, which then have weights of their own.
         policy: any policy.
-        transform, aggregation, roots, on_pairs, norm_at, bias, end_act: see ``SubgraphConv``.
+        transform, aggregation, roots, on_pairs, norm_at, bias, end_act, root_norms: see ``SubgraphConv``.
         conv, edge_dim, edge_encoder, act, norm, domain, expansion, train_eps: see ``LayerOptions``.
         layer: makes a layer of your own in place of one of terms, for given numbers of channels in and out and ``LayerOptions``; or a
             list of such functions, one for each layer.
@@ -66,6 +66,7 @@ class SubgraphGNN(Model):
         norm_at: NormAt | None = None,
         bias: Bias | None = None,
         end_act: bool | None = None,
+        root_norms: RootNorms | None = None,
         layer: Callable[..., nn.Module] | Sequence[Callable[..., nn.Module]] | None = None,
         **options: Unpack[CompositionOptions],
     ) -> None:
@@ -79,7 +80,7 @@ class SubgraphGNN(Model):
             "expansion": expansion,
             "train_eps": train_eps,
         }
-        own = terms, root_terms, transform, aggregation, roots, on_pairs, norm_at, bias, end_act
+        own = terms, root_terms, transform, aggregation, roots, on_pairs, norm_at, bias, end_act, root_norms
         used: dict[str, Any] = {name: value for name, value in zip(TERM_OPTIONS, own, strict=True) if value is not None}
         if layer is None:
             layer = partial(SubgraphConv, **({"terms": ("own+local",)} | used))

@@ -4,10 +4,9 @@ import os
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
-from lightning.fabric.strategies.ddp import DDPStrategy
 
 from reign._validate import check
+from reign.train.processes import Fabric, OneProcess
 
 
 def find_device(accelerator: str = "auto") -> torch.device:
@@ -31,13 +30,20 @@ def make_fabric(precision: str = "32-true", accelerator: str = "auto", devices: 
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         num_nodes = int(os.environ["WORLD_SIZE"]) // devices
     check("devices", devices, devices >= 1, "at least 1")
-    accelerator = find_device(accelerator).type
+    device = find_device(accelerator)
+    accelerator = device.type
     if accelerator == "cuda" and devices > torch.cuda.device_count():
         raise ValueError(f"devices is {devices}, expected at most the {torch.cuda.device_count()} GPUs of this machine.")
-    strategy = DDPStrategy() if devices * num_nodes > 1 else "auto"
     mixed: Any = (
         "bf16-mixed" if precision == "bf16-mixed" else "32-true"
     )  # in float64 the model itself is float64: nothing must be converted
-    fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=num_nodes, strategy=strategy, precision=mixed)
+    if devices * num_nodes == 1:
+        return OneProcess(torch.device("cuda", torch.cuda.current_device()) if accelerator == "cuda" else device, mixed)
+    from lightning import fabric as lightning
+    from lightning.fabric.strategies.ddp import DDPStrategy
+
+    fabric = lightning.Fabric(
+        accelerator=accelerator, devices=devices, num_nodes=num_nodes, strategy=DDPStrategy(), precision=mixed
+    )
     fabric.launch()
     return fabric

@@ -3,8 +3,6 @@
 import math
 
 import torch
-from lightning.fabric import Fabric
-from lightning.fabric.wrappers import _FabricModule
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
@@ -13,6 +11,7 @@ from reign.train.batches import share
 from reign.train.budget import Budget
 from reign.train.distributed import total
 from reign.train.losses import Loss
+from reign.train.processes import Fabric
 
 
 class NonFiniteLoss(ValueError):
@@ -40,7 +39,7 @@ class Gradients:
     def __init__(
         self,
         model: nn.Module,
-        wrapped: _FabricModule,
+        wrapped: nn.Module,
         loss: Loss,
         problem: Problem,
         graphs: GraphPack,

@@ -12,12 +12,12 @@ from queue import Empty
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
 
 from reign.train.build import make_problem
 from reign.train.callbacks import Callback
 from reign.train.devices import make_fabric
 from reign.train.members import Member, members_of, train_member
+from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.too_large import problem_of_run
 from reign.train.turns import Turns

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float
-from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from reign.data import Ids, Problem
@@ -26,6 +25,7 @@ from reign.train.label_weights import label_weights
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS, measure_all
 from reign.train.pretrained import hold_encoder
+from reign.train.processes import Fabric, precision_of
 from reign.train.resident import Resident, why_not_resident
 from reign.train.seeds import epoch_seed, seed_model
 from reign.train.sharpness import Sharpness
@@ -51,9 +51,9 @@ class Learner:
     ) -> None:
         if "train" not in problem.splits or problem.splits["train"].numel() == 0:
             raise ValueError(f"{problem.name} has no training graphs.")
-        if (config.precision == "bf16-mixed") != (fabric._precision.precision == "bf16-mixed"):
+        if (config.precision == "bf16-mixed") != (precision_of(fabric) == "bf16-mixed"):
             raise ValueError(
-                f"train.precision is {config.precision}, and the fabric has another precision ({fabric._precision.precision}); "
+                f"train.precision is {config.precision}, and the fabric has another precision ({precision_of(fabric)}); "
                 f"use make_fabric({config.precision!r})."
             )
         loss = LOSSES[choose(LOSSES, config.loss, problem.task)]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float
-from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from reign.data import Problem
@@ -20,6 +19,7 @@ from reign.train.devices import make_fabric
 from reign.train.gradients import NonFiniteLoss
 from reign.train.history import History
 from reign.train.learner import Learner
+from reign.train.processes import Fabric
 from reign.train.tensorboard import board
 
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric import Fabric
-
 from reign.data import Problem
 from reign.disk import write_json
 from reign.train.build import make_model
 from reign.train.callbacks import Callback
 from reign.train.loop import fit
 from reign.train.pretrained import start_from
+from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.results import write_predictions
 from reign.train.target_scaler import Scale

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lightning.fabric import Fabric
-
 from reign.data import Problem
 from reign.disk import read_json, read_record, write_json
 from reign.train.build import make_model, make_problem, try_model
@@ -18,6 +16,7 @@ from reign.train.jobs import Job, run_jobs
 from reign.train.lock import only_one
 from reign.train.members import Member, members_of
 from reign.train.pretrained import start_from
+from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.results import predicted, read_result, spread_of, summarise, write_left_out, write_predictions
 from reign.train.run_folder import describe, environment, peak_memory, start

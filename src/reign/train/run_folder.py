@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
 
 import reign._version
 from reign.data import TASKS, Problem
@@ -35,6 +34,7 @@ from reign.disk import is_unfinished, read_record, remove_unfinished
 from reign.train import lock
 from reign.train.metrics import METRICS
 from reign.train.overrides import merge
+from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 
 

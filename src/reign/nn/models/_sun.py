@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Unpack
 
 from reign.nn._conv import SubgraphConv, Transform
 from reign.nn._model import MODELS
-from reign.nn._options import LayerOptions, ModelOptions
+from reign.nn._options import LayerOptions, ModelOptions, RootNorms
 from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.policies import Policy
@@ -36,6 +36,7 @@ class SUNConv(SubgraphConv):
         readout: whether to have the terms with the sum over a subgraph (the form for molhiv has none).
         transform: the maps mu, "mlp" or "linear".
         needle: "mean" or "sum" over subgraphs.
+        root_norms: see ``SubgraphConv``.
         options: see ``LayerOptions``.
     """
 
@@ -48,10 +49,20 @@ class SUNConv(SubgraphConv):
         readout: bool = True,
         transform: Transform = "mlp",
         needle: Aggregation = "mean",
+        root_norms: RootNorms = "roots",
         **options: Unpack[LayerOptions],
     ) -> None:
         off, on = sun_terms(transpose, readout)
-        super().__init__(in_channels, out_channels, off, on, transform=transform, aggregation={"needle": needle}, **options)
+        super().__init__(
+            in_channels,
+            out_channels,
+            off,
+            on,
+            transform=transform,
+            aggregation={"needle": needle},
+            root_norms=root_norms,
+            **options,
+        )
 
 
 @MODELS.register("sun")
@@ -64,7 +75,7 @@ class SUN(SubgraphGNN):
         num_layers: number of layers.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
-        transpose, readout, transform, needle: see ``SUNConv``.
+        transpose, readout, transform, needle, root_norms: see ``SUNConv``.
         options: see ``ModelOptions``.
     """
 
@@ -90,7 +101,8 @@ class SUN(SubgraphGNN):
         readout: bool = True,
         transform: Transform = "mlp",
         needle: Aggregation = "mean",
+        root_norms: RootNorms = "roots",
         **options: Unpack[ModelOptions],
     ) -> None:
-        layer = partial(SUNConv, transpose=transpose, readout=readout, transform=transform, needle=needle)
+        layer = partial(SUNConv, transpose=transpose, readout=readout, transform=transform, needle=needle, root_norms=root_norms)
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, **options)
