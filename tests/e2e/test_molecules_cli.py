@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
@@ -205,3 +206,42 @@ def test_going_on_for_more_epochs() -> None:
     assert read_json(Path("run/summary.json"))["members"][0]["epochs"] == 4
     assert "has 4 epochs, expected more with --resume, got --epochs 3" in fails("train", "--resume", "run", "--epochs", "3", "-q")
     assert "epoch" not in works("train", "--resume", "run").stderr  # it is done
+
+
+def test_the_nearest_training_molecules_and_vectors() -> None:
+    file = table()
+    works("train", "-i", file, "--target-columns", "size", "-o", "run", *SMALL)
+    kept = pd.read_csv("run/training.csv")
+    assert kept["row"].tolist() == [int(row) for row in read_json(Path("run/seed-0/splits.json"))["train"]]
+    known = kept["smiles"][3]
+    pd.DataFrame({"smiles": [known, "xyz", "FC(F)(F)S(=O)(=O)[O-].[Na+]"]}).to_csv("new.csv", index=False)
+    works("predict", "-i", "new.csv", "--model-paths", "run", "-o", "out.csv", "-q", "--nearest", "2")
+    found = pd.read_csv("out.csv", keep_default_na=False)
+    assert list(found.columns)[2:] == [
+        "nearest_rows", "nearest_smiles", "nearest_similarity", "vector_rows", "vector_similarity", "warning", "error",
+    ]  # fmt: skip
+    first = found.iloc[0]
+    assert first["nearest_rows"].split("; ")[0] == str(kept["row"][3])
+    assert first["nearest_smiles"].split("; ")[0] == known
+    assert first["nearest_similarity"].split("; ")[0] == "1.000"
+    assert first["vector_rows"].split("; ")[0] == str(kept["row"][3])
+    assert first["vector_similarity"].split("; ")[0] == "1.000"
+    assert len(first["vector_rows"].split("; ")) == 2
+    assert first["warning"] == ""
+    assert [found["nearest_rows"][1], found["warning"][1]] == ["", ""]
+    assert "not a SMILES" in found["error"][1]
+    assert found["warning"][2].startswith("unlike all training molecules: the largest similarity is 0.")
+    start = ("predict", "-i", "new.csv", "--model-paths", "run", "-q")
+    assert "nearest is 0, expected at least 1" in fails(*start, "--nearest", "0")
+    assert "--nearest is for one run" in fails(*start, "--model-paths", "run", "--nearest", "1")
+
+    works("fingerprint", "-i", "new.csv", "--model-paths", "run", "-o", "fps.csv", "-q")
+    vectors = pd.read_csv("fps.csv")
+    assert list(vectors.columns) == ["smiles", *(f"fp_{c}" for c in range(8)), "error"]
+    assert vectors["fp_3"].isna().tolist() == [False, True, False]
+    model = package.load("run").models[0]
+    row = torch.tensor(vectors[[f"fp_{c}" for c in range(8)]].iloc[0].to_numpy(), dtype=torch.float32)[None]
+    predicted = float(model.model.head(row).detach()) * float(model.scale.deviation) + float(model.scale.mean)
+    assert predicted == pytest.approx(found["size_pred"].astype(float)[0], rel=1e-4)
+    Path("run/training.csv").unlink()
+    assert "does not keep the molecules that it learned from" in fails(*start, "--nearest", "1")

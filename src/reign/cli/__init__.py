@@ -13,7 +13,14 @@ from reign import __version__
 from reign.cli import benchmark, data, experiments, lists, prediction, reports, results, show, theory, training
 
 COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by the group in which --help shows them
-    "Train and predict": (training.train, prediction.predict, prediction.evaluate, reports.report, reports.explain),
+    "Train and predict": (
+        training.train,
+        prediction.predict,
+        prediction.evaluate,
+        prediction.fingerprint,
+        reports.report,
+        reports.explain,
+    ),
     "The paper's experiments": (experiments.reproduce, experiments.tune, experiments.recipes, results.results),
     "Theory": (theory.separate, theory.card, theory.questions),
     "What there is, and what it costs": (lists.models, lists.policies, show.app, data.app, benchmark.bench),

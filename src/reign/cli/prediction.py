@@ -45,6 +45,9 @@ def predict(
         str | None, unsure_option(help="temperature or isotonic for probabilities of classes; none for uncertainties as they come.")
     ] = None,
     conformal_alpha: Alpha = 0.1,
+    nearest: Annotated[
+        int | None, unsure_option(help="Give this many of the most similar training molecules, and a warning for those unlike all.")
+    ] = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -73,6 +76,7 @@ def predict(
                 uncertainty=method,
                 calibration=calibration_method,
                 alpha=conformal_alpha,
+                nearest=nearest,
                 callback=callback,
             )
         write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
@@ -88,6 +92,37 @@ def predict(
         + (f" {bad:,} could not be predicted; see its column error." if bad else ""),
         soft_wrap=True,
     )
+
+
+def fingerprint(
+    data_path: Annotated[Path, data_option("-i", "--data-path", help="A CSV of molecules.")],
+    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat for several.")],
+    output: Annotated[Path | None, output_option("-o", "--output", help="CSV to write; <input>_fps.csv if not given.")] = None,
+    smiles_columns: Annotated[
+        list[str] | None,
+        data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
+    ] = None,
+    accelerator: Accelerator = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Write the vectors of a model for a CSV of molecules: what its head predicts from.
+
+    Every row comes back, in order, with the columns fp_0, fp_1, ... (model_0_fp_0, ... of several models) and error.
+    """
+    with user_mistakes():
+        from reign.cli.progress import showing_progress
+        from reign.disk import write_csv
+        from reign.train import load
+        from reign.train.devices import find_device
+
+        target = output if output is not None else data_path.with_name(f"{stem(data_path)}_fps.csv")
+        check_writable(target)
+        predictor = load(*model_paths, device=find_device(accelerator))
+        with showing_progress(not quiet) as callback:
+            table = predictor.vectors_of_file(data_path, smiles_columns, callback)
+        write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
+    bad = int((table["error"] != "").sum())
+    plain_console().print(f"{len(table) - bad:,} of {len(table):,} rows have vectors, in {target}.", soft_wrap=True)
 
 
 def evaluate(

@@ -18,6 +18,7 @@ from reign.train.callbacks import Callback
 from reign.train.evaluation import measure_models, split_of
 from reign.train.inputs import read_inputs
 from reign.train.metrics import METRICS
+from reign.train.nearest import COLUMNS, TrainingMolecules
 from reign.train.prediction_table import column_names, forecast_columns
 from reign.train.recipe import Recipe
 from reign.train.reliability import class_quality, interval_quality
@@ -44,6 +45,7 @@ class Predictor:
     """
 
     def __init__(self, *folders: str | Path, device: str | torch.device = "cpu") -> None:
+        self.folders = [Path(folder) for folder in folders]
         about = [read_about(Path(folder)) for folder in folders]
         if other := next((a for a in about if any(a[key] != about[0][key] for key in ("task", "targets", "classes"))), None):
             raise ValueError(
@@ -93,6 +95,7 @@ class Predictor:
         uncertainty: str | bool = True,
         calibration: str | None = None,
         alpha: float = 0.1,
+        nearest: int | None = None,
         callback: Callback | None = None,
     ) -> "pd.DataFrame":
         """A table of molecules with the columns of ``predict`` beside its own; every row comes back, in order.
@@ -104,6 +107,7 @@ class Predictor:
             calibration: of classes "temperature" or "isotonic"; "none" for what the models give. If not given, probabilities are those of
                 the models, and numbers have calibrated deviations and intervals, if the run had enough validation rows.
             alpha: the share of rows that may lie outside of their interval.
+            nearest: give so many of the training molecules that a molecule is most like, see ``reign.train.nearest``.
             callback: is told of progress.
         """
         self._need_smiles("use reign.load(...).predict(graphs) from Python.")
@@ -113,14 +117,66 @@ class Predictor:
         columns = smiles_columns or self.recipe.data.smiles_columns
         need_columns(table, columns, path)
         plan = self._plan(uncertainty, calibration, alpha)
-        new = [*column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals)), "error"]
+        new = [
+            *column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals)),
+            *(COLUMNS if nearest else []),
+            "error",
+        ]
         if taken := [name for name in new if name in table.columns]:
             raise ValueError(f"{path} has a column '{taken[0]}' already; rename it.")
-        graphs, errors = graphs_of(*read_molecules(table, columns, odd))
+        trained_on = self._training_molecules(nearest, callback)
+        molecules, errors = read_molecules(table, columns, odd)
+        graphs, errors = graphs_of(molecules, errors)
         found = self.table(graphs, errors, callback, plan)
+        if trained_on is not None and nearest is not None:
+            good = [molecule if error == "" else None for molecule, error in zip(molecules, found["error"], strict=True)]
+            kept = [graphs[i] for i, molecule in enumerate(good) if molecule is not None]
+            for name, cells in trained_on.columns(good, _packed(kept), nearest).items():
+                found[name] = cells
         for column in new:
             table[column] = found[column].to_numpy()
         return table
+
+    def vectors_of_file(
+        self, path: str | Path, smiles_columns: Sequence[str] | None = None, callback: Callback | None = None
+    ) -> "pd.DataFrame":
+        """The pooled vectors of a table of molecules beside its own columns, ``fp_0``, ``fp_1``, ... and ``error``; every row comes back.
+
+        Args:
+            path: a CSV of molecules.
+            smiles_columns: columns of SMILES; those of the training if not given.
+            callback: is told of progress.
+        """
+        import pandas as pd
+
+        self._need_smiles("use reign.load(...).models[0].vectors(...) from Python.")
+        from reign.data.molecules import graphs_of, need_columns, read_molecules, read_table
+
+        table, odd = read_table(path)
+        columns = smiles_columns or self.recipe.data.smiles_columns
+        need_columns(table, columns, path)
+        graphs, errors = graphs_of(*read_molecules(table, columns, odd))
+        good, failed = [i for i, data in enumerate(graphs) if data is not None], dict[int, str]()
+        pack, several = _packed([graphs[i] for i in good]), len(self.models) > 1
+        parts: dict[str, list[Any]] = {}
+        for m, model in enumerate(self.models):
+            values = torch.full((len(graphs), model.vector_channels), torch.nan, dtype=torch.float64)
+            if good:
+                values[good] = model.vectors(pack, torch.arange(len(pack)), callback or Callback(), failed)
+            parts |= {f"model_{m}_fp_{c}" if several else f"fp_{c}": column.tolist() for c, column in enumerate(values.t())}
+        errors |= {good[g]: reason for g, reason in failed.items()}
+        if taken := [name for name in [*parts, "error"] if name in table.columns]:
+            raise ValueError(f"{path} has a column '{taken[0]}' already; rename it.")
+        parts["error"] = [errors.get(i, "") for i in range(len(graphs))]
+        return pd.concat([table, pd.DataFrame(parts, index=table.index)], axis=1)
+
+    def _training_molecules(self, nearest: int | None, callback: Callback | None) -> "TrainingMolecules | None":
+        if nearest is None:
+            return None
+        check("nearest", nearest, nearest >= 1, "at least 1")
+        if len(self.folders) > 1:
+            raise ValueError(f"--nearest is for one run, and {len(self.folders)} were given: each learned from its own molecules.")
+        return TrainingMolecules(self.folders[0], self.recipe.data.smiles_columns, self.models[0], callback or Callback())
 
     def table(
         self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None, plan: "Plan | None" = None
@@ -308,6 +364,14 @@ def load(*folders: str | Path, device: str | torch.device = "cpu") -> Predictor:
     if not folders:
         raise ValueError("no run was given, expected the folder of a run, as reign train makes it.")
     return Predictor(*folders, device=device)
+
+
+def _packed(graphs: Sequence[Data | None]) -> GraphPack:
+    """Graphs, none of them None, as a pack; it may be empty."""
+    found = [_without_targets(data) for data in graphs if data is not None]
+    if found:
+        return GraphPack.of(found)
+    return GraphPack.of([Data(x=torch.zeros(1, 1), edge_index=torch.zeros(2, 0, dtype=torch.long))]).select(torch.arange(0))
 
 
 def _without_targets(data: Data) -> Data:

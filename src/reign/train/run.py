@@ -15,6 +15,7 @@ from reign.train.devices import make_fabric
 from reign.train.jobs import Job, run_jobs
 from reign.train.lock import only_one
 from reign.train.members import Member, members_of
+from reign.train.nearest import keep_training
 from reign.train.pretrained import start_from
 from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
@@ -168,6 +169,8 @@ class _Run:
                 write_predictions(file, self.problem, self.problem.splits["test"], values.mean(0), spread_of(values))
             write_json(self.folder / "memory.json", peak_memory(fabric.device))
             write_json(self.folder / "summary.json", summary)
+            if self.recipe.data.name == "csv" and self.recipe.folds is None:
+                keep_training(self.folder, self.problem)
             if self.recipe.data.name == "csv" and self.recipe.folds is None and "val" in self.problem.splits:
                 try:
                     calibrate(self.folder, self.problem, fabric.device)

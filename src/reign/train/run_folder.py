@@ -5,6 +5,7 @@ RUN/recipe.yaml          all settings
     rows_left_out.csv    rows of a table that could not be read, and why
     summary.json         results over all seeds and folds
     calibration.json     what the validation rows of a table say about uncertainties
+    training.csv         the molecules that it learned from, to find those most like a new one
     memory.json          the largest memory it took
     report.html          what came out, to look at; its pictures are in figures/
     predictions.csv      of the test graphs: mean and spread over seeds

@@ -89,14 +89,52 @@ class TrainedModel:
             graphs, ids, callback, failed, rows: as above.
             dropped: values are dropped as in training, by this seed; none are if not given.
         """
+        width, scale = self.num_outputs * _outputs(self.config), self.scale.of_loss(_outputs(self.config))
+        return self._run(graphs, ids, callback, width, scale, failed, rows, dropped)
+
+    def vectors(
+        self, graphs: GraphPack, ids: Ids, callback: Callback, failed: dict[int, str] | None = None
+    ) -> Float[Tensor, "graphs channels"]:
+        """The pooled vectors that the head predicts from.
+
+        Args:
+            graphs, ids, callback, failed: as above.
+        """
+        width, head = self.vector_channels, self.model.head
+        plain = Scale(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
+        self.model.head = None
+        try:
+            return self._run(graphs, ids, callback, width, plain, failed)
+        finally:
+            self.model.head = head
+
+    @property
+    def vector_channels(self) -> int:
+        """The number of channels of the pooled vectors."""
+        width = getattr(getattr(self.model, "pooling", None), "out_channels", None)
+        if not isinstance(width, int) or self.model.head is None:
+            raise ValueError(f"{type(self.model).__name__} has no pooled vectors that a head predicts from.")
+        return width
+
+    def _run(
+        self,
+        graphs: GraphPack,
+        ids: Ids,
+        callback: Callback,
+        width: int,
+        scale: Scale,
+        failed: dict[int, str] | None = None,
+        rows: Sequence[str] | None = None,
+        dropped: int | None = None,
+    ) -> Float[Tensor, "graphs outputs"]:
         first = next(self.model.parameters())
         own = graphs.to(first.device, first.dtype)
         budget = Budget(self.model, own, first.device, self.config.max_pairs, "the input", callback, rows)
         inference = Inference(
             self.model,
             own,
-            self.num_outputs * _outputs(self.config),
-            self.scale.of_loss(_outputs(self.config)),
+            width,
+            scale,
             budget,
             self.config.batch_size,
             self.config.precision,
