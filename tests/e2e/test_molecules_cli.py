@@ -242,6 +242,62 @@ def test_the_nearest_training_molecules_and_vectors() -> None:
     model = package.load("run").models[0]
     row = torch.tensor(vectors[[f"fp_{c}" for c in range(8)]].iloc[0].to_numpy(), dtype=torch.float32)[None]
     predicted = float(model.model.head(row).detach()) * float(model.scale.deviation) + float(model.scale.mean)
-    assert predicted == pytest.approx(found["size_pred"].astype(float)[0], rel=1e-4)
+    assert predicted == pytest.approx(float(found["size_pred"][0]), rel=1e-4)
     Path("run/training.csv").unlink()
     assert "does not keep the molecules that it learned from" in fails(*start, "--nearest", "1")
+
+
+def test_several_splits_folds_and_words() -> None:
+    """As chemprop's user writes it: several words after an option; some splits, and folds that keep a molecule in one of them."""
+    table()
+    frame = pd.read_csv("mols.csv")
+    pd.concat([frame, frame]).to_csv("twice.csv", index=False)
+    done = works(
+        "train", "-i", "twice.csv", "--target-columns", "size", "ring", "--split-sizes", "0.5", "0.25", "0.25", "-o", "runs",
+        "--num-replicates", "2", "--metrics", "mae", "rmse", "--accelerator", "cpu", *SMALL,
+    )  # fmt: skip
+    values = [read_json(Path(f"runs/replicate-{r}/summary.json"))["test"]["mean"] for r in (0, 1)]
+    assert f"{sum(values) / 2:.4g}" in next(line for line in done.stdout.splitlines() if line.startswith("│ mean"))
+    recipe = package.load("runs/replicate-1").recipe
+    assert (recipe.data.split_seed, recipe.data.split_sizes, recipe.data.target_columns) == (1, (0.5, 0.25, 0.25), ["size", "ring"])
+    assert "leave --splits-column out" in fails(
+        "train", "-i", "twice.csv", "--num-replicates", "2", "--splits-column", "ring", "-o", "other", "-q"
+    )
+    works("train", "-i", "twice.csv", "--target-columns", "size", "--num-folds", "2", "-o", "folds", *SMALL)
+    for fold in range(2):
+        rows = read_json(Path(f"folds/seed-0/fold-{fold}/splits.json"))
+        assert {(int(row) - 1) % len(CARBON) for row in rows["train"]}.isdisjoint(
+            (int(row) - 1) % len(CARBON) for row in rows["val"]
+        )
+        assert len(rows["train"]) + len(rows["val"]) == 2 * len(CARBON)
+
+
+def test_all_models_or_the_best() -> None:
+    file = table()
+    works("train", "-i", file, "--target-columns", "size", "--seeds", "3", "-o", "run", *SMALL)
+    values = read_json(Path("run/summary.json"))["val"]["values"]
+    best = values.index(min(values))
+    works("predict", "-i", file, "--model-paths", "run", "-o", "out.csv", "-q", "--best-model")
+    found = pd.read_csv("out.csv")
+    assert "size_unc" not in found
+    alone = package.load("run").models[best]
+    assert [model.folder for model in package.load("run", best=True).models] == [alone.folder]
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["train", "-i", "a.csv", "--metrics", "mae", "rmse", "-q"], ["--metrics", "mae", "--metrics", "rmse", "-q"]),
+        (
+            ["train", "--split-sizes", "0.8", "0.1", "0.1", "zinc"],
+            ["--split-sizes", "0.8"] + 2 * ["--split-sizes", "0.1"] + ["zinc"],
+        ),
+        (["train", "--metrics", "mae", "zinc/sun-ego"], ["--metrics", "mae", "zinc/sun-ego"]),
+        (["train", "zinc", "--epochs", "3"], ["zinc", "--epochs", "3"]),
+    ],
+)
+def test_options_that_take_several_words(args: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr("typer.core.TyperCommand.parse_args", lambda self, ctx, words: seen.append(words) or [])
+    CliRunner().invoke(app, args)
+    assert seen[0][-len(expected) :] == expected

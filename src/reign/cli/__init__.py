@@ -11,6 +11,7 @@ import typer
 
 from reign import __version__
 from reign.cli import benchmark, data, experiments, lists, prediction, reports, results, show, theory, training
+from reign.cli.command import ManyWords
 
 COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by the group in which --help shows them
     "Train and predict": (
@@ -32,7 +33,7 @@ for _group, _commands in COMMANDS.items():
         if isinstance(_command, typer.Typer):
             app.add_typer(_command, rich_help_panel=_group)
         else:
-            app.command(rich_help_panel=_group)(_command)
+            app.command(rich_help_panel=_group, cls=ManyWords)(_command)
 
 
 def _version(asked: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 data_option = partial(typer.Option, rich_help_panel="Data")
-rows_option = partial(typer.Option, rich_help_panel="Weights and metrics")
+rows_option = partial(typer.Option, rich_help_panel="Rows, metrics, repeats")
 unsure_option = partial(typer.Option, rich_help_panel="Uncertainty")
 model_option = partial(typer.Option, rich_help_panel="Model")
 training_option = partial(typer.Option, rich_help_panel="Training")
@@ -17,7 +17,7 @@ Settings = Annotated[
     list[str] | None,
     training_option("--set", metavar="KEY=VALUE", help="Change any setting, such as train.optimiser.lr=0.01."),
 ]
-Accelerator = Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")]
+Accelerator = Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or gpu.")]
 Devices = Annotated[int, machine_option(help="Number of processes on this machine; torchrun works as well.")]
 Nodes = Annotated[int, machine_option(help="Number of machines.")]
 Quiet = Annotated[bool, output_option("-q", "--quiet", help="Show no progress.")]

@@ -40,6 +40,7 @@ def predict(
         list[str] | None,
         data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
     ] = None,
+    best_model: Annotated[bool, model_option("--best-model", help="Of several models use the one that validates best.")] = False,
     uncertainty_method: UncertaintyMethod = None,
     calibration_method: Annotated[
         str | None, unsure_option(help="temperature or isotonic for probabilities of classes; none for uncertainties as they come.")
@@ -67,7 +68,7 @@ def predict(
         method = asked_method(uncertainty_method)
         target = output if output is not None else data_path.with_name(f"{stem(data_path)}_preds.csv")
         check_writable(target)
-        predictor = load(*model_paths, device=find_device(accelerator))
+        predictor = load(*model_paths, device=find_device(accelerator), best=best_model)
         method = possible_method(predictor, method)
         with showing_progress(not quiet) as callback:
             table = predictor.predict_file(

@@ -1,5 +1,6 @@
 """Tables for the terminal: results of runs and studies, statistics of data sets."""
 
+from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -43,6 +44,22 @@ def metrics_table(summary: dict[str, Any]) -> Table | None:
     for split in ("train", "val", "test"):
         for name, about in found.get(split, {}).items():
             table.add_row(split, name, number(about["mean"]), *(number(about["targets"][t]) for t in targets))
+    return table
+
+
+def replicates_table(summaries: list[dict[str, Any]]) -> Table:
+    """The results of the same training on several splits, and their mean and deviation."""
+    splits = [split for split in ("train", "val", "test") if all(split in summary for summary in summaries)]
+    table = Table(title=f"{summaries[0]['metric']} on {len(summaries)} splits")
+    for column in ("replicate", *splits):
+        table.add_column(column, justify="left" if column == "replicate" else "right")
+    values = [[float(summary[split]["mean"]) for split in splits] for summary in summaries]
+    for r, row in enumerate(values):
+        table.add_row(str(r), *map(number, row))
+    columns = list(zip(*values, strict=True))
+    table.add_row("mean", *(number(mean(column)) for column in columns))
+    if len(values) > 1:
+        table.add_row("std", *(number(stdev(column)) for column in columns))
     return table
 
 

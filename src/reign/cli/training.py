@@ -20,7 +20,7 @@ from reign.cli.options import (
     rows_option,
     training_option,
 )
-from reign.cli.render_runs import metrics_table, summary_table
+from reign.cli.render_runs import metrics_table, replicates_table, summary_table
 from reign.cli.reports import report_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, stem, user_mistakes
 
@@ -46,7 +46,7 @@ def train(
         data_option("-t", "--task-type", help="regression, classification (0 or 1) or multiclass."),
     ] = None,
     split_type: Annotated[str | None, data_option(help="random or scaffold_balanced.")] = None,
-    split_sizes: Annotated[list[float] | None, data_option(help="Shares of train, val and test: give it three times.")] = None,
+    split_sizes: Annotated[list[float] | None, data_option(help="Shares of train, val and test, such as 0.8 0.1 0.1.")] = None,
     splits_column: Annotated[str | None, data_option(help="Column that says train, val or test.")] = None,
     split_seed: Annotated[int | None, data_option(help="Seed of the random split.")] = None,
     weight_column: Annotated[str | None, rows_option(help="Column that says how much a row counts in training.")] = None,
@@ -56,6 +56,8 @@ def train(
     metrics: Annotated[
         list[str] | None, rows_option(help="Metric, such as rmse, mae, r2, roc, prc, f1, mcc; repeat for more.")
     ] = None,
+    num_replicates: Annotated[int | None, rows_option(help="Train on this many splits, each of another seed.")] = None,
+    num_folds: Annotated[int | None, rows_option(help="Cross-validate: each of so many parts validates once.")] = None,
     model: Annotated[str | None, model_option(help="A model, such as sun or gnn-ak+ (reign models lists them).")] = None,
     policy: Annotated[str | None, model_option(help="A policy, such as ego+:3 (reign policies lists them).")] = None,
     dropout: Annotated[float | None, model_option(help="Share of the values that are dropped in training.")] = None,
@@ -101,11 +103,12 @@ def train(
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.experiments import find_recipe
-        from reign.train import train as run
         from reign.train.devices import make_fabric
         from reign.train.overrides import merge, override
         from reign.train.pretrained import model_of
         from reign.train.recipe import Recipe
+        from reign.train.replicates import replicates
+        from reign.train.run import train_all
         from reign.train.run_folder import has_run, saved_recipe
 
         changes: list[dict[str, Any]] = [
@@ -142,6 +145,9 @@ def train(
             fail("--ensemble-size and --seeds are the same; give one of them.")
         number = ensemble_size if ensemble_size is not None else seeds
         at_least_one("--jobs", jobs)
+        at_least_one("--num-replicates", num_replicates)
+        if num_folds is not None:
+            changes.append({"folds": num_folds})
         at_least_one("--seeds" if ensemble_size is None else "--ensemble-size", number)
         if number is not None:
             changes.append({"seeds": list(range(number))})
@@ -161,24 +167,32 @@ def train(
                 own = merge(model_of(checkpoint), *(change.get("model", {}) for change in changes))
                 plan = Recipe.check({**plan.model_dump(mode="json"), "model": own})
             folder = output if output is not None else free(Path("runs") / (stem(data_path) if data_path else name))
+        plans = [(plan, folder)] if num_replicates is None else replicates(plan, folder, num_replicates)
         fabric = make_fabric(plan.train.precision, accelerator, devices, num_nodes)
         with showing_progress(not quiet and fabric.is_global_zero) as callback:
             try:
-                summary = run(plan, folder, resume=resume is not None, fabric=fabric, callback=callback, jobs=jobs)
+                going_on = resume is not None or num_replicates is not None
+                summaries = train_all(plans, resume=going_on, fabric=fabric, callback=callback, jobs=jobs)
             except KeyboardInterrupt:
+                if num_replicates is not None:
+                    fail("stopped; the same command continues from here.")
                 fail(
                     f"stopped; continue with: reign train --resume {folder}" if has_run(folder) else "stopped; nothing was written."
                 )
     if fabric.is_global_zero:
         console = plain_console()
-        console.print(summary_table(summary))
-        if (more := metrics_table(summary)) is not None:
+        summary = summaries[0]
+        console.print(summary_table(summary) if num_replicates is None else replicates_table(summaries))
+        if num_replicates is None and (more := metrics_table(summary)) is not None:
             console.print(more)
-        console.print(f"The run is in {folder}.", soft_wrap=True)
-        if plan.data.reads_smiles:
+        console.print(
+            f"The run is in {folder}." if num_replicates is None else f"The runs are in {folder}/replicate-0, ...", soft_wrap=True
+        )
+        if plan.data.reads_smiles and num_replicates is None:
             console.print(f"Predict with: reign predict -i FILE.csv --model-paths {folder} -o out.csv", soft_wrap=True)
         if write_report:
-            report_at_end(folder)
+            for _, place in plans:
+                report_at_end(place)
 
 
 def given(**values: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class Problem:
         names: a name for each graph, for files of predictions.
         texts: columns of such files that say what the graphs are, as SMILES: a text for each graph, by the name of the column.
         weights: how much each graph counts in training; all alike if None.
+        groups: which graphs are the same molecule, by equal words; folds keep these together. Each is on its own if None.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Problem:
     names: list[str] | None = None
     texts: dict[str, list[str]] = field(default_factory=dict)
     weights: Float[Tensor, "graphs"] | None = None
+    groups: list[str] | None = None
 
     def __post_init__(self) -> None:
         if self.graphs.y is None or self.graphs.y.size(1) != len(self.targets):
@@ -121,6 +123,7 @@ class Problem:
             names=None if self.names is None else [self.names[g] for g in kept],
             texts={column: [texts[g] for g in kept] for column, texts in self.texts.items()},
             weights=None if self.weights is None else self.weights[kept],
+            groups=None if self.groups is None else [self.groups[g] for g in kept],
         )
 
     def limit(self, number: int) -> "Problem":
@@ -141,13 +144,24 @@ class Problem:
         return replace(self, splits={**self.splits, "train": train[chosen.sort().values]})
 
     def folds(self, number: int, seed: int) -> "list[Problem]":
-        """Stratified cross-validation over all graphs: each fold in turn is used for validation."""
+        """Stratified cross-validation over all graphs: each fold in turn is used for validation.
+
+        Graphs of one group are in one fold; of what class they are is judged by the first of them.
+        """
         from sklearn.model_selection import KFold, StratifiedKFold
 
-        ids = torch.cat(list(self.splits.values())).sort().values
+        every = torch.cat(list(self.splits.values())).sort().values
+        names: list[str] | list[int] = every.tolist() if self.groups is None else [self.groups[g] for g in every.tolist()]
+        firsts = dict(reversed(list(zip(names, every.tolist(), strict=True))))
+        ids = torch.tensor(sorted(firsts.values()), dtype=torch.long)
         kind = StratifiedKFold if self.task == "multiclass" or (self.task == "classification" and len(self.targets) == 1) else KFold
         rarest = ids.numel() if kind is KFold else int(self.y[ids, 0].unique(return_counts=True)[1].min())
         if number > rarest:
             raise ValueError(f"folds is {number}, expected at most {rarest}: the graphs of the rarest class of {self.name}.")
         parts = kind(number, shuffle=True, random_state=seed).split(ids.numpy(), self.y[ids, 0].numpy())
-        return [replace(self, splits={"train": ids[torch.from_numpy(a)], "val": ids[torch.from_numpy(b)]}) for a, b in parts]
+        found = []
+        for _, held in parts:
+            chosen = set(ids[torch.from_numpy(held)].tolist())
+            in_fold = torch.tensor([firsts[name] in chosen for name in names])
+            found.append(replace(self, splits={"train": every[~in_fold], "val": every[in_fold]}))
+        return found

@@ -42,9 +42,10 @@ class Predictor:
     Args:
         folders: the folders of the runs.
         device: where to compute.
+        best: use only the model of each run that has the best validation metric.
     """
 
-    def __init__(self, *folders: str | Path, device: str | torch.device = "cpu") -> None:
+    def __init__(self, *folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> None:
         self.folders = [Path(folder) for folder in folders]
         about = [read_about(Path(folder)) for folder in folders]
         if other := next((a for a in about if any(a[key] != about[0][key] for key in ("task", "targets", "classes"))), None):
@@ -54,13 +55,15 @@ class Predictor:
         self.recipe = Recipe.load(Path(folders[0]) / "recipe.yaml")
         self.task, self.targets, self.classes = about[0]["task"], about[0]["targets"], about[0]["classes"]
         self.fingerprint = about[0]["fingerprint"]
-        self.calibration = Calibration.load(Path(folders[0]) / "calibration.json") if len(folders) == 1 else Calibration()
+        self.calibration = (
+            Calibration.load(Path(folders[0]) / "calibration.json") if len(folders) == 1 and not best else Calibration()
+        )
         self.models: list[TrainedModel] = []
         for folder in map(Path, folders):
             config = Recipe.load(folder / "recipe.yaml").train
             summary = read_summary(folder)
             self.metric: str = summary["metric"]
-            for member in summary["members"]:
+            for member in [best_member(folder, summary)] if best else summary["members"]:
                 place, num_outputs = folder / member["folder"], len(self.classes) or len(self.targets)
                 self.models.append(TrainedModel.load(place, summary["report"], config, num_outputs, device))
 
@@ -359,11 +362,25 @@ class Plan:
     intervals: dict[str, Interval]
 
 
-def load(*folders: str | Path, device: str | torch.device = "cpu") -> Predictor:
+def best_member(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
+    """The model of a run with the best validation metric."""
+    best: dict[str, Any] | None = None
+    for member in summary["members"]:
+        values = member.get(summary["report"])
+        value = values.get("val") if isinstance(values, dict) else None
+        if not isinstance(value, int | float):
+            raise ValueError(f"{folder} has no validation metric by which one of its models is the best.")
+        if best is None or METRICS[summary["metric"]].better(float(value), float(best[summary["report"]]["val"])):
+            best = member
+    assert best is not None
+    return best
+
+
+def load(*folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> Predictor:
     """One or several runs that were trained: ``reign.load("run").predict(["CCO", "c1ccccc1"])``."""
     if not folders:
         raise ValueError("no run was given, expected the folder of a run, as reign train makes it.")
-    return Predictor(*folders, device=device)
+    return Predictor(*folders, device=device, best=best)
 
 
 def _packed(graphs: Sequence[Data | None]) -> GraphPack:

@@ -135,8 +135,6 @@ class _Run:
             if report is not None:
                 callback.table(report)
                 write_left_out(folder / "rows_left_out.csv", report)
-                if recipe.folds is not None and report.duplicates:
-                    callback.note("Folds are drawn by rows, so a molecule that occurs twice can be in two folds.")
         return cls(recipe, folder, problem, members)
 
     def jobs(self) -> list[Job]:

@@ -100,6 +100,7 @@ def load_table(
         classes=known,
         names=[str(row + 1) for row in rows],
         texts={column: list(table[column]) for column in smiles_columns},
+        groups=keys,
         weights=None if weights is None else torch.tensor([weights[row] for row in rows], dtype=torch.float64),
     )
     return problem, report

@@ -1,0 +1,18 @@
+"""The same training on several splits of a table, which says more than one of them does."""
+
+from pathlib import Path
+
+from reign.train.recipe import Recipe
+
+
+def replicates(recipe: Recipe, folder: Path, number: int) -> list[tuple[Recipe, Path]]:
+    """Recipes with the split seeds s, s + 1, ..., and their folders, ``folder/replicate-0`` and so on."""
+    if recipe.data.name != "csv" or recipe.data.splits_column is not None:
+        raise ValueError(
+            "--num-replicates trains on other splits of a table, and these splits are given; leave --splits-column out, or use --seeds."
+        )
+    plans = []
+    for r in range(number):
+        data = recipe.data.model_copy(update={"split_seed": recipe.data.split_seed + r})
+        plans.append((recipe.model_copy(update={"data": data}), folder / f"replicate-{r}"))
+    return plans
