@@ -47,7 +47,7 @@ def test_mistakes_exit_with_2_and_one_line(tmp_path: Path) -> None:
     bad = tmp_path / "bad.g6"
     bad.write_text("Es\n")
     for args, message in (
-        (["separate"], "a family or a file of pairs is needed"),
+        (["separate"], "give a family or a file of pairs"),
         (["separate", "rook"], "nothing to try: give --model"),
         (["separate", "rok", "--wl", "1"], "unknown family 'rok'; did you mean 'rook'?"),
         (["separate", "rook", "--model", "sunn:nm"], "unknown model 'sunn'; did you mean 'sun'?"),
@@ -135,4 +135,4 @@ def test_bench_refuses_what_it_cannot_measure(args: list[str], message: str, mon
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_bench_says_that_there_is_no_gpu() -> None:
     done = reign("bench", "--device", "cuda")
-    assert (done.exit_code, done.stderr) == (2, "reign: device is 'cuda', and this machine has no GPU; use 'cpu'.\n")
+    assert (done.exit_code, done.stderr) == (2, "reign: device is 'cuda', but this machine has no GPU; use 'cpu'.\n")

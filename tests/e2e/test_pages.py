@@ -175,7 +175,7 @@ def test_a_report_that_fails_is_a_note(runs: Path, tmp_path: Path, monkeypatch: 
 
 def test_one_model_has_no_uncertainty(runs: Path, tmp_path: Path) -> None:
     start = ["predict", "-i", str(runs / "mols.csv"), "--model-paths", str(runs / "ring"), "-o", str(tmp_path / "out.csv"), "-q"]
-    assert "There is one model, which has no spread" in reign(*start, "--uncertainty-method", "ensemble").stderr
+    assert "A single model has no spread" in reign(*start, "--uncertainty-method", "ensemble").stderr
     assert "no spread" not in reign(*start).stderr
 
 

@@ -185,9 +185,9 @@ def test_graphs_from_python(tmp_path: Path) -> None:
     assert found["4-cycle_pred"].notna().all()
     with pytest.raises(ValueError, match="not from SMILES"):
         package.load("run").predict(["CC"])
-    with pytest.raises(ValueError, match="expected all of one kind"):
+    with pytest.raises(ValueError, match="expected only SMILES or only PyG graphs"):
         package.load("run").predict(["CC", data[0]])
-    assert "learned from counting" in fails("predict", "-i", table(tmp_path), "--model-paths", "run", "-o", "x.csv")
+    assert "was trained on counting" in fails("predict", "-i", table(tmp_path), "--model-paths", "run", "-o", "x.csv")
 
 
 def test_mistakes(tmp_path: Path) -> None:
@@ -201,8 +201,8 @@ def test_mistakes(tmp_path: Path) -> None:
         (["train", "zinc", "-i", file], "give a recipe"),
         (["train", "-i", "none.csv"], "there is no file none.csv"),
         (["train", "zink"], "did you mean 'zinc'?"),
-        (["train", "-i", file, "-o", "run"], "holds a run already; continue it with --resume run"),
-        (["train", "-i", file, "-o", "full"], "holds other files and no run"),
+        (["train", "-i", file, "-o", "run"], "already holds a run; continue it with --resume run"),
+        (["train", "-i", file, "-o", "full"], "is not empty and holds no run"),
         (["train", "-i", file, "-o", file], "is a file, expected a folder"),
         (["train", "-i", file, "-o", "r", "--target-columns", "sise"], "no column 'sise'; did you mean 'size'?"),
         (["train", "-i", file, "-o", "r", "-t", "regresion"], "data.task: input should be 'regression'"),
@@ -218,18 +218,18 @@ def test_mistakes(tmp_path: Path) -> None:
         (["train", "-i", file, "-o", "r", "--set", "train.loss=bce"], "the task is regression; expected mse or l1"),
         (["train", "-i", file, "-o", "r", "--set", "data.name=zinc"], "not both"),
         (["train", "-i", file, "-o", "r", "--set", "data.smiles_columns=[]"], "data.smiles_columns"),
-        (["train", "-i", file, "-o", "r", "--seeds", "2", "--ensemble-size", "2"], "are the same; give one of them"),
+        (["train", "-i", file, "-o", "r", "--seeds", "2", "--ensemble-size", "2"], "mean the same; give only one of them"),
         (["train", "-i", file, "-o", "r", "--devices", "0"], "devices is 0, expected at least 1"),
-        (["train", "--resume", "run", "-o", "r"], "leave the recipe, -i and -o out"),
+        (["train", "--resume", "run", "-o", "r"], "leave out the recipe, -i and -o"),
         (["train", "-i", file, "-o", "r", "--set", "train.epoch=1"], "did you mean 'epochs'?"),
         (["train", "-i", file, "-o", "r", "--ensemble-size", "0"], "--ensemble-size is 0, expected at least 1"),
         (["train", "--resume", "none"], "holds no run to continue"),
-        (["train", "zinc", "--resume", "run"], "--resume takes the recipe and the folder from the run"),
+        (["train", "zinc", "--resume", "run"], "--resume reads the recipe from the folder of the run"),
         (["predict", "-i", file, "--model-paths", "none", "-o", "o.csv"], "holds no recipe.yaml"),
         (["predict", "-i", "none.csv", "--model-paths", "run", "-o", "o.csv"], "there is no file none.csv"),
         (["predict", "-i", file, "--model-paths", "run", "-o", "no/o.csv"], "there is no folder"),
         (["predict", "-i", file, "--model-paths", "run", "-o", "o.csv", "-s", "smile"], "did you mean 'smiles'?"),
-        (["predict", "-i", "taken.csv", "--model-paths", "run", "-o", "o.csv"], "has a column 'size_pred' already"),
+        (["predict", "-i", "taken.csv", "--model-paths", "run", "-o", "o.csv"], "already has a column 'size_pred'"),
         (["predict", "-i", file, "--model-paths", "run", "--uncertainty-method", "x"], "expected ensemble, dropout, mve, or none"),
         (["evaluate", "none"], "holds no recipe.yaml"),
         (["reproduce", "molecules"], "is a single recipe, not a table"),
@@ -295,8 +295,8 @@ def test_a_table_that_changed(tmp_path: Path) -> None:
     works("train", "-i", file, "-o", "run", *SMALL)
     lines = Path(file).read_text().splitlines()
     Path(file).write_text("\n".join([lines[0], "CCCl,1.0", *lines[1:]]) + "\n")
-    assert "are not those that the run in run began with" in fails("train", "--resume", "run", "--seeds", "2")
-    assert "are not those the run learned from" in fails("evaluate", "run")
+    assert "have changed since the run in run was started" in fails("train", "--resume", "run", "--seeds", "2")
+    assert "have changed since the run was trained" in fails("evaluate", "run")
     assert "seed-0: mols.csv rmse" in works("evaluate", "run", "-i", file).stdout
 
 

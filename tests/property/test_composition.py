@@ -146,9 +146,9 @@ def test_options_change_something(name: str) -> None:
         ({"widths": [3]}, r"widths is \[3\], expected one whole number of at least 1 for each of 2 layers"),
         ({"widths": [3, 4], "residual": True}, r"widths is \[3, 4\], expected all the same with residual=True"),
         ({"roots": "added"}, "roots is 'added', expected 'apart', or 'added' with root_terms"),
-        ({"terms": ["own+node_root"], "conv": "gcn"}, r"\['own\+node_root'\] pass no messages, and conv='gcn' needs some"),
-        ({"terms": ["own+local"], "conv": "SAGEConv", "bias": False}, "conv 'SAGEConv' has biases of its own"),
-        ({"terms": ["own+node_root"], "edge_dim": 2}, "edge features .* are used by base encoders only"),
+        ({"terms": ["own+node_root"], "conv": "gcn"}, r"\['own\+node_root'\] pass no messages, but conv='gcn' needs messages"),
+        ({"terms": ["own+local"], "conv": "SAGEConv", "bias": False}, "conv 'SAGEConv' has its own biases"),
+        ({"terms": ["own+node_root"], "edge_dim": 2}, "edge features .* are used only by base encoders"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], message: str) -> None:

@@ -104,7 +104,7 @@ def test_settings_that_are_not_known() -> None:
     with pytest.raises(ValueError, match="config lacks 'constructor', which a 'ngnn_tu' needs; it has 'model'"):
         from_authors({}, "ngnn_tu", config={"model": "ngnn_tu"})
     ogb: dict[str, Any] = {"constructor": {"gnn_type": "gcn"}, "subgraphs": {}}
-    with pytest.raises(ValueError, match="config has gnn_type='gcn', expected 'gin': others are not known here"):
+    with pytest.raises(ValueError, match="config has gnn_type='gcn', expected 'gin'; other values are not supported"):
         from_authors({}, "ngnn_ogb", config=ogb)
     with pytest.raises(ValueError, match="params lack the array 'pool.predict.output.weight'"):
         from_authors({}, "sswl", config={"layer": ["uL"], "num_layer": 1, "dim_embed": 4, "max_dis": 5})
@@ -118,7 +118,7 @@ def test_weights_of_another_size_or_model(real_data: Path) -> None:
     params, config = {key[6:]: golden[key] for key in golden.files if key.startswith("param/")}, json.loads(str(golden["config"]))
     with pytest.raises(ValueError, match=r"params have shape \(6, 12\) for our 'labels.embedding.weight', expected \(5, 12\) in"):
         from_authors(params, "sswl", config=config | {"max_dis": 4})
-    with pytest.raises(ValueError, match="params hold 1 arrays that a 'sswl' has not, 'extra' first"):
+    with pytest.raises(ValueError, match="params hold 1 arrays that a 'sswl' does not have, the first is 'extra'"):
         from_authors(params | {"extra": np.zeros(3)}, "sswl", config=config)
     unused = {"A0.enc.uL.embed.bond_embedding_list.1.weight": np.zeros((6, 12)), "A2.eps.uG": np.zeros(1)}
     assert str(from_authors(params | unused, "sswl", policy="ego:2", config=config).policy) == "ego:2"

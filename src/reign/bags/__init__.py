@@ -1,4 +1,4 @@
-"""Bags of subgraphs: which pairs (k, i) exist, how they lie in memory, and the maps between scopes."""
+"""Bags of subgraphs: which pairs (k, i) exist, how they are stored, and the maps between scopes."""
 
 from reign.bags._bag import Domain, SubgraphBag
 from reign.bags._columns import Column

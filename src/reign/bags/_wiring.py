@@ -1,7 +1,7 @@
-"""Which rows are summed into which, for every term: made once for each bag, when a term first asks.
+"""Which rows are summed into which, for every term. The maps are built once for each bag, on first use.
 
-A local form sums over triples: the pair (k, i) that is updated and the neighbour j of i. Which rows it takes its values
-from is a pair of these letters: ``local`` takes x[k, j], ``needle@Ak`` takes x[j, i], and so on.
+A local term sums over triples: the pair (k, i) that is updated and a neighbour j of i. The rows it reads are given by two of these
+letters: ``local`` reads x[k, j], ``needle@Ak`` reads x[j, i], and so on.
 """
 
 from collections.abc import Callable, Hashable
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Messages(NamedTuple):
-    """Message passing in two steps: every message from its source row and its edge, then their sums."""
+    """Message passing in two steps: make every message from its source row and its edge, then sum the messages."""
 
     from_rows: Sum
     from_edges: Sum
@@ -32,12 +32,12 @@ class Messages(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Wiring:
-    """The sums of one bag: a view, since the bag itself keeps what is made here."""
+    """The sums of one bag. It has no state: the bag caches all maps that are made here."""
 
     bag: "SubgraphBag"
 
     def keep(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The bag keeps what its wiring makes."""
+        """Store a value in the cache of the bag."""
         return self.bag.keep(key, make)
 
     # -- between scopes --------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class Wiring:
 
     @kept
     def root_row(self) -> Int[Tensor, "nodes"]:
-        """The rows of the roots; an error if some roots have no row."""
+        """The rows of the roots. Raise ``ValueError`` if some roots have no row."""
         rows = self.bag.root_row
         if self.bag.domain == "members" and bool((rows < 0).any()):
             raise ValueError(self.rootless())
@@ -81,13 +81,13 @@ class Wiring:
     def rootless(self) -> str:
         """The message for roots that are not members."""
         return (
-            f"policy '{self.bag.policy}' with domain='members' leaves roots without a row, and this model uses terms of roots "
+            f"policy '{self.bag.policy}' with domain='members' leaves roots without a row, but this model uses terms of roots "
             "(root, node_root, roots, root_terms, strict sums or pooling of roots); use domain='all'."
         )
 
     @kept
     def roots_are_members(self) -> bool:
-        """Is every root in its own subgraph?"""
+        """Whether every root is a member of its own subgraph."""
         return bool(self.bag.member[self.root_row].all())
 
     @kept
@@ -122,13 +122,13 @@ class Wiring:
     def triples(self, neighbours: Neighbours, where: Where = "off") -> Triples:
         """All (k, i, j), with j a neighbour of i in subgraph k ("Ak") or in the graph ("A"), for pairs (k, i) or roots (i, i).
 
-        For nodes i: j a neighbour in the graph ("nodes"), or once for each subgraph in which it is one ("agg"). Along the other
-        axis: j a neighbour of k in the graph ("swap").
+        For nodes i, j is a neighbour in the graph ("nodes"), counted once for each subgraph in which it is a neighbour ("agg"). Along the
+        other axis, j is a neighbour of k in the graph ("swap").
         """
         return self.keep(("triples", neighbours, where), lambda: find_triples(self, neighbours, where))
 
     def rows(self, neighbours: Neighbours, values: str, where: Where = "off") -> Sum:
-        """The sum of x[a, b] over the neighbours, with ``values`` the letters a and b out of k, i, j."""
+        """The sum of x[a, b] over the neighbours. ``values`` holds the letters a and b, each one of k, i, j."""
 
         def build() -> Sum:
             t = self.triples(neighbours, where)
@@ -159,12 +159,12 @@ class Wiring:
         return self.keep(("root_messages", where), build)
 
     def messages(self, neighbours: Neighbours, where: Where = "off") -> "Messages":
-        """What a base encoder needs: from rows to messages, from edges to messages, and messages summed into targets."""
+        """The maps that a base encoder needs: from rows to messages, from edges to messages, and from messages to targets."""
 
         return self.keep(("messages", neighbours, where), lambda: self.make_messages(neighbours, where))
 
     def make_messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
-        """The same, made anew and not kept."""
+        """As ``messages``, but computed again and not cached."""
         t = self.triples(neighbours, where)
         on_nodes = neighbours in ("nodes", "agg")
         row = t.j if on_nodes else self.bag.row_within(*((t.j, t.i) if neighbours == "swap" else (t.k, t.j)))
@@ -184,7 +184,7 @@ class Wiring:
 
 
 def _targets(neighbours: Neighbours, where: Where) -> str:
-    """What the sums over neighbours belong to."""
+    """The space of the sums over neighbours."""
     if neighbours in ("nodes", "agg"):
         return "node"
     return "sub" if where == "on" else "pair"

@@ -1,7 +1,7 @@
 """The command line: parse, call the library, print.
 
-A command is a function in one of the files here, named in ``COMMANDS``. These files import typer, rich and the standard library alone;
-everything else is imported inside the functions, so that ``--help`` is there at once.
+A command is a function in one of these files, listed in ``COMMANDS``. At their top, these files import only typer, rich and the standard
+library; everything else is imported inside the functions, so that ``--help`` starts quickly.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from reign import __version__
 from reign.cli import benchmark, data, experiments, lists, prediction, reports, results, show, theory, training
 from reign.cli.command import ManyWords
 
-COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by the group in which --help shows them
+COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by their group in --help
     "Train and predict": (
         training.train,
         prediction.predict,
@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by the
     ),
     "The paper's experiments": (experiments.reproduce, experiments.tune, experiments.recipes, results.results),
     "Theory": (theory.separate, theory.card, theory.questions),
-    "What there is, and what it costs": (lists.models, lists.policies, show.app, data.app, benchmark.bench),
+    "Models, data and costs": (lists.models, lists.policies, show.app, data.app, benchmark.bench),
 }
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)

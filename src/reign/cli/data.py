@@ -17,14 +17,14 @@ Options = Annotated[
 
 @app.command("list")
 def list_sets() -> None:
-    """List the data sets, and their options."""
+    """List the data sets and their options."""
     with user_mistakes():
         plain_console().print(dataset_table())
 
 
 @app.command()
 def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Options = None) -> None:
-    """Statistics of a data set: graphs, splits, nodes, edges, targets; for counting also the 1-WL census."""
+    """Show statistics of a data set: graphs, splits, nodes, edges and targets; for counting, also the 1-WL census."""
     with user_mistakes():
         from reign.data import find_dataset, load_problem, split_statistics, target_statistics
 
@@ -38,7 +38,7 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
 
             found = census([data for split in kind.splits for data in kind(split=split, **chosen)])
             console.print(
-                f"1-WL census: after {found.rounds} rounds {found.alike:,} of {found.pairs:,} pairs of graphs are not distinguished."
+                f"1-WL census: after {found.rounds} rounds, {found.alike:,} of {found.pairs:,} pairs of graphs are not distinguished."
             )
 
 
@@ -46,7 +46,7 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
 def prepare(
     names: Annotated[list[str] | None, typer.Argument(help="Data sets; all if not given.")] = None, options: Options = None
 ) -> None:
-    """Download or generate data sets now, so that training starts at once later."""
+    """Download or generate data sets in advance, so that training starts at once."""
     with user_mistakes():
         from reign.data import cache_folder, find_dataset, list_datasets, load_problem
 
@@ -73,5 +73,5 @@ def _options(name: str, given: list[str] | None) -> dict[str, Any]:
     from reign.train.overrides import override
 
     chosen = {key: value for text in given or [] for key, value in override(text).items()}
-    find_dataset(name).complete(chosen)  # says which option it does not have
+    find_dataset(name).complete(chosen)  # raises an error for an unknown option
     return chosen

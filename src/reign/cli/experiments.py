@@ -13,9 +13,9 @@ from reign.cli.tools import at_least_one, fail, plain_console, user_mistakes
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="A table, to see its rows and columns.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show the rows and columns of this table.")] = None,
 ) -> None:
-    """List the tables of the paper; each cell is a recipe, TABLE/ROW/COLUMN."""
+    """List the tables of the paper. Each cell is a recipe, TABLE/ROW/COLUMN."""
     with user_mistakes():
         from reign.cli.render_paper import list_of_tables, paper_table
         from reign.experiments import find_table, list_tables
@@ -31,9 +31,9 @@ def reproduce(
         str | None, typer.Argument(help="A table of the paper (reign recipes lists them), or a YAML file.", show_default=False)
     ] = None,
     seeds: Annotated[int | None, training_option(help="Number of seeds; as in the paper if not given.")] = None,
-    quick: Annotated[bool, training_option("--quick", help="A small share of data and epochs, to see that it works.")] = False,
-    row: Annotated[list[str] | None, training_option(help="Only this row; repeat for more.")] = None,
-    column: Annotated[list[str] | None, training_option(help="Only this column; repeat for more.")] = None,
+    quick: Annotated[bool, training_option("--quick", help="Use a small share of the data and few epochs, as a test.")] = False,
+    row: Annotated[list[str] | None, training_option(help="Run only this row; repeat for more.")] = None,
+    column: Annotated[list[str] | None, training_option(help="Run only this column; repeat for more.")] = None,
     output: Annotated[
         Path | None,
         output_option("-o", "--output-dir", help="Folder of the runs; runs/<table> if not given."),
@@ -47,14 +47,16 @@ def reproduce(
     write_report: WithReport = True,
     status: Annotated[
         bool,
-        output_option("--status", help="Only show how much of all tables has been run at full length, by the records in results."),
+        output_option(
+            "--status", help="Only show how much of all tables has been run at full length, according to the records in results."
+        ),
     ] = False,
 ) -> None:
-    """Run a table of the paper, and print our numbers beside the paper's.
+    """Run a table of the paper, and print our numbers next to the paper's.
 
-    Differences are in standard deviations, and the comparison is also written as table.csv.
+    Differences are in standard deviations. The comparison is also written to table.csv.
 
-    What is done is not done again: stop and start as you like.
+    Finished models are not trained again, so you can interrupt this command and run it again at any time.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
@@ -86,7 +88,7 @@ def reproduce(
                     plan, folder, *changes, rows=row, columns=column, quick=quick, fabric=fabric, callback=callback, jobs=jobs
                 )
             except KeyboardInterrupt:
-                fail("stopped; the same command continues from here.")
+                fail("stopped; run the same command again to continue.")
         if fabric.is_global_zero:
             write_comparison(folder / "table.csv", plan, found)
             plain_console().print(comparison_table(plan, found, quick))
@@ -96,22 +98,25 @@ def reproduce(
 
 def tune(
     recipe: Annotated[
-        str, typer.Argument(help="TABLE/ROW/COLUMN as in train, or a YAML file; - for a CSV with --set data.path=FILE.")
+        str,
+        typer.Argument(help="TABLE/ROW/COLUMN as in reign train, or a YAML file; use - for a CSV given by --set data.path=FILE."),
     ],
     grid: Annotated[
         list[str] | None,
-        training_option(metavar="KEY=V1,V2", help="Choices for a setting, in place of those of the table; repeat for more."),
+        training_option(
+            metavar="KEY=V1,V2", help="Values to try for a setting, in place of the table's grid; repeat for more settings."
+        ),
     ] = None,
     storage: Annotated[
         str | None,
-        output_option(help="A database URL such as sqlite:///study.db: several workers with the same one share the study."),
+        output_option(help="A database URL such as sqlite:///study.db. Several workers with the same URL share the study."),
     ] = None,
-    study: Annotated[str | None, output_option(help="Name of the study; that of the recipe if not given.")] = None,
+    study: Annotated[str | None, output_option(help="Name of the study; the name of the recipe if not given.")] = None,
     trials: Annotated[
         int | None,
-        training_option(help="Number of points this worker tries; all that are left if not given."),
+        training_option(help="Number of grid points that this worker tries; all remaining points if not given."),
     ] = None,
-    seeds: Annotated[int, training_option(help="Number of seeds for each point.")] = 1,
+    seeds: Annotated[int, training_option(help="Number of seeds for each grid point.")] = 1,
     output: Annotated[
         Path | None,
         output_option("-o", "--output-dir", help="Folder of the runs; runs/tune/<name> if not given."),
@@ -121,7 +126,7 @@ def tune(
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Search the grid of a recipe by the validation metric, with optuna."""
+    """Search the grid of a recipe for the best validation metric, with optuna."""
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.experiments.tune import Search
@@ -142,5 +147,5 @@ def tune(
                     search, folder, study_name=study, storage=storage, trials=trials, fabric=fabric, callback=callback, jobs=jobs
                 )
             except KeyboardInterrupt:
-                fail("stopped; with --storage the same command continues from here.")
+                fail("stopped; if --storage was given, run the same command again to continue.")
         plain_console().print(study_table(found))

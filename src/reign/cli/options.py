@@ -18,9 +18,9 @@ Settings = Annotated[
     training_option("--set", metavar="KEY=VALUE", help="Change any setting, such as train.optimiser.lr=0.01."),
 ]
 Accelerator = Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or gpu.")]
-Devices = Annotated[int, machine_option(help="Number of processes on this machine; torchrun works as well.")]
+Devices = Annotated[int, machine_option(help="Number of processes on this machine (or use torchrun).")]
 Nodes = Annotated[int, machine_option(help="Number of machines.")]
-Quiet = Annotated[bool, output_option("-q", "--quiet", help="Show no progress.")]
+Quiet = Annotated[bool, output_option("-q", "--quiet", help="Do not show progress.")]
 WithReport = Annotated[
     bool,
     output_option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end (with matplotlib)."),
@@ -30,6 +30,6 @@ Jobs = Annotated[
     machine_option(
         "-j",
         "--jobs",
-        help="Number of models to train at once. If not given, as many as fit on a GPU, and one on a CPU, where they are processes.",
+        help="Number of models to train at once; if not given, as many as fit on a GPU, or one on a CPU.",
     ),
 ]

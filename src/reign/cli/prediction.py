@@ -34,7 +34,7 @@ def possible_method(predictor: "Predictor", method: str | bool) -> str | bool:
 
 def predict(
     data_path: Annotated[Path, data_option("-i", "--data-path", help="A CSV of molecules.")],
-    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat for an ensemble of several.")],
+    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat to average several runs.")],
     output: Annotated[Path | None, output_option("-o", "--output", help="CSV to write; <input>_preds.csv if not given.")] = None,
     smiles_columns: Annotated[
         list[str] | None,
@@ -54,9 +54,9 @@ def predict(
 ) -> None:
     """Predict for a CSV of molecules.
 
-    Every row comes back, in order, with the columns <target>_pred, error, and where there are uncertainties <target>_unc, _lower and _upper.
+    The output has all rows and columns of the input, in order, and the columns <target>_pred and error; with uncertainties also <target>_unc, <target>_lower and <target>_upper.
 
-    For 0/1 targets the prediction is a probability. Rows that cannot be predicted have the reason in the column error.
+    For 0/1 targets the prediction is a probability. If a row cannot be predicted, its column error gives the reason.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
@@ -89,8 +89,8 @@ def predict(
             soft_wrap=True,
         )
     plain_console().print(
-        f"{len(table) - bad:,} of {len(table):,} rows predicted, in {target}."
-        + (f" {bad:,} could not be predicted; see its column error." if bad else ""),
+        f"{len(table) - bad:,} of {len(table):,} rows predicted; the output is in {target}."
+        + (f" {bad:,} could not be predicted; see the column error." if bad else ""),
         soft_wrap=True,
     )
 
@@ -128,10 +128,10 @@ def fingerprint(
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    split: Annotated[str, data_option(help="train, val or test.")] = "test",
+    split: Annotated[str, data_option(help="Split to evaluate on: train, val or test.")] = "test",
     data_path: Annotated[
         Path | None,
-        data_option("-i", "--data-path", help="Another CSV with the same columns; all of its rows count."),
+        data_option("-i", "--data-path", help="Evaluate on all rows of another CSV with the same columns."),
     ] = None,
     metrics: Annotated[
         list[str] | None,
@@ -142,7 +142,7 @@ def evaluate(
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Measure a run again, from its weights, on a split of its data or on another CSV; and what its uncertainties are worth there."""
+    """Evaluate a run from its weights, and its uncertainties, on a split of its data or on another CSV."""
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.train import load
@@ -173,7 +173,7 @@ def evaluate(
     if left_out := result.get("left_out"):
         row, reason = next(iter(left_out.items()))
         plain_console().print(
-            f"{result['rows'] - len(left_out):,} of {result['rows']:,} rows were measured. Row {row} was left out: {reason}."
-            + (f" So were {len(left_out) - 1:,} more." if len(left_out) > 1 else ""),
+            f"{result['rows'] - len(left_out):,} of {result['rows']:,} rows were evaluated. Row {row} was left out: {reason}."
+            + (f" In total, {len(left_out):,} rows were left out." if len(left_out) > 1 else ""),
             soft_wrap=True,
         )

@@ -46,11 +46,11 @@ def family_table() -> Table:
 
 
 def separation_table(family: str, verdicts: "list[Verdict]") -> Table:
-    """How many pairs each method separates, in how many layers or rounds, and by how much."""
+    """The number of pairs that each method separates, the layers or rounds it needs, and the margins."""
     table = Table(
         title=f"Pairs of {family} told apart",
-        caption="Layers (or rounds) are the fewest that tell a pair apart. Margins are those of float64, in units of the threshold: above 1 "
-        "is separated.",
+        caption="Layers (or rounds) are the smallest number that tells a pair apart. Margins are measured in float64, in units of the "
+        "threshold: a pair is separated if its margin is above 1.",
     )
     for column in ("method", "separated", "of", "layers", "smallest margin", "largest margin"):
         table.add_column(column, justify="left" if column == "method" else "right")

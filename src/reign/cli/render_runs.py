@@ -13,7 +13,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
     """The results of a run."""
     name, members = summary["metric"], summary["members"]
     folds = summary.get("folds")
-    how = f"{folds} folds, the epoch with the best mean" if folds else f"weights of the {summary['report']} epoch"
+    how = f"{folds} folds, epoch with the best mean" if folds else f"weights of the {summary['report']} epoch"
     table = Table(title=f"{name}, {how}", caption=f"{summary['parameters']:,} weights, {summary['seconds']:.0f} s of training")
     table.add_column("split")
     table.add_column("mean" if len(members) > 1 else name, justify="right")
@@ -98,5 +98,5 @@ def target_table(task: str, found: "list[TargetStatistics]") -> Table:
 
 
 def number(value: float | None) -> str:
-    """A number with four digits; nothing for None."""
+    """A number with four digits, or an empty text for None."""
     return "" if value is None else f"{value:.4g}"

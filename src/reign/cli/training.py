@@ -35,32 +35,28 @@ def train(
     data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
     smiles_columns: Annotated[
         list[str] | None,
-        data_option("-s", "--smiles-columns", help="Column of SMILES; several together make one graph."),
+        data_option("-s", "--smiles-columns", help="Column of SMILES; those of a row form one graph."),
     ] = None,
     target_columns: Annotated[
         list[str] | None,
-        data_option(help="Column to predict; repeat for more. All numbers if not given."),
+        data_option(help="Column to predict; all columns of numbers if not given."),
     ] = None,
     task_type: Annotated[
         str | None,
         data_option("-t", "--task-type", help="regression, classification (0 or 1) or multiclass."),
     ] = None,
-    split_type: Annotated[str | None, data_option(help="random or scaffold_balanced.")] = None,
+    split_type: Annotated[str | None, data_option(help="How to split the rows: random or scaffold_balanced.")] = None,
     split_sizes: Annotated[list[float] | None, data_option(help="Shares of train, val and test, such as 0.8 0.1 0.1.")] = None,
-    splits_column: Annotated[str | None, data_option(help="Column that says train, val or test.")] = None,
-    split_seed: Annotated[int | None, data_option(help="Seed of the random split.")] = None,
-    weight_column: Annotated[str | None, rows_option(help="Column that says how much a row counts in training.")] = None,
-    class_balance: Annotated[
-        bool, rows_option("--class-balance", help="Let the classes of a target count alike in training.")
-    ] = False,
-    metrics: Annotated[
-        list[str] | None, rows_option(help="Metric, such as rmse, mae, r2, roc, prc, f1, mcc; repeat for more.")
-    ] = None,
-    num_replicates: Annotated[int | None, rows_option(help="Train on this many splits, each of another seed.")] = None,
-    num_folds: Annotated[int | None, rows_option(help="Cross-validate: each of so many parts validates once.")] = None,
+    splits_column: Annotated[str | None, data_option(help="Column with the split of each row: train, val or test.")] = None,
+    split_seed: Annotated[int | None, data_option(help="Seed for splitting the rows.")] = None,
+    weight_column: Annotated[str | None, rows_option(help="Column with the weight of each row in training.")] = None,
+    class_balance: Annotated[bool, rows_option("--class-balance", help="Weight rows so that all classes count equally.")] = False,
+    metrics: Annotated[list[str] | None, rows_option(help="Metrics, such as rmse, mae, r2, roc, prc, f1, mcc.")] = None,
+    num_replicates: Annotated[int | None, rows_option(help="Number of splits, with different seeds, to train on.")] = None,
+    num_folds: Annotated[int | None, rows_option(help="Number of folds for cross-validation.")] = None,
     model: Annotated[str | None, model_option(help="A model, such as sun or gnn-ak+ (reign models lists them).")] = None,
     policy: Annotated[str | None, model_option(help="A policy, such as ego+:3 (reign policies lists them).")] = None,
-    dropout: Annotated[float | None, model_option(help="Share of the values that are dropped in training.")] = None,
+    dropout: Annotated[float | None, model_option(help="Dropout probability.")] = None,
     loss_function: Annotated[
         str | None, model_option("-l", "--loss-function", help="mse, l1, mve (with a variance), bce, ...")
     ] = None,
@@ -68,20 +64,20 @@ def train(
     batch_size: Annotated[int | None, training_option("-b", "--batch-size", help="Number of graphs in a batch.")] = None,
     ensemble_size: Annotated[
         int | None,
-        training_option(help="Number of models; their mean predicts, their spread is _unc."),
+        training_option(help="Number of models; their mean is the prediction."),
     ] = None,
     seeds: Annotated[
         int | None,
-        training_option(help="The same in the words of the paper: seeds 0, 1, ..."),
+        training_option(help="Number of seeds 0, 1, ...; the same as --ensemble-size."),
     ] = None,
     output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
-    resume: Annotated[Path | None, training_option(help="Continue the run in this folder; with --epochs, to more of them.")] = None,
-    checkpoint: Annotated[Path | None, training_option(help="Start from the weights of this run; its targets may differ.")] = None,
+    resume: Annotated[Path | None, training_option(help="Continue a run, with --epochs for more epochs.")] = None,
+    checkpoint: Annotated[Path | None, training_option(help="Start from the weights of this run, for any targets.")] = None,
     freeze_encoder: Annotated[bool, training_option("--freeze-encoder", help="With --checkpoint: only the head learns.")] = False,
     settings: Settings = None,
     eager: Annotated[
         bool,
-        machine_option("--eager", help="Plain operations, batch by batch: nothing special on a GPU."),
+        machine_option("--eager", help="Use plain PyTorch operations, also on a GPU."),
     ] = False,
     jobs: Jobs = None,
     accelerator: Accelerator = "auto",
@@ -90,7 +86,7 @@ def train(
     quiet: Quiet = False,
     write_report: WithReport = True,
 ) -> None:
-    """Train on a CSV of molecules, or by a recipe of the paper.
+    """Train on a CSV of molecules, or with a recipe of the paper.
 
     reign train -i molecules.csv -s smiles --target-columns logS -o RUN
 
@@ -98,7 +94,7 @@ def train(
 
     A run is a folder with settings, splits, metrics, weights and predictions.
 
-    reign train --resume RUN continues a run that was stopped, and ends with the same result.
+    reign train --resume RUN continues a run that was stopped; the result is the same.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
@@ -142,7 +138,7 @@ def train(
             *(override(text) for text in settings or []),
         ]
         if ensemble_size is not None and seeds is not None:
-            fail("--ensemble-size and --seeds are the same; give one of them.")
+            fail("--ensemble-size and --seeds mean the same; give only one of them.")
         number = ensemble_size if ensemble_size is not None else seeds
         at_least_one("--jobs", jobs)
         at_least_one("--num-replicates", num_replicates)
@@ -153,7 +149,7 @@ def train(
             changes.append({"seeds": list(range(number))})
         if resume is not None:
             if recipe is not None or data_path is not None or output is not None or checkpoint is not None:
-                fail("--resume takes the recipe and the folder from the run; leave the recipe, -i, -o and --checkpoint out.")
+                fail("--resume reads the recipe from the folder of the run; leave out the recipe, -i, -o and --checkpoint.")
             plan, folder = saved_recipe(resume, *changes), resume
         else:
             if (recipe is None) == (data_path is None):

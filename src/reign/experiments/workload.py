@@ -41,7 +41,7 @@ class Workload:
             check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         check("device", self.device, self.device in ("auto", "cpu", "cuda"), "'auto', 'cpu' or 'cuda'")
         if self.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("device is 'cuda', and this machine has no GPU; use 'cpu'.")
+            raise ValueError("device is 'cuda', but this machine has no GPU; use 'cpu'.")
         find_model(self.model)
 
     def build(self, problem: Problem, name: str | None = None) -> Model:

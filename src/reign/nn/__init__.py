@@ -1,7 +1,7 @@
 """Layers, pooling and models.
 
-A model is ``SUN(in_channels, hidden_channels, num_layers, out_channels, policy=..., ...)`` and is called as PyG's are:
-``model(x, edge_index, edge_attr, batch)``. A layer is ``SUNConv(64, 64)(h, bag)``.
+A model is made with ``SUN(in_channels, hidden_channels, num_layers, out_channels, policy=..., ...)`` and called like a PyG model:
+``model(x, edge_index, edge_attr, batch)``. A layer is made and called with ``SUNConv(64, 64)(h, bag)``.
 """
 
 from reign.nn import models

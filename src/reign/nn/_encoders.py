@@ -1,4 +1,4 @@
-"""Encoders of features that are numbers, types, or columns of types as in OGB."""
+"""Encoders of features: continuous numbers, integer types, or several columns of types as in OGB."""
 
 from numbers import Integral
 from typing import Any, cast
@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-# how many values each integer column of OGB's molecules can take
+# the number of values of each integer column of OGB's molecules
 OGB_ATOM = [119, 5, 12, 12, 10, 6, 6, 2, 2]
 OGB_BOND = [5, 6, 2]
 
@@ -15,7 +15,7 @@ EncoderSpec = Any  # see make_encoder
 
 
 class TypeEmbedding(nn.Module):
-    """A learned vector for each type; several columns of types are summed.
+    """A learned vector for each type. With several columns of types, their vectors are summed.
 
     Args:
         num_types: number of types in each column.
@@ -44,7 +44,7 @@ class OneHot(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.channels = channels
-        self.register_buffer("like", torch.zeros(0), persistent=False)  # has the number format of the model
+        self.register_buffer("like", torch.zeros(0), persistent=False)  # has the dtype and device of the model
 
     def forward(self, x: Shaped[Tensor, "rows *columns"]) -> Float[Tensor, "rows channels"]:
         """Encode types of shape (rows, 1) or (rows,)."""
@@ -53,7 +53,7 @@ class OneHot(nn.Module):
 
 
 class _Lookup(torch.autograd.Function):
-    """Rows of a small table. What flows back is a product with the one-hot types: its order is fixed, and no size is read back."""
+    """Rows of a small table. The gradient is a product with the one-hot types: it is deterministic, and needs no size from the device."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, types: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class _Lookup(torch.autograd.Function):
 
 
 def lookup(table: Float[Tensor, "types channels"], types: Int[Tensor, "rows"]) -> Float[Tensor, "rows channels"]:
-    """The vector of each type: on a GPU in a way that can be captured, elsewhere as ``nn.Embedding`` does."""
+    """The vector of each type. On a GPU the lookup can be captured in a CUDA graph; elsewhere it is that of ``nn.Embedding``."""
     if table.is_cuda:
         out: Tensor = _Lookup.apply(table, types)  # type: ignore[no-untyped-call]
         return out
@@ -77,7 +77,7 @@ def lookup(table: Float[Tensor, "types channels"], types: Int[Tensor, "rows"]) -
 
 
 def _types(x: Shaped[Tensor, "rows *columns"], sizes: list[int]) -> Int[Tensor, "rows columns"]:
-    """Types as whole numbers, one column for each size; ``ValueError`` for what is not there, though a GPU is not asked."""
+    """Types as integers, one column for each size. On the CPU, types out of range raise ``ValueError``; on a GPU they are not checked."""
     if x.is_floating_point() and x.device.type == "cpu" and bool((x != x.round()).any()):
         raise ValueError(f"types must be whole numbers, got {x[x != x.round()][0].item()}.")
     x = x.long().view(x.size(0), -1 if x.numel() else len(sizes))
@@ -100,9 +100,10 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
     """Make an encoder of features.
 
     Args:
-        spec: a number of types, a list of numbers (one per column), "atom" or "bond" (OGB's columns), "one-hot" (as many types as
-            channels), a module, or a function that makes one for a number of channels. None is a linear map of ``in_channels`` numbers.
-        in_channels: number of channels of features that are numbers; None for no encoder of numbers.
+        spec: a number of types, a list of numbers of types (one per column), "atom" or "bond" (OGB's columns), "one-hot" (as many types
+            as channels), a module, or a function that makes a module for a number of channels. None stands for a linear map of
+            ``in_channels`` continuous features.
+        in_channels: number of channels of continuous features; with None there is no encoder for them.
         channels: number of channels of the result.
     """
     if isinstance(spec, nn.Module):

@@ -1,8 +1,8 @@
-"""The plan of a layer for fused kernels: which slots go together.
+"""Run a layer with fused kernels: which slots are computed together.
 
-All maps on nodes and subgraphs (single terms, base encoders on the graph, terms of roots) are one stack of MLPs, evaluated together. All slots on
-pairs, the addition of everything, the roots and the activation are one stage, which also gives the sums of the new values that the
-next layer asks for. What no kernel covers makes the plan ``None``, and the layer runs with plain operations.
+All maps on nodes and subgraphs (single terms, base encoders on the graph, terms of roots) form one stack of MLPs, evaluated together. All
+slots on pairs, the addition of all parts, the roots and the activation form one stage, which also returns the sums of the new values that
+the next layer needs. If some part of a layer is not covered by a kernel, the layer runs with plain operations.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,12 +29,12 @@ from reign.nn._terms import TERMS
 if TYPE_CHECKING:
     from reign.nn._conv import SubgraphConv
 
-WIDEST = 128  # channels that a kernel takes
+WIDEST = 128  # the largest number of channels that a kernel supports
 SUMS = ("readout", "needle", "root", "near")
 
 
 def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr) -> State | None:
-    """The new state of a layer, or None where it has to run with plain operations."""
+    """The state after a layer, or None if the layer has to run with plain operations."""
     kernels = kernels_for(state.h)
     if kernels is None or not covered(conv) or state.bag.num_pairs == 0 or state.bag.edge_weight is not None:
         return None
@@ -42,7 +42,7 @@ def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr) -> Sta
 
 
 def covered(conv: "SubgraphConv") -> bool:
-    """Whether kernels cover everything a layer does."""
+    """Whether kernels cover every part of a layer."""
     pair_slots = [slot for slot in conv.slots() if slot.scope == "pair"]
     return (
         bool(pair_slots)
@@ -56,7 +56,7 @@ def covered(conv: "SubgraphConv") -> bool:
 
 
 def _simple(slot: Slot) -> bool:
-    """Linear maps, or MLPs with ReLU and batch norms or none."""
+    """Whether a slot is a linear map, or an MLP with ReLU and with batch norms or no norms."""
     if isinstance(slot, EncoderSlot):
         encoder = slot.encoder
         return isinstance(encoder, GIN) and _norm_covered(slot.norm) and _mlp_covered(encoder.mlp)
@@ -68,7 +68,7 @@ def _mlp_covered(mlp: MLP) -> bool:
 
 
 def _passes(slot: EncoderSlot) -> bool:
-    """Whether the encoder reads its values, and sums those of their neighbours, as they are."""
+    """Whether the encoder uses the values and the sums over their neighbours unchanged."""
     own, sums, neighbours = MERGED[slot.name]
     return own in ("own", "needle") and len(sums) == 1 and neighbours is not None
 
@@ -79,7 +79,7 @@ def _norm_covered(norm: nn.Module) -> bool:
 
 @dataclass
 class _NodeSlot:
-    """A slot on nodes, subgraphs or roots: its input, what its result is added to, and what its rows are."""
+    """A slot on nodes, subgraphs or roots: its input, the sum that its result is added to, and the kind of its rows."""
 
     slot: Slot
     input: Any
@@ -135,7 +135,7 @@ class _Update:
 
     @contextmanager
     def _aside(self) -> Iterator[Callable[[], None]]:
-        """What is done on nodes and subgraphs goes on beside what is done on pairs, in a CUDA graph, until what is given is called."""
+        """In a CUDA graph, run the work on nodes and subgraphs in parallel with the work on pairs, until the yielded function is called."""
         simple = all(slot.scope != "graph" and (isinstance(slot, EncoderSlot) or slot.name == "own") for slot in self._pair_slots())
         if not simple or not self.state.h.is_cuda or not torch.cuda.is_current_stream_capturing():
             yield lambda: None
@@ -190,7 +190,7 @@ class _Update:
         return found
 
     def _flags(self, rows: str, real: Tensor) -> Tensor:
-        """Which rows are no padding, as kernels read it."""
+        """Which rows are real and not padding, in the format of the kernels."""
         return self.state.once_for_all(("flags", rows), lambda: real.to(torch.int32))
 
     # -- pairs -----------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class _Update:
         return any(self.state.aggregation.get(name) == "mean" for name in MERGED[slot.name][1])
 
     def _messages(self, encoder: GIN, edges: Edges, near: Neighbourhood) -> Any:
-        """The messages of an encoder, with edge features: the vectors of few types as they are, or one vector for each edge."""
+        """The messages of an encoder with edge features: the table of vectors if there are few types, otherwise one vector per edge."""
         if encoder.edge_encoder is None:
             return self.kernels.Messages(edges, None, encoder.eps)
         types = encoder.edge_encoder
@@ -239,7 +239,7 @@ class _Update:
         return self.kernels.Messages(edges, encode_edges(types, near.edge_attr).contiguous(), encoder.eps)
 
     def _types_of_edges(self) -> Tensor | None:
-        """Edge features as 32-bit types, if that is what they are."""
+        """Edge features as 32-bit integers if they are types, otherwise None."""
         attr = self.edge_attr
         if attr is None or attr.is_floating_point() or attr.numel() != attr.size(0):
             return None
@@ -279,7 +279,7 @@ def _everywhere(slot: Slot) -> bool:
 
 
 def _bias(linear: nn.Linear) -> Tensor:
-    """The bias of a linear map; zeros where it has none."""
+    """The bias of a linear map, or zeros if it has none."""
     return _zeros(linear.out_features, linear.weight.device) if linear.bias is None else linear.bias
 
 
@@ -291,12 +291,13 @@ def _zeros(channels: int, device: torch.device) -> Tensor:
 
 @cache
 def _side_stream(device: torch.device) -> Any:
-    """A second stream of a device, for what can be done beside."""
+    """A second stream of a device, for work that can run in parallel."""
     return torch.cuda.Stream(device)
 
 
 def _shape(slot: Slot) -> tuple[bool, int, int, bool]:
-    """Slots of one shape can be one stack: linear or not, hidden and input channels, with an inner norm or not."""
+    """The shape of a slot: whether it is linear, its hidden and input channels, and whether it has an inner norm. Slots of equal shape can
+    be stacked."""
     maps: Any = slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform
     if isinstance(maps, Linear):
         return True, 0, maps.in_features, False
@@ -304,7 +305,7 @@ def _shape(slot: Slot) -> tuple[bool, int, int, bool]:
 
 
 def _count_batches(conv: "SubgraphConv") -> None:
-    """Batch norms count the batches they have seen in training; all of a layer at once."""
+    """Increase the batch counters of all batch norms of a layer at once, as training does."""
     if conv.training:
         elsewhere = {
             slot.norm for slot in conv.slots(on=True) if isinstance(slot, EncoderSlot) and slot.everywhere
@@ -316,7 +317,7 @@ def _count_batches(conv: "SubgraphConv") -> None:
 
 
 def needs(conv: "SubgraphConv") -> frozenset[str]:
-    """Which sums of the values a layer asks for, out of ``SUMS``."""
+    """Which of the sums in ``SUMS`` a layer needs."""
     found: set[str] = set()
     for where, slots in (("off", conv.slots()), ("on", conv.slots(on=True))):
         for slot in slots:
@@ -346,7 +347,7 @@ def _sums_of(name: str, on: bool) -> set[str]:
 
 
 def _with_sums(state: State, kernels: ModuleType, wanted: frozenset[str]) -> None:
-    """Compute the sums that a layer asks for, if they did not come with the state."""
+    """Compute the sums that a layer needs, unless the state has them already."""
     if state.has(wanted):
         return
     bag = state.bag

@@ -12,8 +12,8 @@ NormRows = Int[Tensor, "kept"] | Bool[Tensor, "rows"] | None  # the rows that th
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch norm that can meet a single row: a single row has no variance, so it is normalised with the running statistics, in
-    training too.
+    """Batch norm that also accepts a single row. A single row has no variance, so it is normalised with the running statistics, even
+    in training.
     """
 
     def forward(self, x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:
@@ -23,7 +23,7 @@ class BatchNorm(nn.BatchNorm1d):
         return super().forward(x)
 
     def masked(self, x: Float[Tensor, "rows channels"], mask: Bool[Tensor, "rows"]) -> Float[Tensor, "rows channels"]:
-        """Normalise the rows in the mask with their statistics; the others come out as zeros. No size is read back from a device."""
+        """Normalise the rows in the mask with their statistics and set all others to zero. No size is read back from the device."""
         weight = mask.to(x.dtype)[:, None]
         mean, var = self.running_mean, self.running_var
         assert mean is not None
@@ -51,12 +51,12 @@ class NoNorm(nn.Identity):
 
 
 def normalise(norm: nn.Module, x: Float[Tensor, "rows channels"], rows: NormRows = None) -> Float[Tensor, "rows channels"]:
-    """Apply a norm whose statistics range over some rows only; if it has statistics, the other rows come out as zeros.
+    """Apply a norm whose statistics range over some rows only. If the norm has statistics, the other rows are set to zero.
 
     Args:
         norm: the norm.
         x: the rows.
-        rows: indices of the rows that the statistics range over, or a truth value for each row; all rows if not given.
+        rows: indices or a Boolean mask of the rows that the statistics range over; all rows if not given.
     """
     if rows is None or isinstance(norm, nn.LayerNorm | NoNorm):
         return norm(x)
@@ -67,7 +67,7 @@ def normalise(norm: nn.Module, x: Float[Tensor, "rows channels"], rows: NormRows
 
 
 def num_parameters(*modules: nn.Module | None) -> int:
-    """Count the weights of some modules together."""
+    """Count the parameters of all given modules."""
     return sum(p.numel() for module in modules if module is not None for p in module.parameters())
 
 
@@ -99,7 +99,7 @@ def make_act(act: Activation) -> nn.Module:
     try:
         module: nn.Module = activation_resolver(act)
     except TypeError as error:
-        raise ValueError(f"act is {act!r}, which needs arguments ({error}); give the activation itself.") from None
+        raise ValueError(f"act is {act!r}, which needs arguments ({error}); give an instance of the activation.") from None
     return module
 
 
@@ -133,13 +133,13 @@ class MLP(nn.Module):
         self.lin2 = nn.Linear(hidden, out_channels, bias=bias)
 
     def forward(self, x: Float[Tensor, "rows in_channels"], rows: NormRows = None) -> Float[Tensor, "rows out_channels"]:
-        """Transform every row; the norm looks at ``rows`` only."""
+        """Transform every row; the statistics of the norm are taken over ``rows`` only."""
         out: Tensor = self.lin2(self.act(normalise(self.norm, self.lin1(x), rows)))
         return out
 
 
 class Linear(nn.Linear):
-    """A linear map with the call of an ``MLP``: it has no norm, and no use for ``rows``."""
+    """A linear map that is called like an ``MLP``. It has no norm, so it ignores ``rows``."""
 
     def forward(self, x: Float[Tensor, "rows in_channels"], rows: NormRows = None) -> Float[Tensor, "rows out_channels"]:
         """Transform every row."""

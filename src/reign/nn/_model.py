@@ -44,8 +44,8 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         hidden_channels: number of channels of the layers.
         num_layers: number of layers.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
-        layer: makes a layer, which maps (h, bag) to new values of the pairs, for given numbers of channels in and out; a list makes
-            one layer each, which may be more than ``num_layers``.
+        layer: function that makes a layer for given numbers of input and output channels; the layer maps (h, bag) to new values of the
+            pairs. A list of such functions makes one layer each, and may be longer than ``num_layers``.
         policy: pi, by name or as a ``Policy``.
         pooling, node_encoder, dropout, jk, residual, task_level, widths, labels, virtual_node, head: see ``CompositionOptions``.
         act: activation of the head (layers have their own).
@@ -53,7 +53,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
     """
 
     _config: dict[str, Any]
-    """The arguments that the constructor was given; empty if they do not describe the model (any more)."""
+    """The arguments that the constructor was given; empty if they do not, or no longer, describe the model."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         check(
             "widths", widths, same or not (residual or jk in ("max", "sum")), f"all the same with residual={residual!r}, jk={jk!r}"
         )
-        self.policy = copy.deepcopy(policies.policy(policy))  # sampled ones have a state
+        self.policy = copy.deepcopy(policies.policy(policy))  # sampled policies have a state
         self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels
         self.num_layers, self.jk, self.task_level, self.domain = num_layers, jk, task_level, domain
         self.node_encoder = make_encoder(node_encoder, None, in_channels)
@@ -112,7 +112,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         channels = sum(widths[1:]) if jk == "cat" else widths[-1]
         self.pooling = (pooling or MeanPooling)(channels)
         if task_level != "graph" and type(self.pooling).nodes is Pooling.nodes:
-            self.pooling = MeanPooling(channels)  # what is learned about graphs has no use here
+            self.pooling = MeanPooling(channels)  # the learned pooling of graphs is not used here
         ends = self.pooling.out_channels * (2 if task_level == "edge" else 1)
         given = {"act": act, "dropout": dropout} | (head or {})
         self.head = None if out_channels is None else _made("head", Head, ends, out_channels, **given)
@@ -132,7 +132,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
     def refusal(cls, name: str, value: object) -> str:
         """The message for an argument that the constructor does not take."""
         if known_to_parents(cls, name):
-            return f"{cls.__name__} has no use for {name}={value!r}; leave it out."
+            return f"{cls.__name__} does not use {name}={value!r}; leave it out."
         return f"{cls.__name__} has no option '{name}'{did_you_mean(name, cls.option_names())}"
 
     # -- forward ---------------------------------------------------------------------------------------------------
@@ -147,15 +147,15 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         *,
         bag: SubgraphBag | None = None,
     ) -> Float[Tensor, "rows out_channels"]:
-        """Predict, for each graph, node or edge of a PyG batch.
+        """Predict for each graph, node or edge of a PyG batch.
 
         Args:
             x: node features, shape (nodes, channels).
             edge_index: edges, shape (2, edges).
             edge_attr: edge features, shape (edges, ...).
             batch: the graph of each node; one graph if not given.
-            batch_size: number of graphs, needed if the last one may have no nodes.
-            bag: the bag of this batch, if it has been made before.
+            batch_size: number of graphs; needed only if the last graph may have no nodes.
+            bag: the bag of this batch, if it has been made already.
         """
         weight = self.edge_mask.weight(edge_index)
         if edge_attr is not None and not self._saw_edges:
@@ -210,7 +210,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         return self.readout(state.view(self.domain, {}))
 
     def prepare(self, x: Shaped[Tensor, "nodes *channels"], bag: SubgraphBag) -> SubgraphBag:
-        """Build all index maps of a bag that this model needs, by one pass without gradients: ``torch.compile`` needs them."""
+        """Build all index maps of a bag that this model needs, in one pass without gradients. ``torch.compile`` needs this."""
         modes = {module: module.training for module in self.modules()}
         self.eval()
         with torch.no_grad():
@@ -228,11 +228,11 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         return x
 
     def lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
-        """Take values on nodes to values on pairs."""
+        """Map values on nodes to values on pairs."""
         return bag.lift(x)
 
     def lifted_channels(self) -> int:
-        """The number of channels of values on pairs: marks, and features."""
+        """The number of channels of values on pairs: marks plus features."""
         return self.policy.num_marks + self.in_channels
 
     def readout(self, state: State) -> Float[Tensor, "rows out_channels"]:
@@ -261,10 +261,10 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         return super().train(mode)
 
     def describe(self, latex: bool = False) -> str:
-        """Show the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag.
+        """Describe the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag.
 
         Args:
-            latex: give the update equations as LaTeX in place of all that; notebooks render it.
+            latex: return only the update equations, as LaTeX, which notebooks render.
         """
         return describe_model(self, latex)
 
@@ -274,11 +274,11 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         """Save the weights (safetensors) and the arguments of the model (JSON).
 
         Args:
-            folder: where to save them; it is made if it does not exist.
+            folder: folder to save to; it is created if it does not exist.
         """
         if not self._config:
             raise ValueError(
-                "the weights of this model were constructed, and its arguments do not describe it; save model.state_dict()."
+                "the weights of this model were constructed, so its arguments do not describe it; save model.state_dict() instead."
             )
         Pretrained(_saved_name(type(self)), self._config, self.state_dict()).write(Path(folder))
 
@@ -287,7 +287,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         """Load a model that ``save_pretrained`` saved, in evaluation mode.
 
         Args:
-            folder: the folder it was saved in. A model class of your own is found there if it is registered in ``MODELS``.
+            folder: the folder it was saved in. A custom model class is found if it is registered in ``MODELS``.
         """
         saved = Pretrained.read(Path(folder))
         if saved.model != _saved_name(cls) and saved.model not in MODELS:
@@ -303,8 +303,8 @@ class Model(Facts, nn.Module, metaclass=ModelType):
             model = kind(**saved.arguments)
             model.to(next((value.dtype for value in saved.weights.values() if value.is_floating_point()), torch.float32))
             model.load_state_dict(saved.weights)
-        except Exception as error:  # whatever arguments and weights that do not belong together raise
-            raise ValueError(f"{folder} is damaged: no {saved.model} can be made of it ({first_line(error)}).") from error
+        except Exception as error:  # arguments that do not match the weights can raise any error
+            raise ValueError(f"{folder} is damaged: it does not describe a valid {saved.model} ({first_line(error)}).") from error
         return model.eval()
 
 
@@ -312,7 +312,7 @@ MODELS: Registry[type[Model]] = Registry("model")
 
 
 def _made(name: str, make: Callable[..., M], *sizes: int, **options: Any) -> M:
-    """Make a part of a model from the options that a user gave for it."""
+    """Make a part of a model from the user's options for it."""
     known = [p.name for p in inspect.signature(make).parameters.values() if p.default is not p.empty]
     for key in options:
         if key not in known:
@@ -321,13 +321,13 @@ def _made(name: str, make: Callable[..., M], *sizes: int, **options: Any) -> M:
 
 
 def _residual(kind: Residual, in_channels: int, out_channels: int) -> nn.Module | None:
-    """What the input of the first layer goes through before it is added to the output."""
+    """The map of a layer's input before it is added to the layer's output, or None for no residual connection."""
     if kind is False:
         return None
     return nn.Identity() if kind == "identity" and in_channels == out_channels else nn.Linear(in_channels, out_channels)
 
 
 def _saved_name(kind: type[Model]) -> str:
-    """The name of a class, or the one it is registered under if the name of the class does not lead to it."""
+    """The name of a class, or its registered name if the class cannot be found by its own name."""
     name = kind.__name__
     return name if name in MODELS and MODELS[name] is kind else MODELS.name_of(kind) or name

@@ -1,4 +1,4 @@
-"""What a layer is a sum of: terms, each with its transform or its base encoder."""
+"""The summands of a layer: terms, each with its transform or its base encoder."""
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -15,8 +15,8 @@ class TermSlot(nn.Module):
 
     Args:
         name: name of the term.
-        transform: maps the values of the term, given the rows that norms look at.
-        on_pairs: whether the term is transformed at every pair, and not only where it lives.
+        transform: module that maps the values of the term, given the rows for the statistics of norms.
+        on_pairs: whether the term is transformed at every pair, and not only once where its values live.
     """
 
     def __init__(self, name: str, transform: nn.Module, on_pairs: bool = False) -> None:

@@ -13,12 +13,12 @@ def find_device(accelerator: str = "auto") -> torch.device:
     """The device to compute on: "cpu", "cuda" (or "gpu"), or with "auto" a GPU if there is one."""
     check("accelerator", accelerator, accelerator in ("auto", "cpu", "cuda", "gpu"), "'auto', 'cpu' or 'cuda'")
     if accelerator in ("cuda", "gpu") and not torch.cuda.is_available():
-        raise ValueError(f"accelerator is '{accelerator}', and this machine has no GPU; use 'cpu'.")
+        raise ValueError(f"accelerator is '{accelerator}', but this machine has no GPU; use 'cpu'.")
     return torch.device("cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def make_fabric(precision: str = "32-true", accelerator: str = "auto", devices: int = 1, num_nodes: int = 1) -> Fabric:
-    """One process, or several: as ``torchrun`` started them, or as many as ``devices`` and ``num_nodes`` say.
+    """Set up one or several processes: those that ``torchrun`` started, or ``devices`` processes on each of ``num_nodes`` machines.
 
     Args:
         precision: "32-true", "64-true" or "bf16-mixed".
@@ -36,7 +36,7 @@ def make_fabric(precision: str = "32-true", accelerator: str = "auto", devices: 
         raise ValueError(f"devices is {devices}, expected at most the {torch.cuda.device_count()} GPUs of this machine.")
     mixed: Any = (
         "bf16-mixed" if precision == "bf16-mixed" else "32-true"
-    )  # in float64 the model itself is float64: nothing must be converted
+    )  # in float64 the model itself is float64: nothing has to be converted
     if devices * num_nodes == 1:
         return OneProcess(torch.device("cuda", torch.cuda.current_device()) if accelerator == "cuda" else device, mixed)
     from lightning import fabric as lightning

@@ -1,4 +1,4 @@
-"""Measuring the models of a run, one by one and as an ensemble."""
+"""Evaluate the models of a run, one by one and as an ensemble."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from reign.train.tasks import as_outputs, as_values
 
 
 def split_of(member: Path, split: str, problem: Problem) -> Ids:
-    """The ids of the graphs that a split had when a model was trained; its folder keeps them by name."""
+    """The ids of the graphs in a split when the model was trained. The folder of the model stores their names."""
     saved = read_record(member / "splits.json")
     if split not in saved:
         raise ValueError(f"the run has no split '{split}'; it has {', '.join(saved) or 'none'}.")
@@ -23,7 +23,9 @@ def split_of(member: Path, split: str, problem: Problem) -> Ids:
     place = {name: i for i, name in enumerate(names)}
     found = saved[split] if isinstance(saved[split], list) else [None]
     if wrong := [name for name in found if not isinstance(name, int | str) or isinstance(name, bool) or name not in place]:
-        raise ValueError(f"{member / 'splits.json'} is damaged ({split} has the graph {wrong[0]!r}, which {problem.name} has not).")
+        raise ValueError(
+            f"{member / 'splits.json'} is damaged ({split} has the graph {wrong[0]!r}, which is not in {problem.name})."
+        )
     return torch.tensor([place[name] for name in found], dtype=torch.long)
 
 
@@ -36,7 +38,7 @@ def measure_models(
         metrics: names of metrics.
         problem: has the labels.
         outs: the outputs of each model.
-        ids: the graphs that they are for, of each model.
+        ids: the graphs of these outputs, for each model.
     """
     measure = METRICS[metrics[0]]
     values = [measure(out, problem.y[own]) for out, own in zip(outs, ids, strict=True)]

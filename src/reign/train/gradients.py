@@ -1,4 +1,4 @@
-"""Gradients of the loss over some batches, computed in parts and by several processes, and undone where something goes wrong."""
+"""Gradients of the loss over some batches, computed in parts and by several processes, and undone on errors."""
 
 import math
 
@@ -23,13 +23,13 @@ class Gradients:
 
     .. math:: \frac{1}{B} \sum_{b=1}^{B} \nabla \frac{1}{|Y_b|} \sum_{y \in Y_b} \ell(y)
 
-    The inner sum ranges over the labels of a batch, whatever part or process their graphs are in.
+    The inner sum ranges over all labels of a batch, over all its parts and processes.
 
     Args:
-        model: whose weights get the gradients.
-        wrapped: the same model, as the fabric calls it.
+        model: the model whose weights receive the gradients.
+        wrapped: the same model, wrapped by the fabric.
         loss: the loss.
-        problem: for the number of labels, and for messages.
+        problem: the problem, for the number of labels and for messages.
         graphs: all graphs on the device, with targets as the model learns them.
         budget: how much is computed at a time.
         fabric: devices and processes.
@@ -51,10 +51,10 @@ class Gradients:
         self.graphs, self.budget, self.fabric, self.weights = graphs, budget, fabric, weights
 
     def __call__(self, group: list[Ids], when: str, before: list[Tensor]) -> tuple[float, float]:
-        """Compute the gradients for some batches; the sum of the loss, and the number of labels.
+        """Compute the gradients for some batches. Return the sum of the loss and the number of labels.
 
-        Where memory is too small, it is done again in smaller parts. Where the loss or the gradient is not finite, ``NonFiniteLoss`` says
-        when and where that happened. In both cases the running statistics become those from ``before``.
+        If memory runs out, the computation is repeated in smaller parts. If the loss or the gradient is not finite, ``NonFiniteLoss`` is
+        raised with the batch and its graphs. In both cases the running statistics are restored to ``before``.
         """
         ids = torch.cat(group)
         loss, labels = self.budget.within(lambda: self._compute(group), ids, lambda: self._undo(before))
@@ -79,7 +79,7 @@ class Gradients:
                     self._check_shape(out)
                     counts = None if self.weights is None else self.weights[batch.ids]
                     loss = self.loss.sum(out.to(batch.y.dtype), batch.y, counts)
-                    # DDP takes the mean over processes, we want the sum
+                    # DDP takes the mean over processes; the sum is needed
                     self.fabric.backward(loss * (self.fabric.world_size / max(labels, 1.0) / len(group)))
                 loss_total += float(total(loss.detach()))
             labels_total += labels
@@ -91,7 +91,7 @@ class Gradients:
 
     @torch.no_grad()
     def restore(self, statistics: list[Tensor]) -> None:
-        """Set the running statistics of norms back."""
+        """Restore the running statistics of norms."""
         for buffer, old in zip(self.model.buffers(), statistics, strict=True):
             buffer.copy_(old)
 
@@ -104,7 +104,7 @@ class Gradients:
         if out.dim() != 2 or out.size(1) != expected:
             each = f", and the loss needs {self.loss.outputs} outputs for each" if self.loss.outputs > 1 else ""
             raise ValueError(
-                f"the model gives values of shape {tuple(out.shape)}, expected {expected} for each graph, as "
+                f"the output of the model has shape {tuple(out.shape)}, expected {expected} for each graph, because "
                 f"{self.problem.name} has {self.problem.num_outputs} targets or classes{each}; make it with out_channels={expected}."
             )
 

@@ -1,4 +1,4 @@
-"""What a user wants predictions for, as graphs."""
+"""Turn a user's inputs for prediction into graphs."""
 
 from typing import Any
 
@@ -8,16 +8,18 @@ from reign.train.config import DataConfig
 
 
 def read_inputs(inputs: list[Any], trained_on: DataConfig) -> tuple[list[Data | None], dict[int, str], list[str] | None]:
-    """Graphs (None where a SMILES cannot be read), the reasons, and the texts if the inputs are SMILES."""
+    """The graphs (None where a SMILES cannot be read), the reasons for these, and the texts if the inputs are SMILES."""
     texts = [each for each in inputs if isinstance(each, str)]
     if not texts:
         if wrong := next(((i, each) for i, each in enumerate(inputs) if not isinstance(each, Data)), None):
             raise ValueError(f"input {wrong[0]} is of type {type(wrong[1]).__name__}, expected SMILES or PyG graphs.")
         return inputs, {}, None
     if len(texts) != len(inputs):
-        raise ValueError(f"got {len(texts)} SMILES and {len(inputs) - len(texts)} other inputs, expected all of one kind.")
+        raise ValueError(
+            f"got {len(texts)} SMILES and {len(inputs) - len(texts)} other inputs, expected only SMILES or only PyG graphs."
+        )
     if not trained_on.reads_smiles:
-        raise ValueError(f"this run learned from {trained_on.name}, not from SMILES; give it PyG graphs of the same kind.")
+        raise ValueError(f"this run was trained on {trained_on.name}, not on SMILES; give it PyG graphs of the same kind.")
     from reign.data.molecules import graphs_of, read_many
 
     graphs, wrong_texts = graphs_of(*read_many(texts))

@@ -1,4 +1,4 @@
-"""A model that learns: epochs of steps, measured by predictions, with a state that can be saved."""
+"""The state of a model in training: it runs epochs, evaluates the model, and can be saved and loaded."""
 
 import math
 from collections.abc import Callable
@@ -39,11 +39,11 @@ class Learner:
 
     Args:
         model: called as ``model(x, edge_index, edge_attr, batch, batch_size)``.
-        problem: what to learn.
+        problem: the graphs, targets and splits.
         config: the settings of the training.
-        seed: decides the order of the graphs, dropout and sampled subgraphs.
+        seed: determines the order of the graphs, dropout and sampled subgraphs.
         fabric: devices and processes.
-        callback: is told of every batch.
+        callback: receives an event after every batch.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Learner:
             raise ValueError(f"{problem.name} has no training graphs.")
         if (config.precision == "bf16-mixed") != (precision_of(fabric) == "bf16-mixed"):
             raise ValueError(
-                f"train.precision is {config.precision}, and the fabric has another precision ({precision_of(fabric)}); "
+                f"train.precision is {config.precision}, but the precision of the fabric is {precision_of(fabric)}; "
                 f"use make_fabric({config.precision!r})."
             )
         loss = LOSSES[choose(LOSSES, config.loss, problem.task)]
@@ -95,7 +95,7 @@ class Learner:
     # -- learning --------------------------------------------------------------------------------------------------
 
     def train_epoch(self, epoch: int) -> float:
-        """Learn from every training graph once; the mean loss."""
+        """Learn from every training graph once. Return the mean loss."""
         seed = epoch_seed(self.seed, epoch)
         seed_model(self.model, seed + self.fabric.global_rank)
         self._train_mode()
@@ -104,7 +104,7 @@ class Learner:
         if (resident := self._on_device()) is not None:
             try:
                 return self._resident_epoch(resident, [group[0] for group in groups], epoch)
-            except RuntimeError as error:  # then the epoch is done again in plain steps, from where it began
+            except RuntimeError as error:  # the epoch is then repeated from its start with plain steps
                 self._leave_device(error)
                 seed_model(self.model, seed)
                 self._train_mode()
@@ -122,7 +122,7 @@ class Learner:
             hold_encoder(self.model)
 
     def _step(self, group: list[Ids], when: str) -> tuple[float, float]:
-        """One step along the gradients of some batches; the sum of the loss, and the number of labels."""
+        """One optimiser step for some batches. Return the sum of the loss and the number of labels."""
         with number_format(self.fabric.device, self.config.precision), fast_path(not self.config.eager):
             return self._eager_step(group, when)
 
@@ -134,7 +134,7 @@ class Learner:
             here = self.gradients.statistics()
             with self.sharpness.nearby():
                 self.gradients(group, when, before)
-            self.gradients.restore(here)  # norms are to know the weights that stay, not those nearby
+            self.gradients.restore(here)  # the statistics of norms must belong to the current weights, not to the nearby ones
         if self.config.clip:
             self.fabric.clip_gradients(self.wrapped, self.optimiser, max_norm=self.config.clip)
         self.optimiser.step()
@@ -144,7 +144,7 @@ class Learner:
     # -- on the device ---------------------------------------------------------------------------------------------
 
     def _on_device(self) -> Resident | None:
-        """Training with the data set on the device, where that is possible; where not, one line says why, once."""
+        """Training with the data set on the device, if possible. Otherwise None; the reason is reported once."""
         if not self._decided:
             self._decided = True
             why = why_not_resident(self)
@@ -162,7 +162,7 @@ class Learner:
                     self.label_weights,
                 )
             elif self.fabric.device.type == "cuda":
-                self.callback.note(f"batches are put together one by one, not on the device: {why}.")
+                self.callback.note(f"batches are assembled one by one, not on the device: {why}.")
         return self.resident
 
     def _resident_epoch(self, resident: Resident, order: list[Ids], epoch: int) -> float:
@@ -190,12 +190,12 @@ class Learner:
         self.resident = None
         make_plain(self.raw_optimiser)
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        self.callback.note(f"batches are put together one by one, not on the device: {reason}.")
+        self.callback.note(f"batches are assembled one by one, not on the device: {reason}.")
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
     def predict(self, split: str) -> Float[Tensor, "graphs outputs"]:
-        """Predictions for the graphs of a split, in the units of the targets (logits for classes)."""
+        """The predictions for the graphs of a split, in the units of the targets (logits for classes)."""
         with fast_path(not self.config.eager):
             return self.inference(self.problem.splits[split], split)[:, : self.problem.num_outputs]  # without variances
 
@@ -219,14 +219,14 @@ class Learner:
         return {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
 
     def save(self, folder: Path) -> None:
-        """Write the model; only its weights if it is not a ``reign.nn.Model``."""
+        """Write the model, or only its weights if it is not a ``reign.nn.Model``."""
         if isinstance(self.model, Model):
             self.model.save_pretrained(folder)
         else:
             write_tensors(folder / "model.safetensors", self.weights())
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to continue."""
+        """Everything that is needed to continue the training."""
         return {
             "model": self.model.state_dict(),
             "optimiser": portable(self.optimiser.state_dict()),
@@ -236,7 +236,7 @@ class Learner:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what ``state_dict`` gave."""
+        """Restore a state returned by ``state_dict``."""
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.rate.load_state_dict(state["rate"])

@@ -1,4 +1,4 @@
-"""Losses by name. Each is given for every label, so that labels that are missing (NaN) can be left out, and parts of a batch added up."""
+"""Losses by name. Each is computed per label, so that missing labels (NaN) can be left out and parts of a batch can be added."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ LEAST_VARIANCE = 1e-4
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss, and where it can be used.
+    """A loss, and the tasks it can be used for.
 
     Args:
-        each: maps outputs and labels, none of them missing, to the loss of every label.
-        tasks: the tasks that can be learned with it.
-        outputs: number of outputs that the model must give for each target.
+        each: function that maps outputs and labels, without missing labels, to the loss of every label.
+        tasks: the tasks that it can be used for.
+        outputs: number of outputs of the model for each target.
     """
 
     each: Callable[[Outputs, Labels], Labels]
@@ -30,7 +30,7 @@ class Loss:
     outputs: int = 1
 
     def sum(self, out: Outputs, y: Labels, weights: Labels | None = None) -> Float[Tensor, ""]:
-        """The sum over all labels that are not NaN, perhaps weighted; the others have no influence, and no gradient."""
+        """The (weighted) sum over all labels that are not NaN. Missing labels have no influence on the gradient."""
         there = ~y.isnan()
         each = self.each(out, torch.where(there, y, torch.zeros_like(y)))
         if weights is not None:
@@ -38,7 +38,7 @@ class Loss:
         return torch.where(there, each, torch.zeros_like(each)).sum()
 
 
-# The first loss of a task is the one that is taken when none is given.
+# The first loss registered for a task is its default.
 LOSSES = Registry[Loss]("loss")
 
 
@@ -80,5 +80,5 @@ def bce(out: Outputs, y: Labels) -> Labels:
 
 @register_loss("cross_entropy", "multiclass")
 def cross_entropy(out: Outputs, y: Float[Tensor, "graphs 1"]) -> Float[Tensor, "graphs 1"]:
-    """Cross-entropy of logits; the one label of a graph is the number of its class."""
+    """Cross-entropy of logits; the label of a graph is the index of its class."""
     return F.cross_entropy(out, y.squeeze(1).long(), reduction="none")[:, None]

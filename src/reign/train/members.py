@@ -24,9 +24,9 @@ class Member:
 
     Args:
         seed: the seed of the model.
-        fold: the number of the fold that validates it; None without cross-validation.
-        folder: where everything about it is kept.
-        problem: the graphs that it learns from.
+        fold: index of its validation fold; None without cross-validation.
+        folder: the folder of the model.
+        problem: the graphs, targets and splits that it learns from.
     """
 
     seed: int

@@ -1,4 +1,4 @@
-"""Metrics by name. Outputs are logits where targets are classes, and a label that is NaN is missing and never counts."""
+"""Metrics by name. Outputs are logits if targets are classes. A label that is NaN is missing and is ignored."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,12 +17,12 @@ Labels = Float[Tensor, "graphs targets"]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric(ABC):
-    """A metric, and what is to be known of it. How it treats missing labels is what its two subclasses differ in.
+    """A metric and its properties. Its two subclasses treat missing labels differently.
 
     Args:
-        tasks: the tasks that can be measured with it.
+        tasks: the tasks that it can be used for.
         more_is_better: whether larger values are better.
-        logarithmic: whether it is a logarithm, which can be negative: differences count then, not ratios.
+        logarithmic: whether it is a logarithm, which can be negative; values are then compared by differences, not ratios.
     """
 
     tasks: tuple[str, ...]
@@ -30,7 +30,7 @@ class Metric(ABC):
     logarithmic: bool = False
 
     def __call__(self, out: Outputs, y: Labels) -> float:
-        """The metric of some outputs; NaN where it means nothing, as the ROC-AUC of one class."""
+        """The metric of some outputs; NaN if it is undefined, such as the ROC-AUC of a single class."""
         return self.measure(out.detach().double().cpu(), y.double().cpu())
 
     @abstractmethod
@@ -48,7 +48,7 @@ class Metric(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class MeanOverLabels(Metric):
-    """``finish(mean of each(out, y))`` over all labels that are there, whichever target they belong to."""
+    """``finish(mean of each(out, y))`` over all labels of all targets that are not missing."""
 
     each: Callable[[Tensor, Tensor], Tensor]
     finish: Callable[[Tensor], Tensor | float] = float
@@ -61,9 +61,9 @@ class MeanOverLabels(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class MeanOverTargets(Metric):
-    """``score(y, out)`` of each target over the labels that are there, then the mean over targets with at least two values of them.
+    """``score(y, out)`` of each target over the labels that are not missing, then the mean over targets with at least two different labels.
 
-    Of several classes the one target has all outputs, and ``score`` is given the class with the largest one.
+    For multiclass problems, ``score`` receives the class with the largest output.
     """
 
     score: Callable[[Tensor, Tensor], float]
@@ -86,7 +86,7 @@ def _square(out: Tensor, y: Tensor) -> Tensor:
 
 
 def _right(out: Tensor, y: Tensor) -> Tensor:
-    """Whether the class with the largest output, or the sign of each output, is right."""
+    """Whether the class with the largest output, or the sign of each output, is correct."""
     several = out.size(1) > 1 and y.size(1) == 1
     return ((out.argmax(1, keepdim=True) == y) if several else ((out > 0) == (y > 0.5))).double()
 
@@ -140,7 +140,7 @@ def _surprise(out: Tensor, y: Tensor) -> Tensor:
     return torch.nn.functional.binary_cross_entropy_with_logits(out, y.nan_to_num(), reduction="none")
 
 
-# The first metric of a task is the one that is taken when none is given.
+# The first metric registered for a task is its default.
 METRICS = Registry[Metric]("metric")
 _REGRESSION, _CLASSES = ("regression",), ("classification",)
 METRICS.register("rmse")(MeanOverLabels(tasks=_REGRESSION, each=_square, finish=torch.sqrt))
@@ -168,7 +168,7 @@ def measure_all(names: Sequence[str], out: Outputs, y: Labels, targets: Sequence
 
 
 def metric(name: str, out: Outputs, y: Labels) -> float:
-    """A metric by name.
+    """Compute a metric, given by its name.
 
     >>> metric("mae", torch.tensor([[1.0], [2.0]]), torch.tensor([[1.5], [float("nan")]]))
     0.5

@@ -1,4 +1,4 @@
-"""Runs that were trained, to predict with and to measure again."""
+"""Predict with finished runs, and evaluate them again."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -50,7 +50,7 @@ class Predictor:
         about = [read_about(Path(folder)) for folder in folders]
         if other := next((a for a in about if any(a[key] != about[0][key] for key in ("task", "targets", "classes"))), None):
             raise ValueError(
-                f"{folders[0]} predicts {about[0]['targets']} and another run {other['targets']}; expected the same of all."
+                f"{folders[0]} predicts {about[0]['targets']} and another run {other['targets']}; expected runs with the same targets."
             )
         self.recipe = Recipe.load(Path(folders[0]) / "recipe.yaml")
         self.task, self.targets, self.classes = about[0]["task"], about[0]["targets"], about[0]["classes"]
@@ -80,7 +80,7 @@ class Predictor:
 
         Args:
             inputs: SMILES, or PyG graphs with the features of the training data.
-            callback: is told of progress.
+            callback: receives progress events.
             uncertainty, calibration, alpha: as in ``predict_file``.
         """
         inputs = [inputs] if isinstance(inputs, str | Data) else list(inputs)
@@ -101,7 +101,7 @@ class Predictor:
         nearest: int | None = None,
         callback: Callback | None = None,
     ) -> "pd.DataFrame":
-        """A table of molecules with the columns of ``predict`` beside its own; every row comes back, in order.
+        """Predict for a table of molecules. The result has all its rows and columns in order, and the columns of ``predict``.
 
         Args:
             path: a CSV of molecules.
@@ -111,7 +111,7 @@ class Predictor:
                 the models, and numbers have calibrated deviations and intervals, if the run had enough validation rows.
             alpha: the share of rows that may lie outside of their interval.
             nearest: give so many of the training molecules that a molecule is most like, see ``reign.train.nearest``.
-            callback: is told of progress.
+            callback: receives progress events.
         """
         self._need_smiles("use reign.load(...).predict(graphs) from Python.")
         from reign.data.molecules import graphs_of, need_columns, read_molecules, read_table
@@ -126,7 +126,7 @@ class Predictor:
             "error",
         ]
         if taken := [name for name in new if name in table.columns]:
-            raise ValueError(f"{path} has a column '{taken[0]}' already; rename it.")
+            raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it.")
         trained_on = self._training_molecules(nearest, callback)
         molecules, errors = read_molecules(table, columns, odd)
         graphs, errors = graphs_of(molecules, errors)
@@ -148,7 +148,7 @@ class Predictor:
         Args:
             path: a CSV of molecules.
             smiles_columns: columns of SMILES; those of the training if not given.
-            callback: is told of progress.
+            callback: receives progress events.
         """
         import pandas as pd
 
@@ -169,7 +169,7 @@ class Predictor:
             parts |= {f"model_{m}_fp_{c}" if several else f"fp_{c}": column.tolist() for c, column in enumerate(values.t())}
         errors |= {good[g]: reason for g, reason in failed.items()}
         if taken := [name for name in [*parts, "error"] if name in table.columns]:
-            raise ValueError(f"{path} has a column '{taken[0]}' already; rename it.")
+            raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it.")
         parts["error"] = [errors.get(i, "") for i in range(len(graphs))]
         return pd.concat([table, pd.DataFrame(parts, index=table.index)], axis=1)
 
@@ -184,7 +184,7 @@ class Predictor:
     def table(
         self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None, plan: "Plan | None" = None
     ) -> "pd.DataFrame":
-        """Predictions for graphs, in their order; those that are None, or that there is no prediction for, have an error instead."""
+        """Predictions for graphs, in their order. A graph that is None, or that cannot be predicted, has an error in place of values."""
         import pandas as pd
 
         plan = plan or self._plan(True, None, 0.1)
@@ -247,13 +247,14 @@ class Predictor:
         callback: Callback | None = None,
         failed: dict[int, str] | None = None,
     ) -> Float[Tensor, "models graphs outputs"]:
-        """What every model gives for every graph, or for some, in the units of the targets (logits for classes).
+        """The outputs of every model for every selected graph, in the units of the targets (logits for classes).
 
         Args:
             graphs: all graphs.
             ids: the graphs to predict for; all if not given.
-            callback: is told of progress.
-            failed: takes the graphs that are too large for the memory, and why; their outputs are NaN. Without it they are an error.
+            callback: receives progress events.
+            failed: dictionary that receives the graphs that are too large for the memory, with the reasons; their outputs are NaN.
+                Without it, such graphs raise an error.
         """
         pack = graphs if isinstance(graphs, GraphPack) else GraphPack.of([_without_targets(data) for data in graphs])
         chosen = torch.arange(len(pack)) if ids is None else ids
@@ -272,14 +273,16 @@ class Predictor:
 
         Args:
             split: "train", "val" or "test".
-            callback: is told of progress.
+            callback: receives progress events.
             metrics: names of metrics, the main one first; those of the training if not given.
             uncertainty, alpha: as in ``predict_file``; what the uncertainties are worth is in "uncertainty", by target.
         """
         names, plan = self._metrics(metrics), self._plan(uncertainty, None, alpha)
         problem, _ = make_problem(self.recipe.data)
         if problem.graphs.fingerprint() != self.fingerprint:
-            raise ValueError(f"the data of {problem.name} are not those the run learned from; evaluate on a table with -i FILE.")
+            raise ValueError(
+                f"the data of {problem.name} have changed since the run was trained; evaluate on a table with -i FILE."
+            )
         ids = [split_of(model.folder, split, problem) for model in self.models]
         outs = [
             model.outputs(problem.graphs, own, callback or Callback(), rows=problem.names)
@@ -296,9 +299,9 @@ class Predictor:
         uncertainty: str | bool = True,
         alpha: float = 0.1,
     ) -> dict[str, Any]:
-        """The same on all rows of a table of molecules with the columns of the training data.
+        """As ``evaluate``, on all rows of a table of molecules with the columns of the training data.
 
-        The result has also ``left_out``: the rows that could not be used, counted from 1, and why.
+        The result also has ``left_out``: the rows that could not be used, counted from 1, with the reasons.
         """
         names, plan = self._metrics(metrics), self._plan(uncertainty, None, alpha)
         self._need_smiles("leave -i out.")
@@ -314,7 +317,7 @@ class Predictor:
         ids = torch.tensor([g for g in range(len(problem.graphs)) if g not in failed], dtype=torch.long)
         if not ids.numel():
             row, reason = next(iter(report.left_out.items()))
-            raise ValueError(f"{path} has no row to measure on; row {row}: {reason}.")
+            raise ValueError(f"{path} has no row that can be evaluated; row {row}: {reason}.")
         measured = measure_models(names, problem, list(outs[:, ids]), [ids] * len(self.models))
         measured |= self._reliability(problem, [ids] * len(self.models), plan)
         return {"split": Path(path).name, **measured, "rows": report.rows, "left_out": report.left_out}
@@ -349,7 +352,7 @@ class Predictor:
 
     def _need_smiles(self, advice: str) -> None:
         if not self.recipe.data.reads_smiles:
-            raise ValueError(f"this run learned from {self.recipe.data.name}, not from a CSV of molecules; {advice}")
+            raise ValueError(f"this run was trained on {self.recipe.data.name}, not on a CSV of molecules; {advice}")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 
 
 def read_result(folder: Path, splits: Iterable[str]) -> dict[str, Any]:
-    """The results of one model, which ``reign.train.fit`` gave for these splits."""
+    """The results of one model on these splits, as returned by ``reign.train.fit``."""
     file = folder / "result.json"
     result = read_record(file, metric=str, report=str, best_train_loss=float, parameters=int, seconds=float, best=dict, last=dict)
     if result["metric"] not in METRICS or result["report"] not in ("best", "last"):
@@ -51,7 +51,7 @@ def _check_metrics(file: Path, found: Any) -> None:
 
 
 def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Sum up the results of all models of a run."""
+    """Summarise the results of all models of a run."""
     first = results[0]
     name = first["metric"]
     out: dict[str, Any] = {
@@ -90,7 +90,7 @@ def _all_metrics(results: list[dict[str, Any]], targets: list[str]) -> dict[str,
 
 
 def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
-    """For every seed the epoch with the best mean over folds, and the folds there; then over seeds."""
+    """For every seed, the epoch with the best mean over folds and its results; then the mean over seeds."""
     seeds = []
     for seed in recipe.seeds:
         assert recipe.folds is not None
@@ -105,18 +105,18 @@ def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
 
 
 def predicted(problem: Problem, folder: Path, results: list[dict[str, Any]]) -> Float[Tensor, "models graphs outputs"]:
-    """What every model of a run predicts for the test graphs."""
+    """The predictions of every model of a run for the test graphs."""
     size = problem.splits["test"].numel(), problem.num_outputs
     return torch.stack([read_predictions(folder / r["folder"] / "predictions.csv", *size) for r in results])
 
 
 def _ensemble(problem: Problem, values: Float[Tensor, "models graphs outputs"], name: str) -> float:
-    """The metric of the mean of some models."""
+    """The metric of the mean prediction of several models."""
     return METRICS[name](as_outputs(values.mean(0), problem.task), problem.y[problem.splits["test"]])
 
 
 def spread_of(values: Float[Tensor, "models graphs outputs"]) -> Float[Tensor, "graphs outputs"]:
-    """The standard deviation over several models; NaN for one."""
+    """The standard deviation over models; NaN for a single model."""
     return values.std(0) if len(values) > 1 else torch.full_like(values[0], math.nan)
 
 
@@ -127,7 +127,7 @@ def write_predictions(
     values: Float[Tensor, "graphs outputs"],
     unsure: Float[Tensor, "graphs outputs"] | None = None,
 ) -> None:
-    """Write targets and predictions (probabilities of classes) of some graphs with all digits, and perhaps the spread over models."""
+    """Write targets and predictions (probabilities for classes) of some graphs with all digits, and optionally the spread over models."""
     labels = problem.classes if problem.task == "multiclass" else problem.targets
     header = ["row" if problem.names is not None else "graph", *problem.texts]
     header += [*problem.targets, *(f"{label}_pred" for label in labels)]
@@ -145,7 +145,7 @@ def write_predictions(
 
 
 def write_left_out(file: Path, report: "Report") -> None:
-    """Write the rows of a table that could not be read, and why; nothing is written if all could be read."""
+    """Write the rows of a table that could not be read, with the reasons. If all could be read, no file is written."""
     if report.left_out:
         write_csv(file, ["row", "reason"], report.left_out.items())
 
@@ -162,10 +162,10 @@ def read_predictions(file: Path, graphs: int, outputs: int) -> Float[Tensor, "gr
         found = [[float(v or "nan") for v in row[len(row) - outputs :]] for row in rows]
     except (OSError, ValueError, csv.Error) as error:
         raise ValueError(
-            f"{file} is damaged ({first_line(error)}); delete result.json beside it to train this model anew."
+            f"{file} is damaged ({first_line(error)}); delete the result.json next to it to train this model again."
         ) from None
     if len(found) != graphs or any(len(row) != outputs for row in found):
         raise ValueError(
-            f"{file} is damaged (it has not {graphs} rows of {outputs}); delete result.json beside it to train this model anew."
+            f"{file} is damaged (expected {graphs} rows of {outputs} predictions); delete the result.json next to it to train this model again."
         )
     return torch.tensor(found, dtype=torch.float64).view(graphs, outputs)

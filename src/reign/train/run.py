@@ -1,4 +1,4 @@
-"""Train all models of a recipe into the folder of a run; or of several recipes, many models at once."""
+"""Train all models of one or several recipes, many models at once, and write each run to its folder."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -35,15 +35,15 @@ def train(
     callback: Callback | None = None,
     jobs: int | None = None,
 ) -> dict[str, Any]:
-    """Train all models of a recipe, and sum up.
+    """Train all models of a recipe, and summarise the results.
 
     Args:
         recipe: the settings of the run.
-        folder: the folder of the run; a new or an empty one, unless ``resume``.
-        resume: continue the run that is there, and skip what is done; seeds may be added.
+        folder: the folder of the run. It must be new or empty, unless ``resume`` is set.
+        resume: continue the run in the folder and skip models that are done. Seeds may be added.
         fabric: devices and processes; one process on the best device if not given.
-        callback: is told of all that happens.
-        jobs: how many models are trained at once; if not given, as many as fit on a GPU, and one on a CPU.
+        callback: receives all events.
+        jobs: number of models to train at once; if not given, as many as fit on a GPU, and one on a CPU.
     """
     return train_all([(recipe, Path(folder))], resume=resume, fabric=fabric, callback=callback, jobs=jobs)[0]
 
@@ -56,9 +56,9 @@ def train_all(
     callback: Callback | None = None,
     jobs: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Train the models of several recipes, each in its own folder, and sum up; see ``train``.
+    """Train the models of several recipes, each in its own folder, and summarise the results; see ``train``.
 
-    A model that fails does not stop the others. When all are done, the first failure is raised, with the number of the others.
+    A model that fails does not stop the others. When all are done, the first error is raised, with the number of other failures.
     """
     callback = callback or Callback()
     fabric = fabric or make_fabric(plans[0][0].train.precision)
@@ -89,7 +89,7 @@ def _raise_first(failed: list[Job], work: list[Job]) -> None:
 
 @dataclass
 class _Run:
-    """A run that has begun: its folder, its data and its models; or what came of it, if it was done before."""
+    """A run that has started: its folder, data and models, or its results if it is already finished."""
 
     recipe: Recipe
     folder: Path
@@ -99,7 +99,7 @@ class _Run:
 
     @classmethod
     def begin(cls, recipe: Recipe, folder: Path, resume: bool, fabric: Fabric, callback: Callback) -> "_Run":
-        """Make the folder ready."""
+        """Prepare the folder."""
         recipe, done = _on_first(fabric, lambda: start(recipe, folder, resume))
         if done is not None:
             return cls(recipe, folder, None, [], done)
@@ -111,7 +111,7 @@ class _Run:
             about |= {"too_large": too_large} if too_large else {}
         if (folder / "problem.json").is_file() and read_json(folder / "problem.json") != about:
             raise ValueError(
-                f"the data of {problem.name} are not those that the run in {folder} began with; choose a new folder with -o."
+                f"the data of {problem.name} have changed since the run in {folder} was started; choose a new folder with -o."
             )
         members = list(members_of(recipe, problem, folder))
         try_model(recipe, members[0].problem)
@@ -193,7 +193,7 @@ def _stretched(recipe: Recipe, folder: Path, callback: Callback) -> bool:
 
 
 def _too_large(recipe: Recipe, problem: Problem, folder: Path, fabric: Fabric) -> dict[str, str]:
-    """The rows of a table that are too large for the memory; in a run that is continued, those that were when it began."""
+    """The rows of a table that are too large for the memory. A resumed run uses the rows found when it was started."""
     file = folder / "problem.json"
     if file.is_file():
         return saved_too_large(file, read_record(file), problem)
@@ -202,14 +202,14 @@ def _too_large(recipe: Recipe, problem: Problem, folder: Path, fabric: Fabric) -
 
 @contextmanager
 def _only_one(fabric: Fabric, folder: Path) -> Iterator[None]:
-    """Hold the folder of a run, in the first process for all."""
+    """Lock the folder of a run, in the first process on behalf of all."""
     with ExitStack() as held:
         _on_first(fabric, lambda: held.enter_context(only_one(folder)))
         yield
 
 
 def _on_first(fabric: Fabric, work: Callable[[], T]) -> T:
-    """Do something in the first process alone, and tell the others what came of it."""
+    """Do some work in the first process only, and send its result to the others."""
     found: Any = None
     if fabric.is_global_zero:
         try:

@@ -1,4 +1,4 @@
-"""Targets in units that are easy to learn, and back."""
+"""Scale targets to mean 0 and deviation 1 for training, and scale predictions back."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Scale:
 
     @classmethod
     def of(cls, problem: Problem, scale: bool) -> "Scale":
-        """The scale of the labels of the training graphs; without ``scale``, or where targets are classes, it changes nothing."""
+        """The scale of the labels of the training graphs. Without ``scale``, or if targets are classes, it is the identity."""
         if not scale or problem.task != "regression":
             return cls(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
         means, deviations = [], []
@@ -51,11 +51,11 @@ class Scale:
         write_json(file, {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()})
 
     def down(self, y: Float[Tensor, "graphs targets"]) -> Float[Tensor, "graphs targets"]:
-        """Targets as the model learns them."""
+        """Scale targets for training."""
         return (y.double() - self.mean) / self.deviation
 
     def up(self, out: Float[Tensor, "graphs outputs"]) -> Float[Tensor, "graphs outputs"]:
-        """What the model gives, in the units of the targets."""
+        """Scale outputs of the model back to the units of the targets."""
         return out.double() * self.deviation + self.mean
 
     def of_loss(self, outputs: int) -> "Scale":

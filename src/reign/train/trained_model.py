@@ -1,4 +1,4 @@
-"""A model of a finished run, with all that its predictions depend on."""
+"""A model of a finished run, with everything that its predictions depend on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from reign.train.target_scaler import Scale
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A model that predicts as it did in training: same scale of targets, same size of batches, same number format.
+    """A model that predicts as in training, with the same scale of targets, the same batch size and the same number format.
 
     Args:
         folder: the folder of the model in the run.
         model: the model with the weights that the run reports.
-        scale: turns what the model gives into the units of the targets.
+        scale: converts the outputs of the model to the units of the targets.
         config: the settings it was trained with.
         num_outputs: number of targets or classes.
     """
@@ -40,7 +40,7 @@ class TrainedModel:
     def load(
         cls, folder: Path, report: str, config: TrainingConfig, num_outputs: int, device: str | torch.device
     ) -> "TrainedModel":
-        """Read the weights of the best or the last epoch, as ``report`` says."""
+        """Read the weights of the best or the last epoch, as selected by ``report``."""
         model, scale = Model.from_pretrained(folder / report), Scale.load(folder / "scale.json")
         per_target = _outputs(config)
         if model.out_channels != num_outputs * per_target or scale.mean.numel() not in (1, num_outputs):
@@ -58,14 +58,15 @@ class TrainedModel:
         failed: dict[int, str] | None = None,
         rows: Sequence[str] | None = None,
     ) -> Float[Tensor, "graphs outputs"]:
-        """What the model gives for some graphs, in the units of the targets (logits for classes).
+        """The outputs of the model for some graphs, in the units of the targets (logits for classes).
 
         Args:
             graphs: all graphs.
             ids: the graphs to predict for.
-            callback: is told of every batch.
-            failed: takes the graphs that are too large for the memory, and why; without it they are an error.
-            rows: the rows of a table that the graphs stand in, for messages.
+            callback: receives an event after every batch.
+            failed: dictionary that receives the graphs that are too large for the memory, with the reasons. Without it, such graphs raise
+                an error.
+            rows: the table rows of the graphs, for messages.
         """
         return self.moments(graphs, ids, callback, failed, rows)[:, : self.num_outputs]
 

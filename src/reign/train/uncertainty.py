@@ -14,7 +14,7 @@ from reign.train.trained_model import TrainedModel
 
 METHODS = ("ensemble", "dropout", "mve")
 WHY_NOT = {
-    "ensemble": "There is one model, which has no spread. Train several with --ensemble-size 5, or give several runs by repeating --model-paths.",
+    "ensemble": "A single model has no spread. Train several models with --ensemble-size 5, or give several runs by repeating --model-paths.",
     "dropout": "The model drops nothing in training. Train it with --dropout 0.1.",
     "mve": "The model gives no variance. Train it with --loss-function mve.",
 }

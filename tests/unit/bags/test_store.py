@@ -93,7 +93,7 @@ def test_padding_counts_for_no_norm(name: str) -> None:
 def test_a_frame_makes_nothing_that_would_go_stale() -> None:
     model, graphs = reign.build_model("ds", 3, 4, 1, 1, policy="nm").eval(), pack()
     frame = filled(model, graphs, torch.tensor([1, 2]))
-    with pytest.raises(RuntimeError, match="was not made ready for a bag of fixed sizes"):
+    with pytest.raises(RuntimeError, match="was not prepared for a bag of fixed sizes"):
         _ = frame.bag.transpose
 
 

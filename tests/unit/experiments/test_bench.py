@@ -162,5 +162,5 @@ def test_all_versions_are_measured_on_a_gpu(model: str) -> None:
 def test_what_cannot_be_resident_is_said_on_a_gpu() -> None:
     found = bench(replace(TINY, model="dss", policy="nm@0.5", device="cuda"))
     assert "resident" not in found.steps
-    assert any("draws other subgraphs at each step" in note for note in found.notes)
+    assert any("draws new subgraphs at each step" in note for note in found.notes)
     assert found.kernels_of == "fused"

@@ -82,7 +82,7 @@ def test_edge_attributes_and_the_wrong_mask() -> None:
     assert explainer(data.x, data.edge_index, edge_attr=bonds).edge_mask.shape == (data.num_edges,)
     model = SUN(3, 8, 2, 1, policy="ego+:2", edge_encoder=3).double().eval()
     model.edge_mask.explain, model.edge_mask._edge_mask = True, torch.ones(3)
-    with pytest.raises(ValueError, match="the mask of edges is .* expected a number for each of the"):
+    with pytest.raises(ValueError, match="the edge mask is .* expected one number for each of the"):
         model(data.x, data.edge_index, bonds)
-    with pytest.raises(ValueError, match="weight is .*, expected a floating-point number for each of the"):
+    with pytest.raises(ValueError, match="weight is .*, expected one floating-point number for each of the"):
         model.policy(data.x, data.edge_index).weighted(torch.ones(2))

@@ -75,7 +75,7 @@ def test_names_and_classes_are_the_same(name: str, expected: Policy) -> None:
         ("nm@1.5", "share is 1.5, expected a number above 0 and at most 1"),
         ("ego:32767", "num_hops is 32767, expected a whole number of at least 1 and below 32767"),
         ("nm+distance32767", "max_distance is 32767, expected 1 to 32766"),
-        ("nm@1.5.2", "ends in '@1.5.2', expected a share as '@0.5' or a number as '@8'"),
+        ("nm@1.5.2", "ends in '@1.5.2', expected a share such as '@0.5' or a number such as '@8'"),
         (3, "policy is of type int, expected a name such as 'ego\\+:3'"),
     ],
 )
@@ -260,7 +260,7 @@ class Wrong(Policy):
 def test_what_keep_gives_is_checked() -> None:
     (data,) = random_graphs(1, min_nodes=3, max_nodes=3)
     with pytest.raises(
-        ValueError, match="keep of policy 'wrong' gave a tensor of shape \\(9, 1\\).*expected one truth value per pair"
+        ValueError, match="keep of policy 'wrong' returned a tensor of shape \\(9, 1\\).*expected one Boolean per pair"
     ):
         Wrong().from_data(data)
 
@@ -359,7 +359,7 @@ def test_names_that_a_policy_cannot_have() -> None:
     class Needy(Ring):
         number: int = field(kw_only=True)
 
-    with pytest.raises(ValueError, match="policy 'needy' needs number, which a name cannot give; use Needy\\(...\\) itself"):
+    with pytest.raises(ValueError, match="policy 'needy' needs number, which cannot be part of a name; use Needy"):
         reign.policy("needy")
     assert str(Needy(number=2)) == repr(Needy(number=2))
 

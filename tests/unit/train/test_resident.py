@@ -126,7 +126,7 @@ def test_what_cannot_be_kept_is_left_with_one_line(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("reign.train.resident.BagStore.__init__", _fails)
     one, other = (train(monkeypatch, resident) for resident in (True, False))
     assert one[0].losses == other[0].losses
-    assert one[0].notes == ["batches are put together one by one, not on the device: no such luck."]
+    assert one[0].notes == ["batches are assembled one by one, not on the device: no such luck."]
 
 
 def _fails(*_: Any) -> None:

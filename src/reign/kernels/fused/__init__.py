@@ -1,4 +1,4 @@
-"""The fused operations as Triton kernels; import it only where triton is installed."""
+"""The fused operations as Triton kernels. Import this package only if triton is installed."""
 
 from reign.kernels.fused._gather import gather
 from reign.kernels.fused._launch import compile_ahead

@@ -15,17 +15,17 @@ from reign.kernels.fused._messages import FEW_TYPES
 from reign.kernels.fused._stack import precision
 
 BACKWARD = (16, 2112, 1)
-MANY = 8_192  # rows; fewer are taken in smaller tiles
+MANY = 8_192  # number of rows below which smaller tiles are used
 
 
 @dataclass(frozen=True, eq=False)
 class Messages:
-    """What is added to values: ``eps`` times themselves, and ``relu(source[s] + table[e])`` of all messages; without a table, ``source[s]``.
+    """Terms added to values: ``eps`` times the values, and the messages ``relu(source[s] + table[e])``, or ``source[s]`` without a table.
 
     Args:
         edges: the messages.
-        table: edge features, a row for each type or for each edge; None if there are none.
-        eps: one number.
+        table: edge features, one row per type or per edge; None if there are none.
+        eps: a tensor with one number.
     """
 
     edges: Edges
@@ -37,7 +37,7 @@ class Messages:
         return [self.eps] if self.table is None else [self.table, self.eps]
 
     def fits(self, other: "Messages") -> bool:
-        """Whether both can be passed together: along the same edges, with tables of one shape."""
+        """Whether both can be passed together: along the same edges, with tables of the same shape."""
         same = self.edges.ptr is other.edges.ptr and self.edges.kind is other.edges.kind
         return (
             same
@@ -49,7 +49,7 @@ class Messages:
 def collect(own: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[Messages], out: Sequence[Tensor]) -> None:
     """``(1 + eps) own[t]`` plus the messages into t, for slots whose messages go along the same edges."""
     (rows, channels), edges = own[0].shape, messages[0].edges
-    size, pieces = chunks(channels, 64 if channels % 16 == 0 else 32)  # rows that are not aligned take many registers
+    size, pieces = chunks(channels, 64 if channels % 16 == 0 else 32)  # unaligned rows need many registers
     tile = 64 if rows > MANY and channels % 16 == 0 else 16
     tables, eps = _tables(messages, own[0]), [m.eps for m in messages]
     launch(_messages._forward, (triton.cdiv(rows, tile), len(own), pieces),
@@ -62,7 +62,7 @@ def collect(own: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[
 def collect_back(
     gy: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[Messages], gx: Sequence[Tensor], own: bool, add: bool
 ) -> tuple[list[Tensor | None], list[Tensor | None]]:
-    """Gradients of the sources into ``gx`` (added to what is there), of the tables, and of eps where own rows are the sources."""
+    """Add the gradients of the sources to ``gx``. Return the gradients of the tables, and those of eps if own rows are the sources."""
     tile, most, warps = BACKWARD
     (rows, channels), edges, slots = source[0].shape, messages[0].edges, len(source)
     (size, pieces), few = chunks(channels, 64 if channels % 16 == 0 else 32), edges.kind is not None
@@ -84,7 +84,7 @@ def collect_back(
 
 
 def own_back(gy: Tensor, own: Tensor, eps: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of values that are no sources of messages themselves, and of eps."""
+    """Gradients of values that are not sources of messages, and of eps."""
     (rows, channels), (tile, most) = own.shape, (32, 264)
     size, pieces = chunks(channels)
     count, g_own = programs(rows, tile, most), torch.empty_like(own)
@@ -94,12 +94,12 @@ def own_back(gy: Tensor, own: Tensor, eps: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _eps(found: Tensor) -> list[Tensor]:
-    """The gradient of eps from those of the parts of the channels, a slot each."""
+    """The gradient of eps of each slot, summed over the parts of the channels."""
     return list(found if found.size(1) == 1 else found.sum(1, keepdim=True))
 
 
 def _edge_gradient(gy: Tensor, source: Tensor, messages: Messages) -> Tensor:
-    """The gradient of a table with a row for each edge."""
+    """The gradient of a table with one row per edge."""
     edges, table = messages.edges, messages.table
     assert table is not None
     found, (size, pieces) = torch.empty_like(table), chunks(table.size(1))

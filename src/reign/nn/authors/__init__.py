@@ -1,6 +1,6 @@
-"""Peers as their authors published them, made of the weights and settings of the authors' code.
+"""Peers as their authors published them, made from the weights and settings of the authors' code.
 
-Every function of ``PEERS`` makes one of our models of the size of theirs, and says which of their arrays each of our weights is.
+Every function in ``PEERS`` makes one of our models with the sizes of theirs, and maps each of our weights to one of their arrays.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ PEERS: dict[str, Callable[[Weights, Config, str | None], Model]] = {
     "ign2": ign2,
     "ign2_port": ign2,
 }
-# what a whole state_dict of theirs holds beside what the forward pass uses: tables of further columns, layers that are switched off
+# entries of their state_dicts that the forward pass does not use: embeddings of other columns, and layers that are switched off
 UNUSED = (
     r"traditional_gnns\.|vn_aggregators\.|.*\.embeddings\.[1-9]\.|.*\.(atom|bond)_embedding_list\.[1-9]\.|.*\.layer\.nn\.|"
     r"output_decoder\.norms\.1\.|.*(out|output)_encoder\.(norms|layers)\.|.*\.nn\.norms\.1\.|.*\.gate_mapper_|.*\.hop_embedder\.|"

@@ -51,7 +51,7 @@ def gnn_ak(w: Weights, config: Config, policy: str | None) -> Model:
             w.mlp(f"{slot}.encoder.mlp", f"{conv}.nn.layers.0", f"{conv}.nn.norms.0", f"{conv}.nn.layers.1")
             w.norm(f"{slot}.norm", f"{there}.gnns.0.norms.{r}")
         if hop_dim:
-            w.put(f"{here}.hops.weight", f"{there}.hop_embedder.weight", lambda table: table[1 : rows + 1])  # 0 never occurs
+            w.put(f"{here}.hops.weight", f"{there}.hop_embedder.weight", lambda table: table[1 : rows + 1])  # type 0 never occurs
             w.linear(f"{here}.back", f"{there}.gnns.0.output_encoder.layers.0")
         for part in parts:
             if part != "centroid" and len(parts) > 1:

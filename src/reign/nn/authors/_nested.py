@@ -77,7 +77,7 @@ def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> Model:
 
 
 def _labels(w: Weights, inner: str, model: Model) -> None:
-    """NGNN's labels: of their table only the rows that can occur."""
+    """NGNN's labels: only those rows of their table that can occur."""
     if model.labels is not None and model.labels.embedding is not None:
         rows = model.labels.embedding.num_embeddings
         w.put("labels.embedding.weight", f"{inner}z_embedding.weight", lambda table: table[:rows])

@@ -42,7 +42,7 @@ def ppgn(w: Weights, config: Config, policy: str | None) -> Model:
 
 
 def ign2(w: Weights, config: Config, policy: str | None) -> Model:
-    """2-IGN: layers of the port put together as the original is, or as the port is."""
+    """2-IGN: the layers of the port, combined as in the original or as in the port."""
     port, widths = config["model"] == "ign2_port", config["architecture"]
     last = ["fully1", "fully2", "fully3"]
     end = f"equi_layers.{len(widths)}"
@@ -81,7 +81,7 @@ def ign2(w: Weights, config: Config, policy: str | None) -> Model:
 
 
 def _tensor(config: Config) -> dict[str, Any]:
-    """How a graph becomes a tensor: by the number of channels that ``config["input"]`` begins with."""
+    """The form of the input tensor, determined by the number of channels at the start of ``config["input"]``."""
     atoms, bonds, channels = config["num_atom_types"], config["num_bond_types"], str(config["input"]).split()[0]
     if channels == str(atoms + 1):
         return {"tensor": "degrees", "node_encoder": "one-hot", "edge_encoder": None}

@@ -1,4 +1,4 @@
-"""The models, one file a family. They are imported, and so registered, in the order in which ``list_models`` lists them."""
+"""The models, one file per family. They are imported, and thereby registered, in the order of ``list_models``."""
 
 # ruff: isort: off
 from reign.nn.models._sun import SUN, SUNConv

@@ -31,7 +31,7 @@ class IDGNNPublished(SubgraphGNN):
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any policy with roots; if not given "ego:T" with T layers, or the whole graph with more than 4.
         kind: "id", "gcn" or "gin".
-        pre_layers: number of layers before, of every value by itself.
+        pre_layers: number of layers before the first one, applied to every value separately.
         post_layers: number of layers of the head.
         unit: whether the vectors of roots are divided by their length before they are pooled.
         graph_pooling: "sum" or "mean" over the roots.

@@ -19,7 +19,7 @@ NestedLabel = Literal["hop", "spd"] | None
 
 @MODELS.register("ngnnpublished", "NGNN (published)")
 class NGNNPublished(SubgraphGNN):
-    """NGNN as published for molecules: labels and resistance distances added, a virtual node, no activation after the last layer, means.
+    """NGNN as published for molecules: embedded labels and resistance distances, a virtual node, no last activation, and means.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.

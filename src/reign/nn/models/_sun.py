@@ -27,13 +27,13 @@ class SUNConv(SubgraphConv):
         x^k_i &\leftarrow \sigma \big( \mu^0(x^i_i) + \mu^1(x^k_k) + \mu^2(x^k_i) + \mu^3(\textstyle\sum_j x^k_j)
             + \gamma^0(x^k_i, \sum_{j \sim_k i} x^k_j) + \gamma^1(\sum_h x^h_i, \sum_{j \sim i} \sum_h x^h_j) \big)
 
-    As in the authors' experiments, the sum over h is a mean.
+    By default the sum over h is replaced by a mean, as in the authors' experiments.
 
     Args:
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
         transpose: whether to add the term x[i, k].
-        readout: whether to have the terms with the sum over a subgraph (the form for molhiv has none).
+        readout: whether to include the terms with the sum over a subgraph (they are left out for molhiv).
         transform: the maps mu, "mlp" or "linear".
         needle: "mean" or "sum" over subgraphs.
         root_norms: see ``SubgraphConv``.
