@@ -148,8 +148,10 @@ def train(
         if number is not None:
             changes.append({"seeds": list(range(number))})
         if resume is not None:
-            if recipe is not None or data_path is not None or output is not None or checkpoint is not None:
-                fail("--resume reads the recipe from the folder of the run; leave out the recipe, -i, -o and --checkpoint.")
+            if recipe is not None or data_path is not None or output is not None:
+                fail("--resume reads the recipe from the folder of the run; leave out the recipe, -i and -o.")
+            if checkpoint is not None or num_replicates is not None:
+                fail("--resume continues a run with its own weights and splits; leave out --checkpoint and --num-replicates.")
             plan, folder = saved_recipe(resume, *changes), resume
         else:
             if (recipe is None) == (data_path is None):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -94,8 +95,6 @@ class Steps:
 
     def __call__(self, p: Column) -> Column:
         """Apply it."""
-        import numpy as np
-
         return torch.from_numpy(np.interp(p.double().numpy(), self.x, self.y))
 
 

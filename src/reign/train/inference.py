@@ -54,16 +54,18 @@ class Inference:
     def __call__(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
         """The outputs for the graphs with these ids (logits for classes), on the CPU in float64. ``label`` is passed to the callback."""
         self.model.eval()
-        if self.dropped is not None:
-            with torch.random.fork_rng():
-                torch.manual_seed(self.dropped)
-                for module in self.model.modules():
-                    module.training = isinstance(module, nn.Dropout)
-                try:
-                    return self._all(ids, label)
-                finally:
-                    self.model.eval()
-        return self._all(ids, label)
+        if self.dropped is None:
+            return self._all(ids, label)
+        drops = [module for module in self.model.modules() if isinstance(module, nn.Dropout)]
+        with torch.random.fork_rng():
+            torch.manual_seed(self.dropped)
+            for module in drops:
+                module.train()
+            try:
+                return self._all(ids, label)
+            finally:
+                for module in drops:
+                    module.eval()
 
     def _all(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
         device = self.graphs.x.device
