@@ -301,3 +301,28 @@ def test_options_that_take_several_words(args: list[str], expected: list[str], m
     monkeypatch.setattr("typer.core.TyperCommand.parse_args", lambda self, ctx, words: seen.append(words) or [])
     CliRunner().invoke(app, args)
     assert seen[0][-len(expected) :] == expected
+
+
+def test_search_of_the_settings_for_a_table() -> None:
+    pytest.importorskip("optuna")
+    file = table()
+    done = works(
+        "tune", "-i", file, "--target-columns", "size", "--trials", "6", "--grid", "model.hidden_channels=4,8", "--grid", "model.num_layers=1",
+        "--set", "train.epochs=3", "-o", "runs", "-q",
+    )  # fmt: skip
+    assert "The best run is in runs/best." in done.stdout
+    assert "Predict with: reign predict -i FILE.csv --model-paths runs/best -o out.csv" in done.stdout
+    values = {
+        path.parent.name: read_json(path)["val"]["mean"] for path in Path("runs").glob("trial-*/summary.json")
+    }  # trials that stopped early have none
+    best = min(values, key=values.__getitem__)
+    assert f"The best settings are those of trial {best.removeprefix('trial-')}." in done.stdout
+    assert read_json(Path("runs/best/summary.json"))["val"]["mean"] == pytest.approx(values[best])
+    tried = [package.load(f"runs/{name}").recipe for name in values]
+    assert {recipe.model.num_layers for recipe in tried} == {1}
+    assert {recipe.model.hidden_channels for recipe in tried} <= {4, 8}
+    assert len({recipe.train.optimiser.lr for recipe in tried}) == len(tried)
+    works("predict", "-i", file, "--model-paths", "runs/best", "-o", "out.csv", "-q")
+    assert "give a recipe, as in" in fails("tune")
+    assert "there is no file none.csv" in fails("tune", "-i", "none.csv")
+    assert "runs/best exists already" in fails("tune", "-i", file, "-o", "runs", "--target-columns", "size")

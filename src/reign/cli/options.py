@@ -1,7 +1,7 @@
 """Options that several commands share, and the groups in which ``--help`` shows options."""
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,3 +33,15 @@ Jobs = Annotated[
         help="Number of models to train at once; if not given, as many as fit on a GPU, or one on a CPU.",
     ),
 ]
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def recipe_for(settings: dict[str, Any]) -> str:
+    """The recipe with the default settings for tables of molecules, by the task in the settings of the user."""
+    data = settings.get("data")
+    task = data.get("task", "regression") if isinstance(data, dict) else "regression"
+    return "molecules" if task == "regression" else "molecules-classification"

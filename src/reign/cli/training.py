@@ -14,9 +14,11 @@ from reign.cli.options import (
     Settings,
     WithReport,
     data_option,
+    given,
     machine_option,
     model_option,
     output_option,
+    recipe_for,
     rows_option,
     training_option,
 )
@@ -160,7 +162,7 @@ def train(
                 )
             if data_path is not None and not data_path.is_file():
                 fail(f"there is no file {data_path}.")
-            plan, name = find_recipe(recipe or "molecules", *changes)
+            plan, name = find_recipe(recipe or recipe_for(merge(*changes)), *changes)
             if checkpoint is not None:
                 own = merge(model_of(checkpoint), *(change.get("model", {}) for change in changes))
                 plan = Recipe.check({**plan.model_dump(mode="json"), "model": own})
@@ -191,8 +193,3 @@ def train(
         if write_report:
             for _, place in plans:
                 report_at_end(place)
-
-
-def given(**values: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name, value in values.items() if value is not None}
