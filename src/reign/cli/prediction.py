@@ -115,12 +115,13 @@ def fingerprint(
         from reign.disk import write_csv
         from reign.train import load
         from reign.train.devices import find_device
+        from reign.train.vectors import vectors_of_file
 
         target = output if output is not None else data_path.with_name(f"{stem(data_path)}_fps.csv")
         check_writable(target)
         predictor = load(*model_paths, device=find_device(accelerator))
         with showing_progress(not quiet) as callback:
-            table = predictor.vectors_of_file(data_path, smiles_columns, callback)
+            table = vectors_of_file(predictor, data_path, smiles_columns, callback)
         write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
     bad = int((table["error"] != "").sum())
     plain_console().print(f"{len(table) - bad:,} of {len(table):,} rows have vectors, in {target}.", soft_wrap=True)

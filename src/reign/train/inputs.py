@@ -1,9 +1,12 @@
 """Turn a user's inputs for prediction into graphs."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch_geometric.data import Data
 
+from reign.data import GraphPack
 from reign.train.config import DataConfig
 
 
@@ -24,3 +27,16 @@ def read_inputs(inputs: list[Any], trained_on: DataConfig) -> tuple[list[Data | 
 
     graphs, wrong_texts = graphs_of(*read_many(texts))
     return graphs, wrong_texts, texts
+
+
+def packed(graphs: Sequence[Data | None]) -> GraphPack:
+    """Graphs, none of them None, as a pack; it may be empty."""
+    found = [without_targets(data) for data in graphs if data is not None]
+    if found:
+        return GraphPack.of(found)
+    return GraphPack.of([Data(x=torch.zeros(1, 1), edge_index=torch.zeros(2, 0, dtype=torch.long))]).select(torch.arange(0))
+
+
+def without_targets(data: Data) -> Data:
+    """The features of a graph alone."""
+    return Data(x=data.x, edge_index=data.edge_index, edge_attr=data.edge_attr)

@@ -1,7 +1,7 @@
 """Predict with finished runs, and evaluate them again."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,27 +11,25 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from reign._validate import check
-from reign.data import GraphPack, Ids, Problem
+from reign.data import GraphPack, Ids
 from reign.train.build import make_problem
-from reign.train.calibration import FEWEST, Calibration, Interval
+from reign.train.calibration import Calibration
 from reign.train.callbacks import Callback
 from reign.train.evaluation import measure_models, split_of
-from reign.train.inputs import read_inputs
+from reign.train.inputs import packed, read_inputs, without_targets
 from reign.train.metrics import METRICS
 from reign.train.nearest import COLUMNS, TrainingMolecules
+from reign.train.prediction_plan import Plan, make_plan
 from reign.train.prediction_table import column_names, forecast_columns
 from reign.train.recipe import Recipe
-from reign.train.reliability import class_quality, interval_quality
-from reign.train.run_folder import read_about, read_summary
+from reign.train.reliability import measure_uncertainty
+from reign.train.run_folder import best_member, read_about, read_summary
 from reign.train.tasks import choose
 from reign.train.trained_model import TrainedModel
-from reign.train.uncertainty import METHODS, WHY_NOT, Forecast, forecast, methods_of
+from reign.train.uncertainty import Forecast, forecast
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-CALIBRATIONS = ("temperature", "isotonic", "none")
 
 
 class Predictor:
@@ -85,7 +83,7 @@ class Predictor:
         """
         inputs = [inputs] if isinstance(inputs, str | Data) else list(inputs)
         graphs, errors, texts = read_inputs(inputs, self.recipe.data)
-        table = self.table(graphs, errors, callback, self._plan(uncertainty, calibration, alpha))
+        table = self.table(graphs, errors, callback, make_plan(self, uncertainty, calibration, alpha))
         if texts is not None:
             table.insert(0, "smiles", texts)
         return table
@@ -113,13 +111,13 @@ class Predictor:
             nearest: give so many of the training molecules that a molecule is most like, see ``reign.train.nearest``.
             callback: receives progress events.
         """
-        self._need_smiles("use reign.load(...).predict(graphs) from Python.")
+        self.need_smiles("use reign.load(...).predict(graphs) from Python.")
         from reign.data.molecules import graphs_of, need_columns, read_molecules, read_table
 
         table, odd = read_table(path)
         columns = smiles_columns or self.recipe.data.smiles_columns
         need_columns(table, columns, path)
-        plan = self._plan(uncertainty, calibration, alpha)
+        plan = make_plan(self, uncertainty, calibration, alpha)
         new = [
             *column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals)),
             *(COLUMNS if nearest else []),
@@ -134,44 +132,11 @@ class Predictor:
         if trained_on is not None and nearest is not None:
             good = [molecule if error == "" else None for molecule, error in zip(molecules, found["error"], strict=True)]
             kept = [graphs[i] for i, molecule in enumerate(good) if molecule is not None]
-            for name, cells in trained_on.columns(good, _packed(kept), nearest).items():
+            for name, cells in trained_on.columns(good, packed(kept), nearest).items():
                 found[name] = cells
         for column in new:
             table[column] = found[column].to_numpy()
         return table
-
-    def vectors_of_file(
-        self, path: str | Path, smiles_columns: Sequence[str] | None = None, callback: Callback | None = None
-    ) -> "pd.DataFrame":
-        """The pooled vectors of a table of molecules beside its own columns, ``fp_0``, ``fp_1``, ... and ``error``; every row comes back.
-
-        Args:
-            path: a CSV of molecules.
-            smiles_columns: columns of SMILES; those of the training if not given.
-            callback: receives progress events.
-        """
-        import pandas as pd
-
-        self._need_smiles("use reign.load(...).models[0].vectors(...) from Python.")
-        from reign.data.molecules import graphs_of, need_columns, read_molecules, read_table
-
-        table, odd = read_table(path)
-        columns = smiles_columns or self.recipe.data.smiles_columns
-        need_columns(table, columns, path)
-        graphs, errors = graphs_of(*read_molecules(table, columns, odd))
-        good, failed = [i for i, data in enumerate(graphs) if data is not None], dict[int, str]()
-        pack, several = _packed([graphs[i] for i in good]), len(self.models) > 1
-        parts: dict[str, list[Any]] = {}
-        for m, model in enumerate(self.models):
-            values = torch.full((len(graphs), model.vector_channels), torch.nan, dtype=torch.float64)
-            if good:
-                values[good] = model.vectors(pack, torch.arange(len(pack)), callback or Callback(), failed)
-            parts |= {f"model_{m}_fp_{c}" if several else f"fp_{c}": column.tolist() for c, column in enumerate(values.t())}
-        errors |= {good[g]: reason for g, reason in failed.items()}
-        if taken := [name for name in [*parts, "error"] if name in table.columns]:
-            raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it.")
-        parts["error"] = [errors.get(i, "") for i in range(len(graphs))]
-        return pd.concat([table, pd.DataFrame(parts, index=table.index)], axis=1)
 
     def _training_molecules(self, nearest: int | None, callback: Callback | None) -> "TrainingMolecules | None":
         if nearest is None:
@@ -182,12 +147,12 @@ class Predictor:
         return TrainingMolecules(self.folders[0], self.recipe.data.smiles_columns, self.models[0], callback or Callback())
 
     def table(
-        self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None, plan: "Plan | None" = None
+        self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None, plan: Plan | None = None
     ) -> "pd.DataFrame":
         """Predictions for graphs, in their order. A graph that is None, or that cannot be predicted, has an error in place of values."""
         import pandas as pd
 
-        plan = plan or self._plan(True, None, 0.1)
+        plan = plan or make_plan(self, True, None, 0.1)
 
         errors = dict(errors)
         good = [i for i, data in enumerate(graphs) if data is not None]
@@ -196,7 +161,7 @@ class Predictor:
         }
         if good:
             failed: dict[int, str] = {}
-            pack = GraphPack.of([_without_targets(data) for data in graphs if data is not None])
+            pack = GraphPack.of([without_targets(data) for data in graphs if data is not None])
             found = forecast(self.models, pack, torch.arange(len(pack)), self.task, plan.method, callback or Callback(), failed)
             for g in (~found.values.isfinite()).any(1).nonzero().flatten().tolist():
                 errors[good[g]] = failed.get(g, "the prediction is not a finite number")
@@ -216,30 +181,6 @@ class Predictor:
         table["error"] = [errors.get(i, "") for i in range(len(graphs))]
         return table
 
-    def _plan(self, uncertainty: str | bool, calibration: str | None, alpha: float) -> "Plan":
-        """What is to be computed; ``ValueError`` for what these models cannot be asked for."""
-        can = methods_of(self.models)
-        method = next((m for m in can if m != "dropout"), None) if uncertainty is True else uncertainty or None
-        if method is not None and method not in METHODS:
-            raise ValueError(f"the method of uncertainty is {method!r}, expected {', '.join(METHODS)}, or none.")
-        if method is not None and method not in can:
-            raise ValueError(f"there is no uncertainty by '{method}'. {WHY_NOT[method]}")
-        check("alpha", alpha, isinstance(alpha, int | float) and 0 < alpha < 1, "a number above 0 and below 1")
-        check("calibration", calibration, calibration is None or calibration in CALIBRATIONS, ", ".join(CALIBRATIONS))
-        if self.task == "regression" and calibration not in (None, "none"):
-            raise ValueError(f"calibration by '{calibration}' is for classes, and the targets are numbers; leave it out.")
-        known = {"temperature": self.calibration.temperature, "isotonic": self.calibration.isotonic}
-        if self.task != "regression" and calibration in known and not known[calibration]:
-            raise ValueError(
-                f"there is no calibration by '{calibration}': it needs one run with at least {FEWEST} validation labels of a target, of both classes"
-                + ("; several classes have a temperature alone." if self.task == "multiclass" else ".")
-            )
-        intervals = {} if calibration == "none" or method is None else self.calibration.intervals.get(method, {})
-        intervals = {target: each for target, each in intervals.items() if target in self.targets}
-        for each in intervals.values():
-            each.factor(alpha)
-        return Plan(method, calibration or "none", alpha, intervals)
-
     def outputs(
         self,
         graphs: Sequence[Data] | GraphPack,
@@ -256,7 +197,7 @@ class Predictor:
             failed: dictionary that receives the graphs that are too large for the memory, with the reasons; their outputs are NaN.
                 Without it, such graphs raise an error.
         """
-        pack = graphs if isinstance(graphs, GraphPack) else GraphPack.of([_without_targets(data) for data in graphs])
+        pack = graphs if isinstance(graphs, GraphPack) else GraphPack.of([without_targets(data) for data in graphs])
         chosen = torch.arange(len(pack)) if ids is None else ids
         return torch.stack([model.outputs(pack, chosen, callback or Callback(), failed) for model in self.models])
 
@@ -277,7 +218,7 @@ class Predictor:
             metrics: names of metrics, the main one first; those of the training if not given.
             uncertainty, alpha: as in ``predict_file``; what the uncertainties are worth is in "uncertainty", by target.
         """
-        names, plan = self._metrics(metrics), self._plan(uncertainty, None, alpha)
+        names, plan = self._metrics(metrics), make_plan(self, uncertainty, None, alpha)
         problem, _ = make_problem(self.recipe.data)
         if problem.graphs.fingerprint() != self.fingerprint:
             raise ValueError(
@@ -288,7 +229,7 @@ class Predictor:
             model.outputs(problem.graphs, own, callback or Callback(), rows=problem.names)
             for model, own in zip(self.models, ids, strict=True)
         ]
-        return {"split": split, **measure_models(names, problem, outs, ids), **self._reliability(problem, ids, plan)}
+        return {"split": split, **measure_models(names, problem, outs, ids), **measure_uncertainty(self, problem, ids, plan)}
 
     def evaluate_file(
         self,
@@ -303,8 +244,8 @@ class Predictor:
 
         The result also has ``left_out``: the rows that could not be used, counted from 1, with the reasons.
         """
-        names, plan = self._metrics(metrics), self._plan(uncertainty, None, alpha)
-        self._need_smiles("leave -i out.")
+        names, plan = self._metrics(metrics), make_plan(self, uncertainty, None, alpha)
+        self.need_smiles("leave -i out.")
         from reign.data.molecules import load_table
 
         callback = callback or Callback()
@@ -319,30 +260,8 @@ class Predictor:
             row, reason = next(iter(report.left_out.items()))
             raise ValueError(f"{path} has no row that can be evaluated; row {row}: {reason}.")
         measured = measure_models(names, problem, list(outs[:, ids]), [ids] * len(self.models))
-        measured |= self._reliability(problem, [ids] * len(self.models), plan)
+        measured |= measure_uncertainty(self, problem, [ids] * len(self.models), plan)
         return {"split": Path(path).name, **measured, "rows": report.rows, "left_out": report.left_out}
-
-    def _reliability(self, problem: Problem, ids: Sequence[Ids], plan: "Plan") -> dict[str, Any]:
-        """What the uncertainties are worth on graphs with labels, by target and kind; empty where there are none, or in cross-validation."""
-        if not all(torch.equal(own, ids[0]) for own in ids) or (self.task == "regression" and not plan.intervals):
-            return {}
-        found = forecast(self.models, problem.graphs, ids[0], self.task, plan.method, Callback())
-        y, worth = problem.y[ids[0]], dict[str, dict[str, Any]]()
-        for t, target in enumerate(self.targets):
-            if target in plan.intervals and found.unsure is not None:
-                how = plan.method or ""
-                quality = interval_quality(plan.intervals[target], y[:, t], found.values[:, t], found.unsure[:, t], plan.alpha)
-                worth[target] = {how: quality} if quality is not None else {}
-            elif self.task != "regression":
-                worth[target] = {}
-                for how in CALIBRATIONS:
-                    if how != "none" and target not in getattr(self.calibration, how):
-                        continue
-                    p = self.calibration.probabilities(found.values, self.task, self.targets, how)
-                    quality = class_quality(y[:, t], p if self.task == "multiclass" else p[:, t, None])
-                    if quality is not None:
-                        worth[target]["not calibrated" if how == "none" else how] = quality
-        return {"uncertainty": worth}
 
     def _metrics(self, given: Sequence[str] | None) -> list[str]:
         """Metrics by their names, each of which must suit the task."""
@@ -350,33 +269,10 @@ class Predictor:
         known = [str(METRICS.name_of(METRICS[name])) for name in names]
         return list(dict.fromkeys(choose(METRICS, name, self.task) for name in known))
 
-    def _need_smiles(self, advice: str) -> None:
+    def need_smiles(self, advice: str) -> None:
+        """Raise ``ValueError`` unless the models were trained on SMILES."""
         if not self.recipe.data.reads_smiles:
             raise ValueError(f"this run was trained on {self.recipe.data.name}, not on a CSV of molecules; {advice}")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is computed beside predictions: deviations by a method, calibrated probabilities of classes, intervals of some targets."""
-
-    method: str | None
-    calibration: str
-    alpha: float
-    intervals: dict[str, Interval]
-
-
-def best_member(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
-    """The model of a run with the best validation metric."""
-    best: dict[str, Any] | None = None
-    for member in summary["members"]:
-        values = member.get(summary["report"])
-        value = values.get("val") if isinstance(values, dict) else None
-        if not isinstance(value, int | float):
-            raise ValueError(f"{folder} has no validation metric by which one of its models is the best.")
-        if best is None or METRICS[summary["metric"]].better(float(value), float(best[summary["report"]]["val"])):
-            best = member
-    assert best is not None
-    return best
 
 
 def load(*folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> Predictor:
@@ -384,15 +280,3 @@ def load(*folders: str | Path, device: str | torch.device = "cpu", best: bool = 
     if not folders:
         raise ValueError("no run was given, expected the folder of a run, as reign train makes it.")
     return Predictor(*folders, device=device, best=best)
-
-
-def _packed(graphs: Sequence[Data | None]) -> GraphPack:
-    """Graphs, none of them None, as a pack; it may be empty."""
-    found = [_without_targets(data) for data in graphs if data is not None]
-    if found:
-        return GraphPack.of(found)
-    return GraphPack.of([Data(x=torch.zeros(1, 1), edge_index=torch.zeros(2, 0, dtype=torch.long))]).select(torch.arange(0))
-
-
-def _without_targets(data: Data) -> Data:
-    return Data(x=data.x, edge_index=data.edge_index, edge_attr=data.edge_attr)

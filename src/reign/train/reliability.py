@@ -1,13 +1,20 @@
 """Whether uncertainties can be trusted: coverage, sharpness and calibration error on rows with labels."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reign.data import Ids, Problem
 from reign.train.calibration import Interval
+from reign.train.callbacks import Callback
+from reign.train.prediction_plan import CALIBRATIONS, Plan
+from reign.train.uncertainty import forecast
+
+if TYPE_CHECKING:
+    from reign.train.predictor import Predictor
 
 BINS = 10
 ROUNDING = 1 + 1e-5  # a label on the very bound of an interval is within it
@@ -60,6 +67,29 @@ def class_quality(y: Column, p: Float[Tensor, "graphs classes"]) -> dict[str, An
         "brier": float((every - hits).square().sum(1).mean()),
         "confidence": float(confidence.mean()),
     }
+
+
+def measure_uncertainty(predictor: "Predictor", problem: Problem, ids: Sequence[Ids], plan: Plan) -> dict[str, Any]:
+    """What the uncertainties are worth on graphs with labels, by target and kind; empty where there are none, or in cross-validation."""
+    if not all(torch.equal(own, ids[0]) for own in ids) or (predictor.task == "regression" and not plan.intervals):
+        return {}
+    found = forecast(predictor.models, problem.graphs, ids[0], predictor.task, plan.method, Callback())
+    y, worth = problem.y[ids[0]], dict[str, dict[str, Any]]()
+    for t, target in enumerate(predictor.targets):
+        if target in plan.intervals and found.unsure is not None:
+            how = plan.method or ""
+            quality = interval_quality(plan.intervals[target], y[:, t], found.values[:, t], found.unsure[:, t], plan.alpha)
+            worth[target] = {how: quality} if quality is not None else {}
+        elif predictor.task != "regression":
+            worth[target] = {}
+            for how in CALIBRATIONS:
+                if how != "none" and target not in getattr(predictor.calibration, how):
+                    continue
+                p = predictor.calibration.probabilities(found.values, predictor.task, predictor.targets, how)
+                quality = class_quality(y[:, t], p if predictor.task == "multiclass" else p[:, t, None])
+                if quality is not None:
+                    worth[target]["not calibrated" if how == "none" else how] = quality
+    return {"uncertainty": worth}
 
 
 def in_words(found: Mapping[str, Any]) -> str:

@@ -146,6 +146,20 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return summary
 
 
+def best_member(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
+    """The model of a run with the best validation metric."""
+    best: dict[str, Any] | None = None
+    for member in summary["members"]:
+        values = member.get(summary["report"])
+        value = values.get("val") if isinstance(values, dict) else None
+        if not isinstance(value, int | float):
+            raise ValueError(f"{folder} has no validation metric by which one of its models is the best.")
+        if best is None or METRICS[summary["metric"]].better(float(value), float(best[summary["report"]]["val"])):
+            best = member
+    assert best is not None
+    return best
+
+
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in values.items():
