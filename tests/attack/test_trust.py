@@ -617,7 +617,16 @@ def test_9_an_encrypted_zip(trained: Path) -> None:
 
 @pytest.mark.parametrize("content", ["{}", "[]", "null", "1", '"x"', '{"members": []}'])
 @pytest.mark.parametrize(
-    "name", ["summary.json", "problem.json", "seed-0/scale.json", "seed-0/splits.json", "seed-0/last/config.json", "recipe.yaml"]
+    "name",
+    [
+        "summary.json",
+        "problem.json",
+        "calibration.json",
+        "seed-0/scale.json",
+        "seed-0/splits.json",
+        "seed-0/last/config.json",
+        "recipe.yaml",
+    ],
 )
 def test_9_json_that_is_valid_but_wrong(run: Path, name: str, content: str) -> None:
     (run / name).write_text(content)

@@ -16,6 +16,7 @@ from reign.disk import read_record, write_json
 FEWEST = 20  # labels of a target that can be calibrated on
 MOST = 1_000  # scores of a target that are kept
 COLDEST, HOTTEST = 0.05, 20.0  # temperatures; validation rows without any error would ask for 0
+LARGEST = 1e30  # of a number that is kept
 Column = Float[Tensor, "graphs"]
 
 
@@ -165,8 +166,8 @@ class Calibration:
 
 
 def _interval(saved: Mapping[str, Any]) -> Interval:
-    offset, slope = _numbers([saved["offset"], saved["slope"]], 0.0, math.inf)
-    scores, labels = _numbers(saved["scores"], 0.0, math.inf), saved["labels"]
+    offset, slope = _numbers([saved["offset"], saved["slope"]], 0.0, LARGEST)
+    scores, labels = _numbers(saved["scores"], 0.0, LARGEST), saved["labels"]
     if not isinstance(labels, int) or labels < FEWEST or len(scores) != min(labels, MOST) or scores != sorted(scores):
         raise ValueError(f"{len(scores)} scores of {labels!r} labels are not what a run keeps")
     return Interval(offset, slope, scores, labels)
