@@ -68,7 +68,7 @@ def test_several_metrics_of_several_targets() -> None:
     line = f"seed-0: test rmse {found['rmse']['mean']:.5g} (size {by_target[0]:.5g}, ring {by_target[1]:.5g})"
     assert done.stdout.splitlines()[0] == line
     assert done.stdout.splitlines()[1].startswith("seed-0: test mae")
-    assert "train.metric is 'roc_auc', and the task is regression" in fails("evaluate", "run", "-q", "--metrics", "roc")
+    assert "train.metric is 'roc_auc', but the task is regression" in fails("evaluate", "run", "-q", "--metrics", "roc")
     assert "unknown metric 'rsme'; did you mean 'rmse'" in fails("evaluate", "run", "-q", "--metrics", "rsme")
 
 
@@ -83,7 +83,7 @@ def test_weights_of_rows_and_classes() -> None:
     recipe = package.load("run").recipe
     assert (recipe.data.weight_column, recipe.train.class_balance, recipe.train.metric) == ("w", True, "roc_auc")
     table(w=[*weights[:-1], 9.0])
-    assert "are not those that the run in run began with" in fails("train", "--resume", "run", "--seeds", "2", "-q")
+    assert "have changed since the run in run was started" in fails("train", "--resume", "run", "--seeds", "2", "-q")
     assert "has no column 'wieght'" in fails("train", "-i", file, "--weight-column", "wieght", "-o", "other", "-q")
     message = fails("train", "-i", file, "--target-columns", "size", "--class-balance", "-o", "other", "-q")
     assert "class_balance is for classification and multiclass" in message
