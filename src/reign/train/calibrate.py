@@ -1,4 +1,4 @@
-"""A run that is done is calibrated on its validation rows, by every method that its models can be asked for."""
+"""Calibrate a finished run on its validation rows, for every method of uncertainty that is possible with its models."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ FILE = "calibration.json"
 
 
 def calibrate(folder: Path, problem: Problem, device: torch.device) -> None:
-    """Write what the validation rows say about the uncertainties of a finished run."""
+    """Calibrate a finished run, and write the result to its folder."""
     predictor, ids = Predictor(folder, device=device), problem.splits["val"]
     y, models = problem.y[ids], predictor.models
     found = Calibration()

@@ -1,4 +1,4 @@
-"""Calibration on validation rows: deviations and intervals that hold for numbers, probabilities that hold for classes. Kept as plain JSON."""
+"""Calibration on validation rows: standard deviations and intervals for numbers, probabilities for classes. It is saved as JSON."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from reign.disk import read_record, write_json
 
-FEWEST = 20  # labels of a target that can be calibrated on
+FEWEST = 20  # labels that a target needs to be calibrated
 MOST = 1_000  # scores of a target that are kept
-COLDEST, HOTTEST = 0.05, 20.0  # temperatures; validation rows without any error would ask for 0
+COLDEST, HOTTEST = 0.05, 20.0  # bounds of the temperature; it would be 0 if all validation rows were classified correctly
 LARGEST = 1e30  # of a number that is kept
 Column = Float[Tensor, "graphs"]
 
@@ -24,14 +24,14 @@ Column = Float[Tensor, "graphs"]
 class Interval:
     r"""Calibrated deviations and conformal intervals of one target by one method.
 
-    With :math:`s` the deviation that the method gives, :math:`\sigma^2 = a + b s^2` fits the validation errors best in likelihood. The
-    interval is :math:`\mu \pm q \sigma`, where q is the :math:`\lceil (n + 1)(1 - \alpha) \rceil`-th smallest of the n validation
-    :math:`|y - \mu| / \sigma`: rows as those that it was calibrated on lie within it with a probability of at least :math:`1 - \alpha`.
+    The calibrated deviation is :math:`\sigma^2 = a + b s^2`, where s is the deviation of the method, and a and b maximise the likelihood of the
+    validation errors. The interval is :math:`\mu \pm q \sigma`, where q is the :math:`\lceil (n + 1)(1 - \alpha) \rceil`-th smallest of the n validation
+    scores :math:`|y - \mu| / \sigma`. Rows from the same distribution lie inside with a probability of about :math:`1 - \alpha`.
 
     Args:
         offset: a.
         slope: b.
-        scores: the sorted validation scores; of more than a thousand, a thousand quantiles.
+        scores: the sorted validation scores, or a thousand quantiles if there are more.
         labels: the number of validation labels.
     """
 
@@ -42,7 +42,7 @@ class Interval:
 
     @classmethod
     def fit(cls, y: Column, mean: Column, unsure: Column) -> "Interval | None":
-        """Calibrate on rows with labels; None if there are too few, or there is no error at all."""
+        """Calibrate on the rows with labels; None if there are too few, or if all errors are zero."""
         there = ~y.isnan() & mean.isfinite() & unsure.isfinite()
         errors, s = (y - mean)[there].double().square(), unsure[there].double().square()
         if errors.numel() < FEWEST or not float(errors.mean()) > 0:
@@ -67,7 +67,7 @@ class Interval:
         return (self.offset + self.slope * unsure.double().square()).sqrt()
 
     def factor(self, alpha: float) -> float:
-        """q, the number of calibrated deviations to either side."""
+        """q, half the width of the interval in calibrated deviations."""
         place = math.ceil((self.labels + 1) * (1 - alpha) - 1e-9)
         if place > self.labels:
             needed = math.ceil(1 / alpha - 1e-9) - 1
@@ -81,14 +81,14 @@ class Interval:
 
 @dataclass(frozen=True)
 class Steps:
-    """A rising function of probabilities (isotonic regression): straight between its knots, flat outside."""
+    """Isotonic regression: a non-decreasing function of the probability, linear between its knots and constant outside."""
 
     x: list[float]
     y: list[float]
 
     @classmethod
     def fit(cls, y: Column, p: Column) -> "Steps":
-        """The one nearest to labels of 0 and 1."""
+        """Fit the function to labels of 0 and 1."""
         from sklearn.isotonic import IsotonicRegression
 
         fitted = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(p.numpy(), y.numpy())
@@ -100,7 +100,7 @@ class Steps:
 
 
 def fit_temperature(y: Column, logits: Float[Tensor, "graphs classes"]) -> float:
-    """T such that probabilities of ``logits / T`` are least surprised by the labels (Guo et al. 2017); of one column they are yes or no."""
+    """The temperature T that minimises the cross-entropy of ``logits / T`` (Guo et al. 2017). One column of logits stands for two classes."""
     two = torch.cat([torch.zeros_like(logits), logits], dim=1) if logits.size(1) == 1 else logits
     steps = torch.logspace(math.log10(COLDEST), math.log10(HOTTEST), 400, dtype=torch.float64)
     loss = [float(torch.nn.functional.cross_entropy(two.double() / t, y.long())) for t in steps]
@@ -109,7 +109,7 @@ def fit_temperature(y: Column, logits: Float[Tensor, "graphs classes"]) -> float
 
 @dataclass(frozen=True)
 class Calibration:
-    """All that a run knows about its validation rows; empty where there were too few.
+    """The calibration of a run; empty if there were too few validation rows.
 
     Args:
         intervals: of numbers, by method and target.
@@ -124,7 +124,7 @@ class Calibration:
     def probabilities(
         self, values: Float[Tensor, "graphs outputs"], task: str, targets: Sequence[str], how: str
     ) -> Float[Tensor, "graphs outputs"]:
-        """Calibrated probabilities, where the run has what it takes.
+        """Calibrated probabilities; those of targets without a calibration stay the same.
 
         Args:
             values: probabilities.

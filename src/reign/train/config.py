@@ -40,7 +40,7 @@ class DataConfig(Settings):
     split_sizes: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)
     splits_column: str | None = Field(None, description="a column with the values train, val and test")
     split_seed: Seed = 0
-    weight_column: str | None = Field(None, description="a column that says how much each row counts in training")
+    weight_column: str | None = Field(None, description="a column with the weight of each row in training")
 
     @model_validator(mode="after")
     def _check(self) -> "DataConfig":
@@ -139,10 +139,8 @@ class TrainingConfig(Settings):
     batch_size: Positive = 128
     loss: LossName | None = Field(None, description="the usual loss of the task if not given")
     metric: MetricName | None = Field(None, description="the usual metric of the task if not given")
-    metrics: list[MetricName] = Field(
-        default_factory=list, description="further metrics, of which all splits are measured at the end"
-    )
-    class_balance: bool = Field(False, description="the classes of a target count alike in training, however many rows they have")
+    metrics: list[MetricName] = Field(default_factory=list, description="further metrics, computed for all splits at the end")
+    class_balance: bool = Field(False, description="weight labels so that the classes of a target count equally")
     report: Literal["best", "last"] = Field("best", description="weights of the best validation epoch, or of the last one")
     scale_targets: bool = Field(False, description="learn targets with mean 0 and deviation 1 over the training graphs")
     optimiser: OptimiserConfig = OptimiserConfig()
@@ -159,6 +157,6 @@ class TrainingConfig(Settings):
     checkpoint_seconds: Annotated[float, Field(ge=0)] = Field(
         5.0, description="least number of seconds between two checkpoints; 0 for one after each epoch"
     )
-    checkpoint: str | None = Field(None, description="a run to start from, in place of random weights")
-    freeze_encoder: bool = Field(False, description="with a run to start from: only the head learns")
+    checkpoint: str | None = Field(None, description="a run whose weights to start from")
+    freeze_encoder: bool = Field(False, description="with a checkpoint: train only the head")
     tensorboard: bool = False

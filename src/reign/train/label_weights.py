@@ -1,4 +1,4 @@
-"""How much each label counts in training: weights of rows, and weights that make classes count alike."""
+"""The weights of labels in training: weights of rows, and weights that balance classes."""
 
 import torch
 from jaxtyping import Float
@@ -8,15 +8,15 @@ from reign.data import Problem
 
 
 def label_weights(problem: Problem, class_balance: bool) -> Float[Tensor, "graphs targets"] | None:
-    r"""A weight for each label, with mean 1 over the labels of the training graphs; None if all count alike.
+    r"""A weight for each label, with mean 1 over the training labels; None if all weights are equal.
 
     .. math:: w_{gt} \propto r_g \, / \, \textstyle\sum_{h : y_{ht} = y_{gt}} r_h
 
-    The denominator, the weight of all training labels of the same target and class, is there with ``class_balance`` only.
+    The denominator is the total weight of the training labels of the same target and class; it is used only with ``class_balance``.
 
     Args:
         problem: has the weights r of rows, if there are any.
-        class_balance: whether the classes of a target count alike; where targets are numbers it is an error.
+        class_balance: whether the classes of a target have equal total weights. It cannot be used for regression.
     """
     if class_balance and problem.task == "regression":
         raise ValueError("class_balance is for classification and multiclass, and the task is regression; leave it out.")

@@ -1,4 +1,4 @@
-"""Where a model applies: the training molecules that a molecule is most like, by fingerprints and by the vectors of the model."""
+"""Where a model applies: the most similar training molecules, by fingerprints and by the vectors of the model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ COLUMNS = ["nearest_rows", "nearest_smiles", "nearest_similarity", "vector_rows"
 
 
 def keep_training(folder: Path, problem: Problem) -> None:
-    """Keep the training molecules of a run: the number of the row in the table, and the columns of SMILES."""
+    """Save the training molecules of a run: the row in the table, and the columns of SMILES."""
     ids = problem.splits["train"].tolist()
     columns = [[problem.names[i] for i in ids] if problem.names else ids]
     columns += [[texts[i] for i in ids] for texts in problem.texts.values()]
@@ -29,13 +29,13 @@ def keep_training(folder: Path, problem: Problem) -> None:
 
 
 class TrainingMolecules:
-    """The molecules that a run learned from.
+    """The molecules that a run was trained on.
 
     Args:
         folder: the folder of the run.
         smiles_columns: its columns of SMILES.
         model: the first model of the run, which gives the vectors.
-        callback: is told of progress.
+        callback: receives progress events.
     """
 
     def __init__(self, folder: Path, smiles_columns: Sequence[str], model: TrainedModel, callback: Callback) -> None:

@@ -33,14 +33,15 @@ if TYPE_CHECKING:
 
 
 class Predictor:
-    """All models of one or several runs. Their mean is the prediction.
+    """All models of one or several runs. The mean over models is the prediction.
 
-    How unsure it is: by ``methods_of`` of ``reign.train.uncertainty``. One run is calibrated by its own validation rows, several are not.
+    ``methods_of`` of ``reign.train.uncertainty`` says which methods of uncertainty are possible. A single run is calibrated on its validation
+    rows; several runs together are not calibrated.
 
     Args:
         folders: the folders of the runs.
         device: where to compute.
-        best: use only the model of each run that has the best validation metric.
+        best: whether to use only the model with the best validation metric of each run.
     """
 
     def __init__(self, *folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> None:
@@ -104,11 +105,11 @@ class Predictor:
         Args:
             path: a CSV of molecules.
             smiles_columns: columns of SMILES; those of the training if not given.
-            uncertainty: "ensemble", "dropout" or "mve"; True for "mve" or "ensemble" where the models can be asked for it, False for none.
-            calibration: of classes "temperature" or "isotonic"; "none" for what the models give. If not given, probabilities are those of
-                the models, and numbers have calibrated deviations and intervals, if the run had enough validation rows.
+            uncertainty: "ensemble", "dropout" or "mve"; True for "mve" or "ensemble" if possible; False for none.
+            calibration: "temperature" or "isotonic" for classes, "none" for no calibration. If not given, probabilities are not
+                calibrated, and numbers have calibrated deviations and intervals if the run has enough validation rows.
             alpha: the share of rows that may lie outside of their interval.
-            nearest: give so many of the training molecules that a molecule is most like, see ``reign.train.nearest``.
+            nearest: number of the most similar training molecules to add, see ``reign.train.nearest``.
             callback: receives progress events.
         """
         self.need_smiles("use reign.load(...).predict(graphs) from Python.")
@@ -216,7 +217,7 @@ class Predictor:
             split: "train", "val" or "test".
             callback: receives progress events.
             metrics: names of metrics, the main one first; those of the training if not given.
-            uncertainty, alpha: as in ``predict_file``; what the uncertainties are worth is in "uncertainty", by target.
+            uncertainty, alpha: as in ``predict_file``. The key "uncertainty" of the result holds the quality of uncertainties by target.
         """
         names, plan = self._metrics(metrics), make_plan(self, uncertainty, None, alpha)
         problem, _ = make_problem(self.recipe.data)

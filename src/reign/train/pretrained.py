@@ -1,4 +1,4 @@
-"""Fine-tuning: a model starts from the weights of a run that was trained before, with a last layer of its own for new targets."""
+"""Fine-tuning: a model starts from the weights of a finished run, with a new last layer for new targets."""
 
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from reign.train.run_folder import read_about, read_summary
 
 
 def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int) -> bool:
-    """Give a model the weights of the run that ``train.checkpoint`` names, if it names one; whether all of them fit.
+    """Load the weights of the run in ``train.checkpoint`` into a model, if one is given. Returns whether the last layer was loaded, too.
 
-    Seed s starts from the model number s of that run, and begins again at its first one after the last. If the run has other targets or classes, the last
-    layer of the head keeps its own weights. With ``train.freeze_encoder`` only the head will learn.
+    A run can have several models: seed s starts from model s, modulo their number. If the targets or classes differ, the last layer keeps its
+    random weights. With ``train.freeze_encoder`` only the head is trained.
     """
     if config.freeze_encoder:
         freeze_encoder(model, config)
@@ -45,23 +45,23 @@ def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int
 
 
 def freeze_encoder(model: nn.Module, config: TrainingConfig) -> None:
-    """Let only the head learn."""
+    """Train only the head."""
     if config.checkpoint is None:
-        raise ValueError("--freeze-encoder keeps the weights of a run as they are; name the run with --checkpoint.")
+        raise ValueError("--freeze-encoder needs the run that the encoder comes from; name the run with --checkpoint.")
     if not isinstance(getattr(model, "head", None), nn.Module):
-        raise ValueError(f"--freeze-encoder lets only the head learn, and {type(model).__name__} has none.")
+        raise ValueError(f"--freeze-encoder trains only the head, but {type(model).__name__} has none.")
     for name, weight in model.named_parameters():
         weight.requires_grad_(name.startswith("head."))
 
 
 def hold_encoder(model: nn.Module) -> None:
-    """Keep all but the head in evaluation mode: norms keep their statistics, and nothing is dropped."""
+    """Put everything but the head into evaluation mode, so that norms keep their statistics and there is no dropout."""
     for name, part in model.named_children():
         if name != "head":
             part.eval()
 
 
 def model_of(folder: Path) -> dict[str, Any]:
-    """The settings of the model of a run, to start another one from."""
+    """The settings of the model of a finished run."""
     read_about(folder)
     return Recipe.load(folder / "recipe.yaml").model.model_dump(mode="json")

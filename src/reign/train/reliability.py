@@ -1,4 +1,4 @@
-"""Whether uncertainties can be trusted: coverage, sharpness and calibration error on rows with labels."""
+"""The quality of uncertainties on rows with labels: coverage, width and calibration error."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ Column = Float[Tensor, "graphs"]
 
 
 def interval_quality(interval: Interval, y: Column, mean: Column, unsure: Column, alpha: float) -> dict[str, Any] | None:
-    """Of intervals: the share of labels within them, their mean width, and the calibration error; None without labels.
+    """The share of labels inside of their interval (coverage), the mean width, and the calibration error; None without labels.
 
     The calibration error is the mean over levels 5 %, ..., 95 % of the difference between level and coverage.
     """
@@ -44,11 +44,11 @@ def interval_quality(interval: Interval, y: Column, mean: Column, unsure: Column
 
 
 def class_quality(y: Column, p: Float[Tensor, "graphs classes"]) -> dict[str, Any] | None:
-    r"""Of probabilities: the expected calibration error, Brier's score, and the mean confidence; None without labels.
+    r"""The expected calibration error, the Brier score and the mean confidence of probabilities; None without labels.
 
     .. math:: \text{ECE} = \sum_b \frac{|b|}{n} | \text{accuracy}(b) - \text{confidence}(b) |
 
-    over ten bins of the probability of the most likely class. Of one column the classes are yes and no.
+    over ten bins of the probability of the most likely class. One column of probabilities stands for two classes.
     """
     there = ~y.isnan()
     if not bool(there.any()):
@@ -70,7 +70,7 @@ def class_quality(y: Column, p: Float[Tensor, "graphs classes"]) -> dict[str, An
 
 
 def measure_uncertainty(predictor: "Predictor", problem: Problem, ids: Sequence[Ids], plan: Plan) -> dict[str, Any]:
-    """What the uncertainties are worth on graphs with labels, by target and kind; empty where there are none, or in cross-validation."""
+    """The quality of the uncertainties by target and method; empty without uncertainties, or if the models have different graphs."""
     if not all(torch.equal(own, ids[0]) for own in ids) or (predictor.task == "regression" and not plan.intervals):
         return {}
     found = forecast(predictor.models, problem.graphs, ids[0], predictor.task, plan.method, Callback())
@@ -93,7 +93,7 @@ def measure_uncertainty(predictor: "Predictor", problem: Problem, ids: Sequence[
 
 
 def in_words(found: Mapping[str, Any]) -> str:
-    """One line of what was found."""
+    """The quality in one line."""
     if "coverage" in found:
         return (
             f"{found['level']:.4g} intervals cover {found['coverage']:.1%} of {found['labels']:,} labels, mean width {found['width']:.4g}, "

@@ -1,4 +1,4 @@
-"""The same training on several splits of a table, which says more than one of them does."""
+"""Train on several splits of a table."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ def replicates(recipe: Recipe, folder: Path, number: int) -> list[tuple[Recipe, 
     """Recipes with the split seeds s, s + 1, ..., and their folders, ``folder/replicate-0`` and so on."""
     if recipe.data.name != "csv" or recipe.data.splits_column is not None:
         raise ValueError(
-            "--num-replicates trains on other splits of a table, and these splits are given; leave --splits-column out, or use --seeds."
+            "--num-replicates draws several splits, but the splits are given; leave --splits-column out, or use --seeds."
         )
     plans = []
     for r in range(number):

@@ -1,4 +1,4 @@
-"""How unsure models are, graph by graph: by the spread of several models, by dropout, or by a variance that the model gives itself."""
+"""The uncertainty of predictions: the spread of several models, the spread under dropout, or a variance that the model predicts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ WHY_NOT = {
     "dropout": "The model drops nothing in training. Train it with --dropout 0.1.",
     "mve": "The model gives no variance. Train it with --loss-function mve.",
 }
-PASSES = 10  # with dropout, of each model
+PASSES = 10  # of each model, with dropout
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """Predictions (probabilities of classes), and a standard deviation of each, if there is a method that gives one.
+    """Predictions (probabilities for classes), with a standard deviation of each if there is a method of uncertainty.
 
     Args:
         values: the mean over models.
@@ -35,9 +35,10 @@ class Forecast:
 
 
 def methods_of(models: Sequence[TrainedModel]) -> list[str]:
-    """The methods that some models can be asked for: "ensemble" of several, "dropout" of those that have some, "mve" of those trained so.
+    """The methods that are possible with some models: "mve" if they were trained with this loss, "ensemble" if there are several, "dropout" if
+    they have dropout.
 
-    The first one is taken if none is asked for, and "dropout" never is: it takes ten times as long.
+    The first one is the default, except "dropout", which takes ten times as long and is used only on request.
     """
     can = {
         "mve": all(model.gives_variance for model in models),
@@ -48,7 +49,7 @@ def methods_of(models: Sequence[TrainedModel]) -> list[str]:
 
 
 def has_dropout(model: nn.Module) -> bool:
-    """Whether some of its values are dropped in training."""
+    """Whether a model has dropout."""
     return any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules())
 
 
@@ -61,7 +62,7 @@ def forecast(
     callback: Callback,
     failed: dict[int, str] | None = None,
 ) -> Forecast:
-    r"""The mean over models, and its deviation by a method.
+    r"""The mean over models, and its standard deviation by a method.
 
     With M models that give means and variances, the variance of the mixture is
 
@@ -73,8 +74,8 @@ def forecast(
         ids: the graphs to predict for.
         task: the task, as in ``Problem``.
         method: one of ``METHODS``; None for no deviation.
-        callback: is told of every batch.
-        failed: takes the graphs that are too large for the memory, and why; without it they are an error.
+        callback: receives an event after every batch.
+        failed: dictionary that receives the graphs that are too large for the memory, with the reasons. Without it, such graphs raise an error.
     """
     found = torch.stack([model.moments(graphs, ids, callback, failed) for model in models])
     width = models[0].num_outputs
