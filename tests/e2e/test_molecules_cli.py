@@ -326,3 +326,54 @@ def test_search_of_the_settings_for_a_table() -> None:
     assert "give a recipe, as in" in fails("tune")
     assert "there is no file none.csv" in fails("tune", "-i", "none.csv")
     assert "runs/best exists already" in fails("tune", "-i", file, "-o", "runs", "--target-columns", "size")
+
+
+def test_descriptors_besides_the_graph() -> None:
+    """The target is a column of numbers that the graph says nothing about: only a model that gets it can learn it."""
+    hidden = [100.0 * ((7 * i) % 5) for i in range(len(CARBON))]
+    file = table(hidden=hidden, copy=hidden)
+    long = ["--epochs", "40", "--set", "train.optimiser.lr=0.02", "--split-sizes", "0.8", "0.1", "0.1"]
+    given = [
+        "--target-columns",
+        "hidden",
+        "--descriptors-columns",
+        "copy",
+        "size",
+        "--molecule-featurizers",
+        "rdkit_2d",
+        "morgan_count",
+    ]
+    works("train", "-i", file, *given, "-o", "run", *SMALL, *long)
+    works("predict", "-i", file, "--model-paths", "run", "-o", "out.csv", "-q")
+    found = pd.read_csv("out.csv")
+    assert (found["hidden_pred"] - found["hidden"]).abs().mean() < 60  # 120 for the mean of all
+    encoder = package.load("run").models[0].model.node_encoder
+    rows = [int(row) - 1 for row in read_json(Path("run/seed-0/splits.json"))["train"]]
+    assert float(encoder.mean[0]) == pytest.approx(sum(hidden[row] for row in rows) / len(rows))
+    frame = pd.read_csv(file)
+    frame.loc[2, "copy"] = None
+    frame.to_csv("gap.csv", index=False)
+    works("predict", "-i", "gap.csv", "--model-paths", "run", "-o", "out.csv", "-q")
+    errors = pd.read_csv("out.csv", keep_default_na=False)["error"]
+    assert errors[2] == "copy of gap.csv is '', expected a number: it is a descriptor"
+    assert (errors.drop(2) == "").all()
+    frame.drop(columns="copy").to_csv("without.csv", index=False)
+    assert "without.csv has no column 'copy'" in fails("predict", "-i", "without.csv", "--model-paths", "run", "-q")
+    with pytest.raises(ValueError, match="the model needs the descriptors copy, size; predict for a table that has them"):
+        package.load("run").predict(["CCO"])
+    assert "there are no descriptors 'rdkit'" in fails("train", "-i", file, "--molecule-featurizers", "rdkit", "-o", "other", "-q")
+    assert "--nearest is not possible" in fails("predict", "-i", file, "--model-paths", "run", "-q", "--nearest", "1")
+
+
+def test_descriptors_from_a_file() -> None:
+    file = table()
+    pd.DataFrame({"a": range(len(CARBON)), "b": [0.5] * len(CARBON)}).to_csv("more.csv", index=False)
+    works("train", "-i", file, "--target-columns", "size", "--descriptors-path", "more.csv", "-o", "run", *SMALL)
+    pd.DataFrame({"smiles": ["CCO", "CCC"]}).to_csv("new.csv", index=False)
+    pd.DataFrame({"a": [1, 1000], "b": [0.5, 0.5]}).to_csv("new_more.csv", index=False)
+    start = ("predict", "-i", "new.csv", "--model-paths", "run", "-o", "out.csv", "-q")
+    works(*start, "--descriptors-path", "new_more.csv")
+    assert pd.read_csv("out.csv")["size_pred"].notna().all()
+    assert "give that of this table with --descriptors-path" in fails(*start)
+    assert "more.csv has 42 rows, expected 2" in fails(*start, "--descriptors-path", "more.csv")
+    works("evaluate", "run", "-i", file, "--descriptors-path", "more.csv", "-q")

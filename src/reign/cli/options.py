@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 data_option = partial(typer.Option, rich_help_panel="Data")
-rows_option = partial(typer.Option, rich_help_panel="Rows, metrics, repeats")
+rows_option = partial(typer.Option, rich_help_panel="Rows, descriptors, metrics")
 unsure_option = partial(typer.Option, rich_help_panel="Uncertainty")
 model_option = partial(typer.Option, rich_help_panel="Model")
 training_option = partial(typer.Option, rich_help_panel="Training")

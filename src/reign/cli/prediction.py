@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 from reign.cli.options import Accelerator, Quiet, data_option, model_option, output_option, unsure_option
 from reign.cli.tools import check_writable, plain_console, stem, user_mistakes
 
+DescriptorsPath = Annotated[Path | None, data_option(help="A CSV of descriptors, a row for each row, if the training had one.")]
 UncertaintyMethod = Annotated[
     str | None, unsure_option(help="ensemble, mve, dropout or none; mve or ensemble if not given, where the run has it.")
 ]
@@ -40,6 +41,7 @@ def predict(
         list[str] | None,
         data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
     ] = None,
+    descriptors_path: DescriptorsPath = None,
     best_model: Annotated[bool, model_option("--best-model", help="Of several models use the one that validates best.")] = False,
     uncertainty_method: UncertaintyMethod = None,
     calibration_method: Annotated[
@@ -78,6 +80,7 @@ def predict(
                 calibration=calibration_method,
                 alpha=conformal_alpha,
                 nearest=nearest,
+                descriptors_path=descriptors_path,
                 callback=callback,
             )
         write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
@@ -103,6 +106,7 @@ def fingerprint(
         list[str] | None,
         data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
     ] = None,
+    descriptors_path: DescriptorsPath = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -121,7 +125,7 @@ def fingerprint(
         check_writable(target)
         predictor = load(*model_paths, device=find_device(accelerator))
         with showing_progress(not quiet) as callback:
-            table = vectors_of_file(predictor, data_path, smiles_columns, callback)
+            table = vectors_of_file(predictor, data_path, smiles_columns, callback, descriptors_path)
         write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
     bad = int((table["error"] != "").sum())
     plain_console().print(f"{len(table) - bad:,} of {len(table):,} rows have vectors, in {target}.", soft_wrap=True)
@@ -134,6 +138,7 @@ def evaluate(
         Path | None,
         data_option("-i", "--data-path", help="Evaluate on all rows of another CSV with the same columns."),
     ] = None,
+    descriptors_path: DescriptorsPath = None,
     metrics: Annotated[
         list[str] | None,
         model_option(help="Metric, such as rmse, mae, r2, roc, prc, f1, mcc; repeat for more. As in training if not given."),
@@ -157,7 +162,9 @@ def evaluate(
             result = (
                 predictor.evaluate(split, callback, metrics, uncertainty=method, alpha=conformal_alpha)
                 if data_path is None
-                else predictor.evaluate_file(data_path, callback, metrics, uncertainty=method, alpha=conformal_alpha)
+                else predictor.evaluate_file(
+                    data_path, callback, metrics, uncertainty=method, alpha=conformal_alpha, descriptors_path=descriptors_path
+                )
             )
     names, found = [str(model.folder.relative_to(run)) for model in predictor.models], result["all_metrics"]
     if "ensemble" in result and len(found) > 1:

@@ -54,6 +54,11 @@ def train(
     weight_column: Annotated[str | None, rows_option(help="Column with the weight of each row in training.")] = None,
     class_balance: Annotated[bool, rows_option("--class-balance", help="Weight rows so that all classes count equally.")] = False,
     metrics: Annotated[list[str] | None, rows_option(help="Metrics, such as rmse, mae, r2, roc, prc, f1, mcc.")] = None,
+    descriptors_columns: Annotated[list[str] | None, rows_option(help="Column of numbers that the model also gets.")] = None,
+    descriptors_path: Annotated[Path | None, rows_option(help="A CSV of such numbers, a row for each row.")] = None,
+    molecule_featurizers: Annotated[
+        list[str] | None, rows_option(help="Such numbers by RDKit: rdkit_2d, morgan_count, morgan_binary.")
+    ] = None,
     num_replicates: Annotated[int | None, rows_option(help="Number of splits, with different seeds, to train on.")] = None,
     num_folds: Annotated[int | None, rows_option(help="Number of folds for cross-validation.")] = None,
     model: Annotated[str | None, model_option(help="A model, such as sun or gnn-ak+ (reign models lists them).")] = None,
@@ -121,6 +126,9 @@ def train(
                     splits_column=splits_column,
                     split_seed=split_seed,
                     weight_column=weight_column,
+                    descriptors_columns=descriptors_columns,
+                    descriptors_path=None if descriptors_path is None else str(descriptors_path.absolute()),
+                    molecule_featurizers=molecule_featurizers,
                 )
             },
             {

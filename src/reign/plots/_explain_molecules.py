@@ -19,6 +19,8 @@ def explain_smiles(
         raise ValueError(
             f"this run learned from {predictor.recipe.data.name}, not from molecules; use reign.explain.explain(reign.load(RUN), graph) from Python."
         )
+    if predictor.recipe.data.has_descriptors:
+        raise ValueError("this run uses descriptors of molecules besides their graphs, which cannot be explained atom by atom.")
     found, errors = [], {}
     for text in texts if progress is None else progress(texts, "explain"):
         try:

@@ -39,6 +39,7 @@ def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
     report = None
     if config.name == "csv":
         from reign.data.molecules import load_table
+        from reign.train.inputs import descriptors_of
 
         assert config.path is not None
         problem, report = load_table(
@@ -51,6 +52,7 @@ def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
             config.splits_column,
             config.split_seed,
             weight_column=config.weight_column,
+            descriptors=descriptors_of(config),
         )
     else:
         problem = load_problem(config.name, **config.options)
@@ -92,6 +94,13 @@ def make_model(config: ModelConfig, problem: Problem, seed: int, loss: str | Non
     _check_memory(kind.__name__, build, config)
     torch.manual_seed(seed)
     return build(config.num_layers)
+
+
+def scale_descriptors(model: Model, problem: Problem) -> None:
+    """Scale the descriptors of a model, if it has any, by those of the training graphs."""
+    fit = getattr(model.node_encoder, "fit", None)
+    if fit is not None:
+        fit(problem.graphs.x[problem.graphs.node_ptr[problem.splits["train"]]])  # all nodes of a graph have the same
 
 
 def check_options(kind: type[Model], options: Mapping[str, Any]) -> None:

@@ -40,6 +40,13 @@ class DataConfig(Settings):
     split_sizes: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)
     splits_column: str | None = Field(None, description="a column with the values train, val and test")
     split_seed: Seed = 0
+    descriptors_columns: list[str] = Field(
+        default_factory=list, description="columns of numbers that the model gets besides the graph"
+    )
+    descriptors_path: str | None = Field(None, description="a CSV of such numbers, with a row for each row of the table")
+    molecule_featurizers: list[str] = Field(
+        default_factory=list, description="such numbers by RDKit: rdkit_2d, morgan_count, morgan_binary"
+    )
     weight_column: str | None = Field(None, description="a column with the weight of each row in training")
 
     @model_validator(mode="after")
@@ -61,6 +68,11 @@ class DataConfig(Settings):
                 )
             find_dataset(self.name).complete(self.options)
         return self
+
+    @property
+    def has_descriptors(self) -> bool:
+        """Whether the model gets descriptors besides the graphs."""
+        return bool(self.descriptors_columns or self.descriptors_path or self.molecule_featurizers)
 
     @property
     def reads_smiles(self) -> bool:

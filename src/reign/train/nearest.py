@@ -11,6 +11,8 @@ from torch import Tensor
 from reign.data import GraphPack, Problem
 from reign.disk import write_csv
 from reign.train.callbacks import Callback
+from reign.train.config import DataConfig
+from reign.train.inputs import descriptors_of
 from reign.train.trained_model import TrainedModel
 
 if TYPE_CHECKING:
@@ -33,12 +35,12 @@ class TrainingMolecules:
 
     Args:
         folder: the folder of the run.
-        smiles_columns: its columns of SMILES.
+        config: the settings of its table.
         model: the first model of the run, which gives the vectors.
         callback: receives progress events.
     """
 
-    def __init__(self, folder: Path, smiles_columns: Sequence[str], model: TrainedModel, callback: Callback) -> None:
+    def __init__(self, folder: Path, config: DataConfig, model: TrainedModel, callback: Callback) -> None:
         from reign.data.molecules import Neighbours, graphs_of, need_columns, read_molecules, read_table
 
         file = folder / FILE
@@ -47,10 +49,12 @@ class TrainingMolecules:
                 f"{folder} does not keep the molecules that it learned from ({FILE}): it is a cross-validation, or was made by an older version "
                 "of reign; leave --nearest out, or train again."
             )
+        smiles_columns = config.smiles_columns
         table, odd = read_table(file)
         need_columns(table, ["row", *smiles_columns], file)
         molecules, wrong = read_molecules(table, smiles_columns, odd)
         graphs, wrong = graphs_of(molecules, wrong)
+        graphs, wrong = descriptors_of(config).extend(graphs, molecules, wrong)
         if wrong:
             row, reason = next(iter(wrong.items()))
             raise ValueError(f"{file} is damaged (line {row + 2}: {reason}).")

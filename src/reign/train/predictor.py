@@ -16,7 +16,7 @@ from reign.train.build import make_problem
 from reign.train.calibration import Calibration
 from reign.train.callbacks import Callback
 from reign.train.evaluation import measure_models, split_of
-from reign.train.inputs import packed, read_inputs, without_targets
+from reign.train.inputs import descriptors_of, packed, read_inputs, read_rows, without_targets
 from reign.train.metrics import METRICS
 from reign.train.nearest import COLUMNS, TrainingMolecules
 from reign.train.prediction_plan import Plan, make_plan
@@ -98,6 +98,7 @@ class Predictor:
         calibration: str | None = None,
         alpha: float = 0.1,
         nearest: int | None = None,
+        descriptors_path: str | Path | None = None,
         callback: Callback | None = None,
     ) -> "pd.DataFrame":
         """Predict for a table of molecules. The result has all its rows and columns in order, and the columns of ``predict``.
@@ -110,14 +111,11 @@ class Predictor:
                 calibrated, and numbers have calibrated deviations and intervals if the run has enough validation rows.
             alpha: the share of rows that may lie outside of their interval.
             nearest: number of the most similar training molecules to add, see ``reign.train.nearest``.
+            descriptors_path: a CSV of descriptors for this table, if the training had one.
             callback: receives progress events.
         """
         self.need_smiles("use reign.load(...).predict(graphs) from Python.")
-        from reign.data.molecules import graphs_of, need_columns, read_molecules, read_table
-
-        table, odd = read_table(path)
-        columns = smiles_columns or self.recipe.data.smiles_columns
-        need_columns(table, columns, path)
+        table, molecules, graphs, errors = read_rows(self.recipe.data, path, smiles_columns, descriptors_path)
         plan = make_plan(self, uncertainty, calibration, alpha)
         new = [
             *column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals)),
@@ -127,8 +125,6 @@ class Predictor:
         if taken := [name for name in new if name in table.columns]:
             raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it.")
         trained_on = self._training_molecules(nearest, callback)
-        molecules, errors = read_molecules(table, columns, odd)
-        graphs, errors = graphs_of(molecules, errors)
         found = self.table(graphs, errors, callback, plan)
         if trained_on is not None and nearest is not None:
             good = [molecule if error == "" else None for molecule, error in zip(molecules, found["error"], strict=True)]
@@ -145,7 +141,11 @@ class Predictor:
         check("nearest", nearest, nearest >= 1, "at least 1")
         if len(self.folders) > 1:
             raise ValueError(f"--nearest is for one run, and {len(self.folders)} were given: each learned from its own molecules.")
-        return TrainingMolecules(self.folders[0], self.recipe.data.smiles_columns, self.models[0], callback or Callback())
+        if self.recipe.data.descriptors_columns or self.recipe.data.descriptors_path:
+            raise ValueError(
+                "--nearest is not possible for a run with descriptors from a table, which it does not keep; leave it out."
+            )
+        return TrainingMolecules(self.folders[0], self.recipe.data, self.models[0], callback or Callback())
 
     def table(
         self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None, plan: Plan | None = None
@@ -240,6 +240,7 @@ class Predictor:
         *,
         uncertainty: str | bool = True,
         alpha: float = 0.1,
+        descriptors_path: str | Path | None = None,
     ) -> dict[str, Any]:
         """As ``evaluate``, on all rows of a table of molecules with the columns of the training data.
 
@@ -250,7 +251,14 @@ class Predictor:
         from reign.data.molecules import load_table
 
         callback = callback or Callback()
-        problem, report = load_table(path, self.recipe.data.smiles_columns, self.targets, self.task, classes=self.classes)
+        problem, report = load_table(
+            path,
+            self.recipe.data.smiles_columns,
+            self.targets,
+            self.task,
+            classes=self.classes,
+            descriptors=descriptors_of(self.recipe.data, descriptors_path),
+        )
         callback.table(report)
         failed: dict[int, str] = {}
         outs = self.outputs(problem.graphs, callback=callback, failed=failed)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from reign.train.callbacks import Callback
-from reign.train.inputs import packed
+from reign.train.inputs import packed, read_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,24 +16,25 @@ if TYPE_CHECKING:
 
 
 def vectors_of_file(
-    predictor: "Predictor", path: str | Path, smiles_columns: Sequence[str] | None = None, callback: Callback | None = None
+    predictor: "Predictor",
+    path: str | Path,
+    smiles_columns: Sequence[str] | None = None,
+    callback: Callback | None = None,
+    descriptors_path: str | Path | None = None,
 ) -> "pd.DataFrame":
     """The pooled vectors of a table of molecules beside its own columns, ``fp_0``, ``fp_1``, ... and ``error``; every row comes back.
 
     Args:
+        predictor: the models.
         path: a CSV of molecules.
         smiles_columns: columns of SMILES; those of the training if not given.
         callback: receives progress events.
+        descriptors_path: a CSV of descriptors for this table, if the training had one.
     """
     import pandas as pd
 
     predictor.need_smiles("use reign.load(...).models[0].vectors(...) from Python.")
-    from reign.data.molecules import graphs_of, need_columns, read_molecules, read_table
-
-    table, odd = read_table(path)
-    columns = smiles_columns or predictor.recipe.data.smiles_columns
-    need_columns(table, columns, path)
-    graphs, errors = graphs_of(*read_molecules(table, columns, odd))
+    table, _, graphs, errors = read_rows(predictor.recipe.data, path, smiles_columns, descriptors_path)
     good, failed = [i for i, data in enumerate(graphs) if data is not None], dict[int, str]()
     pack, several = packed([graphs[i] for i in good]), len(predictor.models) > 1
     parts: dict[str, list[Any]] = {}

@@ -10,7 +10,7 @@ LARGEST = 3e38  # of a label: float32 holds little more
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
 
 
-def _number(text: str) -> float | None:
+def read_number(text: str) -> float | None:
     """The number a cell holds, NaN if it is empty, None if it holds something else."""
     if text.strip().lower() in MISSING:
         return math.nan
@@ -27,7 +27,7 @@ def number_columns(table: pd.DataFrame, others: Sequence[str | None], path: str 
     """The columns, other than some, that hold numbers alone; ``ValueError`` if there are none."""
 
     def numbers(column: str) -> bool:
-        values = [_number(text) for text in table[column]]
+        values = [read_number(text) for text in table[column]]
         return all(v is not None for v in values) and any(v is not None and not math.isnan(v) for v in values)
 
     found = [column for column in table.columns if column not in others and numbers(column)]
@@ -57,7 +57,7 @@ def read_labels(
     else:
         rows = []
         for row in range(len(table)):
-            values = [_number(table[target].iloc[row]) for target in targets]
+            values = [read_number(table[target].iloc[row]) for target in targets]
             for target, value in zip(targets, values, strict=True):
                 shown = table[target].iloc[row]
                 if value is None:
@@ -80,7 +80,7 @@ def read_weights(cells: Sequence[str], column: str) -> tuple[list[float], dict[i
     wrong: dict[int, str] = {}
     weights = []
     for row, text in enumerate(cells):
-        value = _number(text)
+        value = read_number(text)
         good = value is not None and 0 <= value <= LARGEST
         if not good:
             wrong[row] = f"{column} is {text!r}, expected a weight: a number of at least 0"

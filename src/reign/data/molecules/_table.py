@@ -10,9 +10,11 @@ from torch_geometric.data import Data
 
 from reign.data import GraphPack, Ids, Problem, column_split, random_split, scaffold_split
 from reign.data.molecules._csv_reader import need_columns, read_table
+from reign.data.molecules._descriptors import Descriptors, num_descriptors
 from reign.data.molecules._labels import number_columns, read_labels, read_weights
 from reign.data.molecules._report import Report
 from reign.data.molecules._smiles import Molecule, graphs_of, read_many
+from reign.nn import OGB_ATOM
 
 
 def read_molecules(
@@ -41,6 +43,7 @@ def load_table(
     split_seed: int = 0,
     classes: Sequence[str] = (),
     weight_column: str | None = None,
+    descriptors: Descriptors | None = None,
 ) -> tuple[Problem, Report]:
     """A table of molecules as a problem, and what was found in it.
 
@@ -54,15 +57,22 @@ def load_table(
         splits_column: a column that says train, val or test, in place of a split.
         split_seed: seed of the split.
         classes: names of the classes; those in the table if not given.
-        weight_column: a column that says how much each row counts in training.
+        weight_column: a column with the weight of each row in training.
+        descriptors: numbers about whole molecules that the model gets besides the graph.
     """
     table, odd = read_table(path)
     need_columns(table, [*smiles_columns, *(target_columns or []), *(c for c in (splits_column, weight_column) if c)], path)
     targets = (
-        list(target_columns) if target_columns else number_columns(table, [*smiles_columns, splits_column, weight_column], path)
+        list(target_columns)
+        if target_columns
+        else number_columns(
+            table, [*smiles_columns, splits_column, weight_column, *(descriptors.columns if descriptors else ())], path
+        )
     )
     read, wrong = read_molecules(table, smiles_columns, odd)
     graphs, wrong = graphs_of(read, wrong)
+    if descriptors:
+        graphs, wrong = descriptors.extend(graphs, read, wrong, table, path)
     keys, groups, wrong = _spellings(read, wrong, scaffolds=split == "scaffold_balanced" and not splits_column)
     labels, known, wrong_labels = read_labels(table, targets, task, list(classes))
     wrong = {**wrong_labels, **wrong}
@@ -95,7 +105,7 @@ def load_table(
         splits=splits,
         task=task,
         targets=targets,
-        node_encoder="atom",
+        node_encoder=f"atom+{num_descriptors(graphs, len(OGB_ATOM))}" if descriptors else "atom",
         edge_encoder="bond",
         classes=known,
         names=[str(row + 1) for row in rows],
