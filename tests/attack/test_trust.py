@@ -293,7 +293,7 @@ def test_2_the_memory_is_judged_by_the_width_of_the_model() -> None:
     assert bytes_of_a_pair(wide) > 100 * bytes_of_a_pair(narrow)
     assert bytes_of_a_pair(wide.double()) > 1.9 * bytes_of_a_pair(DS(3, 4096, 1, 1, policy="nm"))
     pairs = int(free_memory(torch.device("cpu")) // (20 + STATE_BYTES) * 1.5)  # too many for 64 channels, not for one
-    with pytest.raises(ValueError, match="256 bytes a pair"):
+    with pytest.raises(ValueError, match="256 bytes per pair"):
         check_fits(pairs, torch.device("cpu"), "this", "that")
     check_fits(pairs, torch.device("cpu"), "this", "that", state_bytes=4)
 
@@ -757,7 +757,7 @@ def test_10_targets_that_were_not_given_are_named(trained: Path) -> None:
     frame = pd.read_csv(trained / "mols.csv").assign(mass=1.5, name="x")
     frame.to_csv("in.csv", index=False)
     said = works("train", "-i", "in.csv", "-o", "run", *loud).stderr
-    assert "targets (regression): size, mass; these are all columns of numbers, choose with --target-columns" in said
+    assert "targets (regression): size, mass; these are all columns of numbers, use --target-columns to choose some" in said
     assert "columns of numbers" not in works("train", "-i", "in.csv", "--target-columns", "mass", "-o", "run2", *loud).stderr
 
 

@@ -183,7 +183,7 @@ def test_graphs_from_python(tmp_path: Path) -> None:
     data = package.data.Counting(num_graphs=40, split="test")
     found = package.load("run").predict([data[0], data[1]])
     assert found["4-cycle_pred"].notna().all()
-    with pytest.raises(ValueError, match="not from SMILES"):
+    with pytest.raises(ValueError, match="not on SMILES"):
         package.load("run").predict(["CC"])
     with pytest.raises(ValueError, match="expected only SMILES or only PyG graphs"):
         package.load("run").predict(["CC", data[0]])
@@ -237,7 +237,7 @@ def test_mistakes(tmp_path: Path) -> None:
         (["tune", "zinc/gin"], "has no grid to search"),
         (["tune", "zinc/gin", "--grid", "x"], "expected key=v1,v2"),
         (["tune", "zinc/gin", "--grid", "train.batch_size=8,abc"], "train.batch_size: input should be a valid integer"),
-        (["tune", "zinc/gin", "--grid", "train.batch_size=8", "--storage", "nonsense"], "use a URL as sqlite:///study.db"),
+        (["tune", "zinc/gin", "--grid", "train.batch_size=8", "--storage", "nonsense"], "use a URL such as sqlite:///study.db"),
         (["data", "info", "counting", "--set", "split=train"], "counting has no option 'split'"),
         (["data", "info", "zink"], "did you mean 'zinc'?"),
         (["data", "info", "counting", "--set", "kind=x"], "kind is 'x'"),

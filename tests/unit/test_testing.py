@@ -111,7 +111,7 @@ def test_permute_graph_moves_nodes_to_their_places() -> None:
 
 
 def test_checks_that_could_not_fail_are_refused() -> None:
-    with pytest.raises(ValueError, match="the function gave None, expected a tensor or a SubgraphBag"):
+    with pytest.raises(ValueError, match="the function returned None, expected a tensor or a SubgraphBag"):
         assert_equivariant(lambda *args, **kwargs: None, GRAPHS[0])
     with pytest.raises(ValueError, match="level is 'nodes'"):
         inspect.unwrap(assert_equivariant)(degree, GRAPHS[0], level="nodes")

@@ -116,7 +116,7 @@ class SubgraphBag(Keeper):
         """The root of each subgraph."""
         if self.anchor.size(1) != 1:
             raise ValueError(
-                f"policy '{self.policy}' ties a subgraph to {self.anchor.size(1)} nodes, expected one root; "
+                f"a subgraph of policy '{self.policy}' has {self.anchor.size(1)} anchors, expected one root; "
                 "use bag.anchor, or a policy with roots such as 'nm' or 'ego+:3'."
             )
         return self.anchor[:, 0]

@@ -19,7 +19,7 @@ def draw(bag: "SubgraphBag", subgraphs: Sequence[int] | None, labels: Sequence[s
     if bag.num_graphs != 1:
         raise ValueError(f"draw needs a bag of one graph, got {bag.num_graphs} graphs; use bag[g].draw().")
     if labels is not None and len(labels) != bag.num_nodes:
-        raise ValueError(f"labels are {len(labels)} texts, expected one for each of the {bag.num_nodes} nodes.")
+        raise ValueError(f"got {len(labels)} labels, expected one for each of the {bag.num_nodes} nodes.")
     from reign.draw import Subgraph, draw_bag
 
     chosen = list(range(min(len(bag), SHOWN))) if subgraphs is None else list(subgraphs)

@@ -54,11 +54,13 @@ class SharedGraph(Keeper):
         else:
             graphs = int(batch[-1]) + 1 if batch.numel() else 0
         if batch_size is not None and (type(batch_size) is not int or batch_size < graphs):
-            raise ValueError(f"batch_size is {batch_size!r}, expected at least {graphs}: batch names graph {graphs - 1}.")
+            raise ValueError(
+                f"batch_size is {batch_size!r}, expected a whole number of at least {graphs}, because batch has the graph {graphs - 1}."
+            )
         if max(graphs, batch_size or 0) > 10_000_000 + x.size(0):
             raise ValueError(
-                f"batch or batch_size counts {max(graphs, batch_size or 0):,} graphs for {x.size(0):,} nodes, expected ids from 0 "
-                "upwards; renumber them with batch.unique(return_inverse=True)[1]."
+                f"batch or batch_size gives {max(graphs, batch_size or 0):,} graphs for {x.size(0):,} nodes, expected ids without "
+                "large gaps; renumber them with batch.unique(return_inverse=True)[1]."
             )
         sizes = torch.bincount(batch, minlength=graphs if batch_size is None else batch_size)
         return cls(x, edge_index, edge_attr, batch, ragged.offsets(sizes))

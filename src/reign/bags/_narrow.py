@@ -10,7 +10,7 @@ from reign.kernels import INNER, KEPT, OUTER, ROOT, Edges, Pairs, Picks, ragged
 
 
 def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> Pairs:
-    """The pairs of a bag.
+    """The pairs of a bag, in the format of the fused kernels.
 
     Args:
         bag: the bag.
@@ -36,7 +36,7 @@ def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> Pairs:
 
 
 def narrow_edges(bag: SubgraphBag, neighbours: Neighbours, where: Where = "off") -> Edges:
-    """The messages between neighbours."""
+    """The messages between neighbours, in the format of the fused kernels."""
     return bag.keep(("narrow edges", neighbours, where), lambda: _edges(bag.wiring.make_messages(neighbours, where)))
 
 

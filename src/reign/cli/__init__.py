@@ -46,4 +46,4 @@ def _version(asked: bool) -> None:
 def main(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
-    """Subgraph graph neural networks."""
+    """Train, compare and explain subgraph graph neural networks."""

@@ -14,7 +14,7 @@ def bench(
     width: Annotated[int, model_option(help="Number of channels of the layers.")] = 64,
     layers: Annotated[int, model_option(help="Number of layers.")] = 6,
     device: Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")] = "auto",
-    repeats: Annotated[int, machine_option(help="Number of steps over which the median is taken.")] = 10,
+    repeats: Annotated[int, machine_option(help="Number of steps to measure; their median is shown.")] = 10,
     json: Annotated[Path | None, output_option(help="Also write all figures to this JSON file.")] = None,
 ) -> None:
     """Measure what a training step costs on this machine.

@@ -8,7 +8,7 @@ from reign.cli.render import dataset_table
 from reign.cli.render_runs import split_table, target_table
 from reign.cli.tools import plain_console, user_mistakes
 
-app = typer.Typer(name="data", help="Data sets: list, info, prepare.", no_args_is_help=True)
+app = typer.Typer(name="data", help="List, describe and prepare data sets.", no_args_is_help=True)
 Options = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="An option of the data set, such as kind=er; repeat for more."),
@@ -24,7 +24,7 @@ def list_sets() -> None:
 
 @app.command()
 def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Options = None) -> None:
-    """Show statistics of a data set: graphs, splits, nodes, edges and targets; for counting, also the 1-WL census."""
+    """Show statistics of a data set: graphs, splits, nodes, edges and targets; for counting, also how many pairs of graphs 1-WL cannot tell apart."""
     with user_mistakes():
         from reign.data import find_dataset, load_problem, split_statistics, target_statistics
 
@@ -65,7 +65,7 @@ def prepare(
                     console.print(f"{label}: not ready. {error}", soft_wrap=True)
                     continue
                 console.print(f"{label}: {len(problem.graphs):,} graphs ready")
-        console.print(f"kept in {cache_folder()}", soft_wrap=True)
+        console.print(f"The data sets are in {cache_folder()}.", soft_wrap=True)
 
 
 def _options(name: str, given: list[str] | None) -> dict[str, Any]:

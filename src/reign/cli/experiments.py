@@ -61,7 +61,8 @@ def reproduce(
     status: Annotated[
         bool,
         output_option(
-            "--status", help="Only show how much of all tables has been run at full length, according to the records in results."
+            "--status",
+            help="Only show how much of all tables has been run at full length, according to the records in the folder results.",
         ),
     ] = False,
 ) -> None:

@@ -54,7 +54,7 @@ def predict(
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Predict for a CSV of molecules.
+    """Predict the targets of a run for a CSV of molecules.
 
     The output has all rows and columns of the input, in order, and the columns <target>_pred and error; with uncertainties also <target>_unc, <target>_lower and <target>_upper.
 

@@ -46,7 +46,7 @@ def explain(
     output: Annotated[Path, output_option("-o", "--output", help="HTML file to write.")] = Path("explanation.html"),
     csv: Annotated[Path | None, output_option(help="Also write the score of every atom to this file.")] = None,
 ) -> None:
-    """Show which atoms, bonds and subgraphs matter for a prediction, drawn on the molecule and on the matrix of x[k, i]."""
+    """Show which atoms, bonds and subgraphs matter for a prediction, drawn on the molecule and on the matrix of values x[k, i] (node i in subgraph k)."""
     if bool(smiles) == (data_path is not None):
         fail("give either molecules, as in --smiles CCO, or a table, as in -i molecules.csv.")
     with user_mistakes():

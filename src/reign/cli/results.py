@@ -8,7 +8,7 @@ import typer
 from reign.cli.options import output_option
 from reign.cli.tools import fail, plain_console, user_mistakes
 
-Results = Annotated[Path, typer.Argument(help="Folder of records.", metavar="FOLDER")]
+Results = Annotated[Path, typer.Argument(help="Folder with the records of full-length runs.", metavar="FOLDER")]
 
 
 def results(
@@ -47,7 +47,7 @@ def results(
             fail(f"{folder} holds no records; add runs with --add.")
         if write:
             for file in write_pages(folder, records):
-                console.print(f"{file} is written.", soft_wrap=True)
+                console.print(f"{file} was written.", soft_wrap=True)
         console.print(results_markdown(records), soft_wrap=True, highlight=False)
         console.print(progress_table(progress(records)))
 

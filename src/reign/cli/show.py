@@ -10,7 +10,7 @@ from reign.cli.tools import check_writable, fail, plain_console, user_mistakes
 if TYPE_CHECKING:
     from reign.draw import Picture
 
-app = typer.Typer(name="show", help="Pictures: bag, layer, layers, orbits.", no_args_is_help=True)
+app = typer.Typer(name="show", help="Draw bags of subgraphs, layers and orbits.", no_args_is_help=True)
 Dark = Annotated[bool, typer.Option("--dark", help="Draw on a dark background.")]
 
 
@@ -47,7 +47,7 @@ def layer(
     output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png.")] = Path("layer.svg"),
     dark: Dark = False,
 ) -> None:
-    """Draw what a layer reads to update x[k, i] and the root x[i, i], one colour for each parameter."""
+    """Draw which values x[k, i] (node i in subgraph k) a layer reads, with one colour for each parameter."""
     if (model is None) == (terms is None):
         fail("give either a model, such as sun, or --terms, such as own,local.")
     with user_mistakes():

@@ -27,12 +27,14 @@ def separate(
     ] = None,
     model: Annotated[
         list[str] | None,
-        model_option(help="A model, such as sun:nm, mpnn or sun:ego+:2/4 (4 layers); repeat for more."),
+        model_option(
+            help="A model, with its policy and layers: mpnn, sun:nm (policy nm), sun:ego+:2/4 (policy ego+:2, 4 layers); repeat for more."
+        ),
     ] = None,
     wl: Annotated[
         list[str] | None,
         model_option(
-            help="A WL test, such as 1 or 3, or the colour test of a model, such as sun:nm (until stable) or sun:nm/6; repeat for more."
+            help="Order of a WL test, such as 3; or a model for its colour refinement, such as sun:nm (until stable) or sun:nm/6; repeat for more."
         ),
     ] = None,
     terms: Terms = None,
@@ -61,7 +63,8 @@ def separate(
 
     Models are run over a finite field with random weights, so that results are exact.
 
-    The table also shows the margin of a float64 network. Above 1, the outputs differ by more than 100 times the noise of permuted copies.
+    The table also shows the margin of a float64 network. Above 1, the outputs for the two graphs differ by more than 100 times the noise, which
+    is the difference between permuted copies of the same graph.
     """
     from reign.disk import write_csv
     from reign.theory import family as find
@@ -118,7 +121,10 @@ def separate(
 
 
 def card(
-    model: Annotated[str | None, typer.Argument(help="A model, such as sun:nm, or dss:ego+:2/4 (4 layers).")] = None,
+    model: Annotated[
+        str | None,
+        typer.Argument(help="A model, with its policy and layers: sun:nm (policy nm), dss:ego+:2/4 (policy ego+:2, 4 layers)."),
+    ] = None,
     terms: Terms = None,
     root_terms: RootTerms = None,
     policy: PolicyName = "nm",

@@ -31,7 +31,7 @@ def train(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            help="TABLE, TABLE/ROW or TABLE/ROW/COLUMN of the paper, such as zinc/sun-ego (reign recipes lists them), or a YAML file."
+            help="A recipe: TABLE/ROW/COLUMN of the paper, such as zinc/sun-ego (reign recipes lists them), or a YAML file."
         ),
     ] = None,
     data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,

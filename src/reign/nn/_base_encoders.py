@@ -16,7 +16,8 @@ from reign.registry import Registry
 
 
 class BaseEncoder(nn.Module):
-    """A base encoder. If messages from roots have their own weights, ``mix`` holds one linear map for each sum of messages.
+    """A base encoder: message passing that runs in all subgraphs, or on the graph. If messages from roots have their own weights, ``mix``
+    holds one linear map for each sum of messages.
 
     Args:
         in_channels: number of channels of the input.
@@ -44,7 +45,7 @@ CONVS: Registry[type[BaseEncoder]] = Registry("base encoder", spelling=str.lower
 @CONVS.register("gine")
 @CONVS.register("gin")
 class GIN(BaseEncoder):
-    r"""Xu et al. 2019: :math:`\mathrm{MLP}((1 + \epsilon) x_i + \sum_{j \sim i} x_j)`.
+    r"""GIN (Xu et al. 2019): :math:`\mathrm{MLP}((1 + \epsilon) x_i + \sum_{j \sim i} x_j)`.
 
     With edge features it is GINE (Hu et al. 2020): the messages are :math:`\mathrm{relu}(x_j + e_{ij})`.
 
@@ -96,7 +97,7 @@ class GIN(BaseEncoder):
 
 @CONVS.register("gcn")
 class GCN(BaseEncoder):
-    r"""Kipf & Welling 2017: :math:`\sum_{j \in N(i) \cup \{i\}} W x_j / \sqrt{d_i d_j}`, where the degree :math:`d_i` counts i itself.
+    r"""GCN (Kipf & Welling 2017): :math:`\sum_{j \in N(i) \cup \{i\}} W x_j / \sqrt{d_i d_j}`, where the degree :math:`d_i` counts i itself.
 
     Args:
         in_channels: number of channels of the input.
@@ -125,7 +126,7 @@ class GCN(BaseEncoder):
 
 @CONVS.register("graphconv")
 class GraphConv(BaseEncoder):
-    r"""Morris et al. 2019: :math:`W_1 x_i + W_2 \sum_{j \sim i} x_j`.
+    r"""GraphConv (Morris et al. 2019): :math:`W_1 x_i + W_2 \sum_{j \sim i} x_j`.
 
     Args:
         in_channels: number of channels of the input.

@@ -165,7 +165,7 @@ class SubgraphConv(nn.Module):
         if not isinstance(bag, SubgraphBag):
             raise ValueError(f"bag is {kind_of(bag)}, expected a SubgraphBag; make one with reign.policy(name)(x, edge_index).")
         if h.dim() != 2 or h.size(1) != self.in_channels:
-            raise ValueError(f"h is {kind_of(h)}, expected {self.in_channels} channels: (pairs, {self.in_channels}).")
+            raise ValueError(f"h is {kind_of(h)}, expected shape (pairs, {self.in_channels}).")
         return self.update(State(h, bag, self.domain, self.aggregation), edge_attr).h
 
     def update(self, state: State, edge_attr: EdgeAttr = None, wanted: frozenset[str] = frozenset()) -> State:

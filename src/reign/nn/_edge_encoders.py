@@ -27,7 +27,10 @@ def make_edge_encoder(spec: EncoderSpec, edge_dim: int | None, channels: int) ->
 def encode_edges(encoder: nn.Module, given: EdgeAttr) -> Float[Tensor, "edges channels"]:
     """Encode edge features as vectors."""
     if given is None:
-        raise ValueError("this model was made for edge features (edge_dim or edge_encoder), got edge_attr=None.")
+        raise ValueError(
+            "edge_attr is None, but this model was made for edge features (edge_dim or edge_encoder); give edge_attr, or make the model "
+            "without them."
+        )
     if isinstance(encoder, nn.Linear) and (
         not given.is_floating_point() or given.dim() != 2 or given.size(1) != encoder.in_features
     ):

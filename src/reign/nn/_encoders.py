@@ -137,7 +137,7 @@ def _add(values: list[Tensor]) -> Tensor:
 
 
 def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> nn.Module | None:
-    """Make an encoder of features.
+    """Make an encoder of node or edge features.
 
     Args:
         spec: a number of types, a list of numbers of types (one per column), "atom" or "bond" (OGB's columns), "one-hot" (as many types
@@ -157,7 +157,9 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
     if isinstance(spec, str) and re.fullmatch(r"atom\+[1-9]\d{0,5}", spec):
         return TypesAndNumbers(OGB_ATOM, int(spec.removeprefix("atom+")), channels)
     if isinstance(spec, bool | str):
-        raise ValueError(f"encoder is {spec!r}, expected a number of types, a list of them, 'atom', 'bond', 'one-hot' or a module.")
+        raise ValueError(
+            f"encoder is {spec!r}, expected a number of types, a list with one number per column, 'atom', 'bond', 'one-hot' or a module."
+        )
     sizes = [spec] if isinstance(spec, Integral) else spec
     if isinstance(sizes, list | tuple) and sizes and all(isinstance(size, Integral) and int(size) > 0 for size in sizes):
         return TypeEmbedding([int(size) for size in sizes], channels)
@@ -165,6 +167,6 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
         return spec(channels)
     if spec is not None:
         raise ValueError(
-            f"encoder is {spec!r}, expected a number of types, a list of them, 'atom', 'bond', a module or a function."
+            f"encoder is {spec!r}, expected a number of types, a list with one number per column, 'atom', 'bond', a module or a function."
         )
     return None if in_channels is None else nn.Linear(in_channels, channels)

@@ -18,7 +18,7 @@ class Facts:
     takes_policy: ClassVar[bool] = True
     """Whether the user can choose the policy. Baselines that work on the graph itself have a fixed one."""
 
-    wl_bound: ClassVar[str] = "3-WL for terms of the ReIGN(2) table; no construction here for what lies beyond it"
+    wl_bound: ClassVar[str] = "3-WL for terms of the ReIGN(2) table; no construction here for other terms"
     """The Weisfeiler-Leman test that is an upper bound on what the model can tell apart, and the reason. It holds for the policies
     covered by the paper, or for all graphs if the model takes no policy."""
 

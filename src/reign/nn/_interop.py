@@ -47,7 +47,8 @@ def from_authors(
             "idgnn_gcn", "idgnn_gin", "ppgn", "ppgn_old_suffix", "ign2" or "ign2_port".
         policy: the policy that the model was trained with, by its name in this library. If not given, "ego+:3", or for a peer the policy
             in its settings.
-        config: the settings of a peer: the arguments of its constructor, and how its subgraphs were made. None for a model of this paper.
+        config: the settings of a peer: the arguments of its constructor, and how its subgraphs were made. docs/models.md lists the
+            settings that are known; others are refused by name. None for a model of this paper.
 
     Returns:
         The model in evaluation mode, in the precision of the arrays.
@@ -77,6 +78,8 @@ def from_authors(
     unused = [name for name in theirs if name not in found.used and not name.endswith("num_batches_tracked")]
     known = r"u_readout" if model == "sun_linear_residual" else UNUSED if model in PEERS else r"$^"  # present, but not used
     unused = [name for name in unused if not re.match(known, name)]
+    if model in PEERS:
+        unused += [their for our, their in found.sources.items() if our not in state]
     if unused:
         raise ValueError(
             f"params hold {len(unused)} arrays that a '{model}' does not have, the first is {unused[0]!r}; do they belong to another model?"

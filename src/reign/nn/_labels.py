@@ -41,7 +41,10 @@ class PairLabels(nn.Module):
     ) -> None:
         super().__init__()
         check(
-            "labels.kind", kind, kind in ("hop", "spd") or (kind is None and resistance), "'hop', 'spd', or None with a resistance"
+            "labels.kind",
+            kind,
+            kind in ("hop", "spd") or (kind is None and resistance),
+            "'hop', 'spd', or None with resistance=True",
         )
         check("labels.max_distance", max_distance, type(max_distance) is int and max_distance >= 1, "a whole number of at least 1")
         good = channels is None or (type(channels) is int and channels >= 1)

@@ -12,7 +12,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 import reign.policies as policies
-from reign._validate import check, did_you_mean
+from reign._validate import check, check_count, did_you_mean
 from reign.bags import Domain, SubgraphBag
 from reign.disk import first_line
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
@@ -79,7 +79,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
     ) -> None:
         super().__init__()
         for name, size in (("in_channels", in_channels), ("hidden_channels", hidden_channels), ("num_layers", num_layers)):
-            check(name, size, type(size) is int and size >= 1, "a whole number of at least 1")
+            check_count(name, size)
         good = out_channels is None or (type(out_channels) is int and out_channels >= 1)
         check("out_channels", out_channels, good, "a whole number of at least 1, or None")
         check("dropout", dropout, isinstance(dropout, int | float) and 0 <= dropout < 1, "a number of at least 0 and below 1")
@@ -94,7 +94,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         check("widths", widths, good, f"one whole number of at least 1 for each of {len(makers)} layers")
         same = len(set(widths)) == 1
         check(
-            "widths", widths, same or not (residual or jk in ("max", "sum")), f"all the same with residual={residual!r}, jk={jk!r}"
+            "widths", widths, same or not (residual or jk in ("max", "sum")), f"equal widths with residual={residual!r}, jk={jk!r}"
         )
         self.policy = copy.deepcopy(policies.policy(policy))  # sampled policies have a state
         self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels

@@ -85,7 +85,7 @@ class ConvOptions(MessageOptions, total=False):
 
 
 class DomainOptions(TypedDict, total=False):
-    """The range of sums.
+    """The option that determines what sums, means and norms range over.
 
     Args:
         domain: whether sums, means and norms range over "all" pairs or only over "members" of subgraphs.

@@ -1,4 +1,4 @@
-"""The values x[k, i] of a bag at one layer, and the sums of them that have been computed so far."""
+"""The values x[k, i] of a bag at one layer, and the sums that have been computed so far."""
 
 from collections.abc import Callable
 from typing import Literal

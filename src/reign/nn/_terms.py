@@ -26,7 +26,7 @@ Value = Callable[["State", Where], Rows]
 
 @dataclass(frozen=True)
 class Term:
-    """One atomic operation.
+    """One term of a layer: an atomic operation on the values x[k, i], such as a sum over neighbours.
 
     Args:
         name: name of the term in lists of terms.
@@ -223,5 +223,5 @@ def term(name: str) -> Term:
 
 
 def list_terms() -> list[Term]:
-    """List all terms."""
+    """List all terms from which layers can be built."""
     return [entry for _, entry in TERMS.items()]

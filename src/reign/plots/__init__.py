@@ -1,4 +1,4 @@
-"""Pictures of what the library knows: layers, orbits, reports of runs, explanations of predictions. Needs ``pip install 'reign[plot]'``."""
+"""Pictures and pages: layers, orbits, reports of runs, and explanations of predictions. This needs ``pip install 'reign[plot]'``."""
 
 from reign.plots._bag import draw_bag_of
 from reign.plots._curves import Curve, draw_curves

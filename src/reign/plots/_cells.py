@@ -1,4 +1,4 @@
-"""Which entries of the n x n matrix x[k, i] a formula reads, found by going through its sums."""
+"""Which entries of the n x n matrix x[k, i] a formula reads, found by evaluating its sums."""
 
 import re
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ _RELATION = re.compile(r"(\w)\s*(!=|~(?:_\w)?)\s*(\w)")
 
 @dataclass(frozen=True)
 class Reading:
-    """What a formula reads for one target.
+    """The entries that a formula reads for one target.
 
     Args:
-        how: "one" entry, a "global" sum, or a "local" one, over neighbours.
+        how: "one" for a single entry, "global" for a sum over all, or "local" for a sum over neighbours.
         cells: the entries (k, i).
         nested: whether it is a sum of sums.
     """
@@ -29,7 +29,7 @@ class Reading:
 
 
 def read_cells(formula: str, k: int, i: int, n: int) -> Reading:
-    """The entries that a formula reads for the target x[k, i] among n nodes, whatever the edges are: every other node may be a neighbour.
+    """The entries that a formula reads for the target x[k, i] among n nodes, for any edges: every other node counts as a possible neighbour.
 
     >>> sorted(read_cells("sum_{j ~_k i} x[k,j]", 1, 3, 4).cells)
     [(1, 0), (1, 1), (1, 2)]

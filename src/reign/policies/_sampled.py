@@ -46,7 +46,7 @@ class Sampled(Wrapper):
             if getattr(self, name) is not None and type(getattr(self, name)) is not int:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected a whole number.")
         if (self.share is None) == (self.number is None):
-            raise ValueError(f"share is {self.share} and number is {self.number}, expected one of the two.")
+            raise ValueError(f"share is {self.share} and number is {self.number}, expected exactly one of the two.")
         if self.share is not None and (not isinstance(self.share, int | float) or not 0 < self.share <= 1):
             raise ValueError(f"share is {self.share!r}, expected a number above 0 and at most 1; for a count use number=...")
         if self.number is not None and self.number < 1:

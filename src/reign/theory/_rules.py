@@ -1,7 +1,7 @@
-"""The layers of networks as data, evaluated in any algebra: as a colour test, or as a network over a finite field.
+"""The layers of networks as data. They are evaluated in any algebra, as a colour test or as a network over a finite field.
 
-A rule makes new values of pairs out of old ones. Its ``steps`` yield what comes out after each round, and whether the rule ends there:
-one round for a layer of terms, one for each inner layer of a GNN-AK block (as if the block ended there).
+A rule computes new values of pairs. Its ``steps`` yield the values after each round, and whether the rule ends there. A layer of terms
+has one round; a GNN-AK block has one round for each inner layer (as if the block ended there).
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,8 +27,9 @@ class Slot:
     """Terms that a layer transforms together.
 
     Args:
-        terms: their names; the first is that of the target's own value, if there are several.
-        merge: a "linear" map or an "mlp" of each; "gin": an MLP of (1 + eps) times the first plus the others, "gin-0" without eps.
+        terms: names of the terms. If there are several, the first is the target's own value.
+        merge: "linear" or "mlp" for a linear map or an MLP of each term; "gin" for an MLP of (1 + eps) times the first term plus the
+            others; "gin-0" for the same without eps.
     """
 
     terms: tuple[str, ...]
@@ -47,13 +48,13 @@ class Slot:
 
     @property
     def scope(self) -> str:
-        """Where the terms live."""
+        """The scope of the terms."""
         return term(self.terms[0]).scope
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer from a list of terms, and perhaps another for roots."""
+    """A layer from a list of terms, and optionally another list for roots."""
 
     slots: tuple[Slot, ...]
     root_slots: tuple[Slot, ...] | None = None
@@ -70,7 +71,7 @@ class Layer:
         yield out, True
 
     def _all_pairs(self, state: ExactState, key: Key) -> Values:
-        """The sum of all transformed terms, each broadcast from where it lives."""
+        """The sum of all transformed terms, broadcast to pairs."""
         by_scope: dict[str, list[Tensor]] = {"pair": [], "subgraph": [], "node": [], "graph": []}
         for s, slot in enumerate(self.slots):
             by_scope[slot.scope].append(slot(state, "off", (*key, "off", s)))
@@ -81,7 +82,7 @@ class Layer:
         return _add([*by_scope["pair"], *(by.t(_add(by_scope[scope])) for scope, by in spread.items() if by_scope[scope])])
 
     def endless(self) -> "Iterable[Rule]":
-        """The layer again and again."""
+        """Repeat the layer without end."""
         return repeat(self)
 
 
@@ -91,12 +92,12 @@ class Block:
 
     Args:
         inner: the layer in subgraphs.
-        depth: how many of it; None: until the partition of pairs comes back.
+        depth: number of inner layers; None to repeat until the partition of pairs occurs again.
         parts: terms of nodes that are combined.
-        combine: by a linear map of all ("cat"), or as a plain "sum".
+        combine: "cat" for a linear map of all parts, or "sum" for their plain sum.
         aggregation: "sum" or "mean" over the nodes of a subgraph, and over subgraphs.
-        remark: put marks in before the block.
-        max_distance: GNN-AK+'s greatest hop distance: an embedding before the block, gates before the parts.
+        remark: whether to add marks before the block.
+        max_distance: the largest hop distance of GNN-AK+, which has an embedding before the block and gates before the parts.
     """
 
     inner: Layer
@@ -134,13 +135,13 @@ class Block:
         return ExactState(h, bag, self.inner.domain, algebra, how).get(term(name))
 
     def endless(self) -> "Iterable[Rule]":
-        """Block after block, each with as many inner layers as change anything."""
+        """Repeat the block without end, each time with inner layers until the partition is stable."""
         return repeat(replace(self, depth=None))
 
 
 @dataclass(frozen=True)
 class Product:
-    """A block of PPGN: a matrix product over nodes, beside the value itself."""
+    """A block of PPGN: a matrix product over nodes, and the value itself."""
 
     def steps(self, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Iterator[tuple[Values, bool]]:
         """The values after the block."""
@@ -154,7 +155,7 @@ class Product:
         yield out, True
 
     def endless(self) -> "Iterable[Rule]":
-        """The block again and again."""
+        """Repeat the block without end."""
         return repeat(self)
 
 

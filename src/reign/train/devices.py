@@ -33,7 +33,9 @@ def make_fabric(precision: str = "32-true", accelerator: str = "auto", devices: 
     device = find_device(accelerator)
     accelerator = device.type
     if accelerator == "cuda" and devices > torch.cuda.device_count():
-        raise ValueError(f"devices is {devices}, expected at most the {torch.cuda.device_count()} GPUs of this machine.")
+        raise ValueError(
+            f"devices is {devices}, but this machine has {torch.cuda.device_count()} GPUs; use fewer devices, or accelerator='cpu'."
+        )
     mixed: Any = (
         "bf16-mixed" if precision == "bf16-mixed" else "32-true"
     )  # in float64 the model itself is float64: nothing has to be converted

@@ -54,7 +54,7 @@ def _check_size(text: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             open_.append((event.anchor, 1))
             if len(open_) > DEEPEST:
-                raise ValueError(f"is nested more than {DEEPEST} levels deep, which settings are not.")
+                raise ValueError(f"is nested more than {DEEPEST} levels deep, expected settings with fewer levels.")
             continue
         anchor, size = None, 1
         if isinstance(event, yaml.CollectionEndEvent):
@@ -72,7 +72,7 @@ def _check_size(text: str) -> None:
         outer, total = open_[-1]
         open_[-1] = (outer, total + size)
         if total + size > LARGEST:
-            raise ValueError(f"stands for more than {LARGEST:,} values, expected fewer.")
+            raise ValueError(f"stands for more than {LARGEST:,} values, expected settings with fewer values.")
 
 
 def merge(*settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""What training asks of devices and processes: the part of Lightning's Fabric that it uses.
+"""The interface of devices and processes: the part of Lightning's Fabric that training uses.
 
-One process needs no Lightning, which takes seconds to import; several processes get a Fabric.
+A single process does not need Lightning, which takes seconds to import. Several processes use a Fabric.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 @runtime_checkable
 class Fabric(Protocol):
-    """A device and a process among others; ``lightning.fabric.Fabric`` is one."""
+    """A device, and a process among others. ``lightning.fabric.Fabric`` has this interface."""
 
     @property
     def device(self) -> torch.device:
@@ -25,7 +25,7 @@ class Fabric(Protocol):
 
     @property
     def global_rank(self) -> int:
-        """The number of this process."""
+        """The rank of this process."""
 
     @property
     def is_global_zero(self) -> bool:
@@ -38,7 +38,7 @@ class Fabric(Protocol):
         """Compute gradients, and average them over processes."""
 
     def no_backward_sync(self, module: Any, enabled: bool = True) -> AbstractContextManager[Any]:
-        """Leave out the average in what is computed inside."""
+        """A context in which gradients are not averaged over processes."""
 
     def clip_gradients(self, module: Any, optimizer: Any, *, max_norm: float) -> Any:
         """Bound the norm of the gradient."""
@@ -47,7 +47,7 @@ class Fabric(Protocol):
         """Wait for all processes."""
 
     def broadcast(self, obj: Any) -> Any:
-        """What the first process has."""
+        """The object of the first process."""
 
 
 class OneProcess:
@@ -66,7 +66,7 @@ class OneProcess:
         self.device, self.precision = device, precision
 
     def setup(self, module: nn.Module, *optimisers: Optimizer) -> Any:
-        """The model on the device, as it is called in training, and the optimisers as they are."""
+        """Return the model on the device, in the form that training calls, and the optimisers unchanged."""
         module.to(self.device)
         called: Any = _Bfloat16(module, self.device) if self.precision == "bf16-mixed" else module
         return (called, *optimisers) if optimisers else called
@@ -76,7 +76,7 @@ class OneProcess:
         tensor.backward()
 
     def no_backward_sync(self, module: Any, enabled: bool = True) -> AbstractContextManager[Any]:
-        """Nothing: gradients are computed here alone."""
+        """Do nothing, because gradients are not averaged."""
         return nullcontext()
 
     def clip_gradients(self, module: nn.Module, optimizer: Any, *, max_norm: float) -> Tensor:
@@ -84,7 +84,7 @@ class OneProcess:
         return nn.utils.clip_grad_norm_(module.parameters(), max_norm)
 
     def barrier(self) -> None:
-        """Nothing: there is nobody to wait for."""
+        """Do nothing, because there are no other processes."""
 
     def broadcast(self, obj: Any) -> Any:
         """The object itself."""

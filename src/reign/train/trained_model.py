@@ -45,7 +45,7 @@ class TrainedModel:
         per_target = _outputs(config)
         if model.out_channels != num_outputs * per_target or scale.mean.numel() not in (1, num_outputs):
             raise ValueError(
-                f"the model in {folder / report} gives {model.out_channels} outputs with {scale.mean.numel()} scales, expected "
+                f"the model in {folder / report} has {model.out_channels} outputs and {scale.mean.numel()} scales of targets, expected "
                 f"{num_outputs * per_target}, {per_target} for each target or class of the run."
             )
         return cls(folder, model.to(device), scale, config, num_outputs)

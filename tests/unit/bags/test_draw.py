@@ -61,7 +61,7 @@ def test_what_cannot_be_drawn() -> None:
         bag.draw()
     with pytest.raises(ValueError, match="the subgraph index is 9, expected 0 to 2"):
         path_bag("nm").draw([9])
-    with pytest.raises(ValueError, match="labels are 1 texts, expected one for each of the 3 nodes"):
+    with pytest.raises(ValueError, match="got 1 labels, expected one for each of the 3 nodes"):
         path_bag("nm").draw(labels=["a"])
 
 

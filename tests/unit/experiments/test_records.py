@@ -54,10 +54,10 @@ def test_other_seeds_are_added_and_other_recipes_refused(tmp_path: Path) -> None
     assert found.values("last", "test") == [1.0, 3.0, 5.0]
     with pytest.raises(ValueError, match="holds results of another recipe"):
         record("sun-ego").model_copy(update={"recipe": {}}).write(tmp_path)
-    with pytest.raises(ValueError, match="holds no run that is finished"):
+    with pytest.raises(ValueError, match="holds no finished run"):
         Record.of(tmp_path, "zinc", "gin", "test")
     (tmp_path / "zinc" / "bad.json").write_text("{}")
-    with pytest.raises(ValueError, match="is no record of results"):
+    with pytest.raises(ValueError, match="is not a valid record of results"):
         read_records(tmp_path)
 
 

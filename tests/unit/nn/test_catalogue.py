@@ -63,7 +63,7 @@ def test_a_class_that_is_not_registered_loads_itself_alone(tmp_path: Path) -> No
 
 
 def test_names_that_are_taken() -> None:
-    with pytest.raises(ValueError, match="model 'SUN' is registered already"):
+    with pytest.raises(ValueError, match="model 'SUN' is already registered"):
         MODELS.register("SUN")(type("Other", (DS,), {}))
 
 

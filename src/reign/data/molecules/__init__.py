@@ -1,4 +1,4 @@
-"""Tables of molecules: CSV files with SMILES. Needs ``pip install 'reign[chem]'``."""
+"""Tables of molecules: CSV files with SMILES. This needs ``pip install 'reign[chem]'``."""
 
 from reign.data.molecules._csv_reader import need_columns, read_table
 from reign.data.molecules._descriptors import FEATURIZERS, Descriptors

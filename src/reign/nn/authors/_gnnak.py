@@ -10,6 +10,8 @@ from reign.nn.models import GNNAKctxPublished, GNNAKPlusPublished, GNNAKPublishe
 def gnn_ak(w: Weights, config: Config, policy: str | None) -> Model:
     """GNN-AK, GNN-AK-ctx and GNN-AK+."""
     c = config["constructor"]
+    if not set(c["embs"]) <= {0, 1, 2}:
+        raise ValueError(f"config has embs={c['embs']!r}, expected one or several of 0, 1 and 2.")
     allow(c, gnn_types=(["GINEConv"],), node_embedding=(False,), use_normal_gnn=(False,), bn=(True,), vn=(False,), mlp_layers=(1,))
     allow(
         c,

@@ -17,6 +17,7 @@ class Weights:
 
     def __init__(self, theirs: dict[str, Tensor]) -> None:
         self.theirs, self.ours, self.used = theirs, dict[str, Tensor](), set[str]()
+        self.sources = dict[str, str]()
 
     def __contains__(self, name: str) -> bool:
         return name in self.theirs
@@ -30,7 +31,7 @@ class Weights:
 
     def put(self, here: str, there: str, change: Callable[[Tensor], Tensor] = lambda value: value) -> None:
         """Set our weight ``here`` to their array ``there``, after applying ``change``."""
-        self.ours[here] = change(self.get(there))
+        self.ours[here], self.sources[here] = change(self.get(there)), there
 
     def linear(self, here: str, there: str) -> None:
         """A linear map, or a convolution of size 1."""

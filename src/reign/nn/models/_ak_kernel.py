@@ -147,7 +147,7 @@ class AKKernel(nn.Module):
         for part in self.parts:
             size = num_parameters(*(group[part] for group in (self.transforms, self.transform_norms, self.gates) if part in group))
             lines.append(
-                f"  {part}: {'transform' if part in self.transforms else 'as it is'}{', gate' if self.gates else ''}, {size:,} parameters"
+                f"  {part}: {'transform' if part in self.transforms else 'no transform'}{', gate' if self.gates else ''}, {size:,} parameters"
             )
         phi = "Linear[" if self.mix is not None else "sum["
         lines.append(

@@ -51,7 +51,7 @@ class PPGNConv(nn.Module):
         return (
             f"PPGNConv({self.in_channels} -> {self.out_channels}), {size:,} parameters\n"
             f"  x[k,i] <- {type(self.act).__name__}(Linear[x[k,i], mean_j MLP(x)[k,j] * MLP(x)[j,i]])\n"
-            "  cost: 4 passes over pairs, and a matrix product of n^3 a channel"
+            "  cost: 4 passes over pairs, and a matrix product of cost n^3 per channel"
         )
 
     def __repr__(self) -> str:
@@ -96,7 +96,7 @@ class PPGNBlock(nn.Module):
         return (
             f"{type(self).__name__}({self.in_channels} -> {self.out_channels}), {num_parameters(self):,} parameters\n"
             "  x[k,i] <- Linear[x[k,i], sum_j MLP(x)[k,j] * MLP(x)[j,i]]\n"
-            f"  cost: {2 * len(self.left) + 1} passes over pairs, and a matrix product of n^3 a channel"
+            f"  cost: {2 * len(self.left) + 1} passes over pairs, and a matrix product of cost n^3 per channel"
         )
 
     def __repr__(self) -> str:

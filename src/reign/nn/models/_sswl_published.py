@@ -6,7 +6,7 @@ from typing import Literal, Unpack
 
 from torch import nn
 
-from reign._validate import check
+from reign._validate import check, check_count
 from reign.bags import Domain
 from reign.nn._conv import SubgraphConv
 from reign.nn._model import MODELS
@@ -64,6 +64,7 @@ class SSWLPublished(SubgraphGNN):
         domain: Domain = "all",
         **options: Unpack[PublishedEdgeOptions],
     ) -> None:
+        check_count("num_layers", num_layers)
         good = not isinstance(aggregations, str) and len(aggregations) > 0 and set(aggregations) <= set(MERGES)
         check("aggregations", aggregations, good, f"one or several of {', '.join(map(repr, MERGES))}")
         check("pool", pool, pool in POOLS, "'uG' or 'vG'")
