@@ -13,6 +13,7 @@ from reign.data import Problem, load_problem
 from reign.disk import first_line
 from reign.nn import Model, find_model, num_parameters
 from reign.train.config import DataConfig, ModelConfig
+from reign.train.inputs import descriptors_of
 from reign.train.label_weights import label_weights
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS
@@ -39,7 +40,6 @@ def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
     report = None
     if config.name == "csv":
         from reign.data.molecules import load_table
-        from reign.train.inputs import descriptors_of
 
         assert config.path is not None
         problem, report = load_table(
