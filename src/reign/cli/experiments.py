@@ -154,8 +154,9 @@ def tune(
 
     reign tune -i molecules.csv --target-columns logS -o RUNS
 
-    For a CSV, learning rate, weight decay, batch size, width, depth and dropout are searched, or what --grid names; bad trials stop early. At
-    the end the best settings are trained with all --seeds.
+    For a CSV, learning rate, weight decay, batch size, width, depth and dropout are searched, and what --grid names.
+
+    Bad trials are stopped early, and at the end a run with the best settings is trained, with all --seeds.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
