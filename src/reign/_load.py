@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from reign.train.predictor import Predictor
 
 
-def load(*folders: str | Path, device: Any = "cpu") -> "Predictor":
+def load(*folders: str | Path, device: Any = "cpu", best: bool = False) -> "Predictor":
     """Load a finished run, or several runs as one ensemble: ``reign.load("run").predict(["CCO", "c1ccccc1"])``."""
     from reign.train.predictor import load as read
 
-    return read(*folders, device=device)
+    return read(*folders, device=device, best=best)

@@ -617,7 +617,16 @@ def test_9_an_encrypted_zip(trained: Path) -> None:
 
 @pytest.mark.parametrize("content", ["{}", "[]", "null", "1", '"x"', '{"members": []}'])
 @pytest.mark.parametrize(
-    "name", ["summary.json", "problem.json", "seed-0/scale.json", "seed-0/splits.json", "seed-0/last/config.json", "recipe.yaml"]
+    "name",
+    [
+        "summary.json",
+        "problem.json",
+        "calibration.json",
+        "seed-0/scale.json",
+        "seed-0/splits.json",
+        "seed-0/last/config.json",
+        "recipe.yaml",
+    ],
 )
 def test_9_json_that_is_valid_but_wrong(run: Path, name: str, content: str) -> None:
     (run / name).write_text(content)
@@ -748,7 +757,7 @@ def test_10_targets_that_were_not_given_are_named(trained: Path) -> None:
     frame = pd.read_csv(trained / "mols.csv").assign(mass=1.5, name="x")
     frame.to_csv("in.csv", index=False)
     said = works("train", "-i", "in.csv", "-o", "run", *loud).stderr
-    assert "the targets are all columns of numbers: size, mass; use --target-columns to choose some" in said
+    assert "targets (regression): size, mass; these are all columns of numbers, use --target-columns to choose some" in said
     assert "columns of numbers" not in works("train", "-i", "in.csv", "--target-columns", "mass", "-o", "run2", *loud).stderr
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "howto").glob("*.md"))]
 SMALL = {
     "first_model.py": ["--graphs", "40", "--epochs", "1"],
-    "molecules.py": ["--epochs", "1", "--models", "2"],
+    "own_molecules.py": ["--epochs", "1", "--models", "2"],
     "new_layer.py": ["--graphs", "60", "--epochs", "1"],
     "theorems.py": ["--graphs", "2"],
     "large_graph.py": ["--nodes", "600", "--steps", "4"],

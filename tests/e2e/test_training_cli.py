@@ -230,7 +230,7 @@ def test_mistakes(tmp_path: Path) -> None:
         (["predict", "-i", file, "--model-paths", "run", "-o", "no/o.csv"], "there is no folder"),
         (["predict", "-i", file, "--model-paths", "run", "-o", "o.csv", "-s", "smile"], "did you mean 'smiles'?"),
         (["predict", "-i", "taken.csv", "--model-paths", "run", "-o", "o.csv"], "already has a column 'size_pred'"),
-        (["predict", "-i", file, "--model-paths", "run", "--uncertainty-method", "x"], "expected ensemble or none"),
+        (["predict", "-i", file, "--model-paths", "run", "--uncertainty-method", "x"], "expected ensemble, dropout, mve, or none"),
         (["evaluate", "none"], "holds no recipe.yaml"),
         (["reproduce", "molecules"], "is a single recipe, not a table"),
         (["reproduce", "zinc", "--row", "sunego"], "did you mean 'sun-ego'?"),
@@ -274,9 +274,7 @@ def test_resume_can_add_seeds(tmp_path: Path) -> None:
     assert len(read_json(tmp_path / "run/summary.json")["members"]) == 2
     works("train", "--resume", "run", "--seeds", "1")  # fewer are asked for: none is forgotten
     assert len(read_json(tmp_path / "run/summary.json")["members"]) == 2
-    assert "holds a run of another recipe (train.epochs is 2 there and 9 here)" in fails(
-        "train", "--resume", "run", "--epochs", "9"
-    )
+    assert "holds a run of another recipe (train.batch_size is 8 there and 9 here)" in fails("train", "--resume", "run", "-b", "9")
 
 
 def test_seeds_that_were_added_and_then_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,17 @@ import typer
 
 from reign import __version__
 from reign.cli import benchmark, data, experiments, explore, lists, prediction, reports, results, show, theory, training
+from reign.cli.command import ManyWords
 
 COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by their group in --help
-    "Train and predict": (training.train, prediction.predict, prediction.evaluate, reports.report, reports.explain),
+    "Train and predict": (
+        training.train,
+        prediction.predict,
+        prediction.evaluate,
+        prediction.fingerprint,
+        reports.report,
+        reports.explain,
+    ),
     "The paper's experiments": (experiments.reproduce, experiments.tune, experiments.recipes, results.results),
     "Theory": (theory.separate, theory.card, theory.questions),
     "Models, data and costs": (lists.models, lists.policies, show.app, explore.explore, data.app, benchmark.bench),
@@ -25,7 +33,7 @@ for _group, _commands in COMMANDS.items():
         if isinstance(_command, typer.Typer):
             app.add_typer(_command, rich_help_panel=_group)
         else:
-            app.command(rich_help_panel=_group)(_command)
+            app.command(rich_help_panel=_group, cls=ManyWords)(_command)
 
 
 def _version(asked: bool) -> None:

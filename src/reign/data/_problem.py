@@ -31,6 +31,8 @@ class Problem:
         classes: names of the classes, for multiclass.
         names: a name for each graph, for files of predictions.
         texts: columns of such files that describe the graphs, such as SMILES: one text per graph, by the name of the column.
+        weights: the weight of each graph in training; None for equal weights.
+        groups: a word for each graph; graphs with the same word are the same molecule, and stay in the same fold.
     """
 
     name: str
@@ -43,6 +45,8 @@ class Problem:
     classes: list[str] = field(default_factory=list)
     names: list[str] | None = None
     texts: dict[str, list[str]] = field(default_factory=dict)
+    weights: Float[Tensor, "graphs"] | None = None
+    groups: list[str] | None = None
 
     def __post_init__(self) -> None:
         if self.graphs.y is None or self.graphs.y.size(1) != len(self.targets):
@@ -120,6 +124,8 @@ class Problem:
             splits={split: ids for split, ids in splits.items() if ids.numel()},
             names=None if self.names is None else [self.names[g] for g in kept],
             texts={column: [texts[g] for g in kept] for column, texts in self.texts.items()},
+            weights=None if self.weights is None else self.weights[kept],
+            groups=None if self.groups is None else [self.groups[g] for g in kept],
         )
 
     def limit(self, number: int) -> "Problem":
@@ -140,10 +146,16 @@ class Problem:
         return replace(self, splits={**self.splits, "train": train[chosen.sort().values]})
 
     def folds(self, number: int, seed: int) -> "list[Problem]":
-        """Stratified cross-validation over all graphs. Each fold is used for validation once."""
+        """Stratified cross-validation over all graphs. Each fold is used for validation once.
+
+        Graphs of one group are in the same fold, and the class of the first one counts as the class of the group.
+        """
         from sklearn.model_selection import KFold, StratifiedKFold
 
-        ids = torch.cat(list(self.splits.values())).sort().values
+        every = torch.cat(list(self.splits.values())).sort().values
+        names: list[str] | list[int] = every.tolist() if self.groups is None else [self.groups[g] for g in every.tolist()]
+        firsts = dict(reversed(list(zip(names, every.tolist(), strict=True))))
+        ids = torch.tensor(sorted(firsts.values()), dtype=torch.long)
         kind = StratifiedKFold if self.task == "multiclass" or (self.task == "classification" and len(self.targets) == 1) else KFold
         rarest = ids.numel() if kind is KFold else int(self.y[ids, 0].unique(return_counts=True)[1].min())
         if number > rarest:
@@ -151,4 +163,9 @@ class Problem:
                 f"folds is {number}, expected at most {rarest}, the number of graphs of the rarest class of {self.name}."
             )
         parts = kind(number, shuffle=True, random_state=seed).split(ids.numpy(), self.y[ids, 0].numpy())
-        return [replace(self, splits={"train": ids[torch.from_numpy(a)], "val": ids[torch.from_numpy(b)]}) for a, b in parts]
+        found = []
+        for _, held in parts:
+            chosen = set(ids[torch.from_numpy(held)].tolist())
+            in_fold = torch.tensor([firsts[name] in chosen for name in names])
+            found.append(replace(self, splits={"train": every[~in_fold], "val": every[in_fold]}))
+        return found

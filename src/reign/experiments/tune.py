@@ -77,11 +77,7 @@ def tune(
         callback: receives all events.
         jobs: number of models to train at once; see ``reign.train.train``.
     """
-    try:
-        import optuna
-    except ModuleNotFoundError:
-        raise ValueError("tuning needs optuna: pip install 'reign[tune]'.") from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna: Any = need_optuna()
     words = {key: [_word(value) for value in values] for key, values in search.grid.items()}
     recipes = search.recipes()  # check all points before the first one is trained
     metric = choose(METRICS, recipes[0].train.metric, recipes[0].data.task_of_graphs)
@@ -93,18 +89,7 @@ def tune(
             """Do nothing."""
 
     sampler = Grid(words, seed=0)
-    try:
-        study = optuna.create_study(
-            study_name=study_name or search.name,
-            storage=storage,
-            load_if_exists=True,
-            sampler=sampler,
-            direction="maximize" if METRICS[metric].more_is_better else "minimize",
-        )
-    except Exception as error:  # a database driver can raise any error
-        raise ValueError(
-            f"the study cannot be saved in {storage!r} ({str(error).splitlines()[0]}); use a URL such as sqlite:///study.db."
-        ) from None
+    study = make_study(study_name or search.name, storage, sampler, metric)
 
     def point_of(trial: Any) -> dict[str, Any]:
         return {key: values[words[key].index(trial.suggest_categorical(key, words[key]))] for key, values in search.grid.items()}
@@ -129,10 +114,37 @@ def tune(
     return study
 
 
+def need_optuna() -> Any:
+    """The package optuna, without its messages; ``ValueError`` if it is not installed."""
+    try:
+        import optuna
+    except ModuleNotFoundError:
+        raise ValueError("tuning needs optuna: pip install 'reign[tune]'.") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def make_study(name: str, storage: str | None, sampler: Any, metric: str, pruner: Any = None) -> Any:
+    """A study of a metric, saved in a database if one is given."""
+    try:
+        return need_optuna().create_study(
+            study_name=name,
+            storage=storage,
+            load_if_exists=True,
+            sampler=sampler,
+            pruner=pruner,
+            direction="maximize" if METRICS[metric].more_is_better else "minimize",
+        )
+    except Exception as error:  # a database driver can raise any error
+        raise ValueError(
+            f"the study cannot be saved in {storage!r} ({str(error).splitlines()[0]}); use a URL such as sqlite:///study.db."
+        ) from None
+
+
 def best_first(study: Any) -> list[Any]:
     """The finished trials of a study, best first."""
     sign = -1 if study.direction.name == "MAXIMIZE" else 1
-    return sorted((trial for trial in study.trials if trial.value is not None), key=lambda trial: sign * trial.value)
+    return sorted((trial for trial in study.trials if trial.state.name == "COMPLETE"), key=lambda trial: sign * trial.value)
 
 
 def _word(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Encoders of features: continuous numbers, integer types, or several columns of types as in OGB."""
 
+import re
 from numbers import Integral
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ OGB_ATOM = [119, 5, 12, 12, 10, 6, 6, 2, 2]
 OGB_BOND = [5, 6, 2]
 
 EncoderSpec = Any  # see make_encoder
+FAR = 10.0  # deviations beyond which a number is not told from others
 
 
 class TypeEmbedding(nn.Module):
@@ -30,6 +32,44 @@ class TypeEmbedding(nn.Module):
         """Encode types of shape (rows, columns), or (rows,), as vectors."""
         x = _types(x, [cast(nn.Embedding, column).num_embeddings for column in self.columns])
         return _add([lookup(cast(nn.Embedding, embed).weight, x[:, c]) for c, embed in enumerate(self.columns)])
+
+
+class TypesAndNumbers(nn.Module):
+    """Columns of types, then columns of numbers, which go through a linear map; both are summed.
+
+    Numbers are scaled with a mean and a deviation that are kept with the weights. A number that is NaN counts as the mean.
+
+    Args:
+        num_types: number of types in each column of types.
+        numbers: number of columns of numbers.
+        channels: number of channels of the result.
+    """
+
+    mean: Float[Tensor, "numbers"]
+    deviation: Float[Tensor, "numbers"]
+
+    def __init__(self, num_types: list[int], numbers: int, channels: int) -> None:
+        super().__init__()
+        self.types = TypeEmbedding(num_types, channels)
+        self.lin = nn.Linear(numbers, channels)
+        self.register_buffer("mean", torch.zeros(numbers))
+        self.register_buffer("deviation", torch.ones(numbers))
+
+    def fit(self, x: Shaped[Tensor, "rows columns"]) -> None:
+        """Take the scale from these rows, which have types in their first columns."""
+        values = x[:, len(self.types.columns) :].double()
+        known = ~values.isnan()
+        count = known.sum(0).clamp(min=1)
+        mean = values.nan_to_num().sum(0) / count
+        spread = ((values - mean).nan_to_num().square().sum(0) / count).sqrt()
+        self.mean.copy_(mean)
+        self.deviation.copy_(torch.where(spread > 0, spread, torch.ones_like(spread)))
+
+    def forward(self, x: Shaped[Tensor, "rows columns"]) -> Float[Tensor, "rows channels"]:
+        """Encode rows of types and numbers."""
+        first = len(self.types.columns)
+        scaled = ((x[:, first:] - self.mean) / self.deviation).clamp(-FAR, FAR).nan_to_num()
+        return self.types(x[:, :first]) + self.lin(scaled.to(self.lin.weight.dtype))
 
 
 class OneHot(nn.Module):
@@ -101,7 +141,7 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
 
     Args:
         spec: a number of types, a list of numbers of types (one per column), "atom" or "bond" (OGB's columns), "one-hot" (as many types
-            as channels), a module, or a function that makes a module for a number of channels. None stands for a linear map of
+            as channels), "atom+12" (OGB's columns of atoms, then 12 columns of numbers), a module, or a function that makes a module for a number of channels. None stands for a linear map of
             ``in_channels`` continuous features.
         in_channels: number of channels of continuous features; with None there is no encoder for them.
         channels: number of channels of the result.
@@ -114,6 +154,8 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
         return TypeEmbedding(OGB_BOND, channels)
     if spec == "one-hot":
         return OneHot(channels)
+    if isinstance(spec, str) and re.fullmatch(r"atom\+[1-9]\d{0,5}", spec):
+        return TypesAndNumbers(OGB_ATOM, int(spec.removeprefix("atom+")), channels)
     if isinstance(spec, bool | str):
         raise ValueError(
             f"encoder is {spec!r}, expected a number of types, a list with one number per column, 'atom', 'bond', 'one-hot' or a module."

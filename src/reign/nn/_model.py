@@ -209,7 +209,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
                 if isinstance(layer, SubgraphConv)
                 else State(layer(state.h, bag), bag, self.domain)
             )
-            if self.residual is not None or (self.dropout.p and self.training):
+            if self.residual is not None or (self.dropout.p and self.dropout.training):
                 h = self.dropout(state.h)
                 if self.residual is not None:
                     h = h + (self.residual(before) if t == 0 else before)

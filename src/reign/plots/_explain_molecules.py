@@ -19,6 +19,8 @@ def explain_smiles(
         raise ValueError(
             f"this run was trained on {predictor.recipe.data.name}, not on molecules; use reign.explain.explain(reign.load(RUN), graph) from Python."
         )
+    if predictor.recipe.data.has_descriptors:
+        raise ValueError("this run uses descriptors of molecules besides their graphs, which cannot be explained atom by atom.")
     found, errors = [], {}
     for text in texts if progress is None else progress(texts, "explain"):
         try:

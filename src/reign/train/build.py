@@ -13,6 +13,8 @@ from reign.data import Problem, load_problem
 from reign.disk import first_line
 from reign.nn import Model, find_model, num_parameters
 from reign.train.config import DataConfig, ModelConfig
+from reign.train.inputs import descriptors_of
+from reign.train.label_weights import label_weights
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS
 from reign.train.recipe import Recipe
@@ -49,6 +51,8 @@ def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
             config.split_sizes,
             config.splits_column,
             config.split_seed,
+            weight_column=config.weight_column,
+            descriptors=descriptors_of(config),
         )
     else:
         problem = load_problem(config.name, **config.options)
@@ -57,8 +61,8 @@ def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
     return problem if config.limit is None else problem.limit(config.limit), report
 
 
-def make_model(config: ModelConfig, problem: Problem, seed: int) -> Model:
-    """A model with the sizes and encoders that the problem needs, and weights initialised with the seed.
+def make_model(config: ModelConfig, problem: Problem, seed: int, loss: str | None = None) -> Model:
+    """A model with the sizes and encoders that the problem and the loss need, and weights initialised with the seed.
 
     An option that is null keeps its default; ``edge_encoder: null`` means that edge features are not used.
     """
@@ -77,10 +81,11 @@ def make_model(config: ModelConfig, problem: Problem, seed: int) -> Model:
     in_channels = config.hidden_channels if typed else problem.graphs.x.size(1)
     check_options(kind, options)
     sizes = in_channels, config.hidden_channels
+    num_outputs = problem.num_outputs * LOSSES[choose(LOSSES, loss, problem.task)].outputs
 
     def build(num_layers: int) -> Model:
         try:
-            return kind(*sizes, num_layers, problem.num_outputs, **options)
+            return kind(*sizes, num_layers, num_outputs, **options)
         except ValueError:
             raise
         except Exception as error:  # values that have the right types but do not fit together can raise any error in torch and PyG
@@ -89,6 +94,13 @@ def make_model(config: ModelConfig, problem: Problem, seed: int) -> Model:
     _check_memory(kind.__name__, build, config)
     torch.manual_seed(seed)
     return build(config.num_layers)
+
+
+def scale_descriptors(model: Model, problem: Problem) -> None:
+    """Scale the descriptors of a model, if it has any, by those of the training graphs."""
+    fit = getattr(model.node_encoder, "fit", None)
+    if fit is not None:
+        fit(problem.graphs.x[problem.graphs.node_ptr[problem.splits["train"]]])  # all nodes of a graph have the same
 
 
 def check_options(kind: type[Model], options: Mapping[str, Any]) -> None:
@@ -127,10 +139,12 @@ def _check_memory(name: str, build: Callable[[int], Model], config: ModelConfig)
 def try_model(recipe: Recipe, problem: Problem) -> None:
     """Raise ``ValueError`` before anything is written if the model does not accept these graphs, or the loss does not suit the task."""
     choose(LOSSES, recipe.train.loss, problem.task)
-    choose(METRICS, recipe.train.metric, problem.task)
+    for metric in (recipe.train.metric, *recipe.train.metrics):
+        choose(METRICS, metric, problem.task)
+    label_weights(problem, recipe.train.class_balance)
     if recipe.train.tensorboard:
         need_tensorboard()
-    model = make_model(recipe.model, problem, 0).eval()
+    model = make_model(recipe.model, problem, 0, recipe.train.loss).eval()
     b = problem.graphs.to(dtype=torch.float32).batch(problem.splits["train"][:1])
     try:
         with torch.no_grad():

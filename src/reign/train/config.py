@@ -40,6 +40,14 @@ class DataConfig(Settings):
     split_sizes: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)
     splits_column: str | None = Field(None, description="a column with the values train, val and test")
     split_seed: Seed = 0
+    descriptors_columns: list[str] = Field(
+        default_factory=list, description="columns of numbers that the model gets besides the graph"
+    )
+    descriptors_path: str | None = Field(None, description="a CSV of such numbers, with a row for each row of the table")
+    molecule_featurizers: list[str] = Field(
+        default_factory=list, description="such numbers by RDKit: rdkit_2d, morgan_count, morgan_binary"
+    )
+    weight_column: str | None = Field(None, description="a column with the weight of each row in training")
 
     @model_validator(mode="after")
     def _check(self) -> "DataConfig":
@@ -60,6 +68,11 @@ class DataConfig(Settings):
                 )
             find_dataset(self.name).complete(self.options)
         return self
+
+    @property
+    def has_descriptors(self) -> bool:
+        """Whether the model gets descriptors besides the graphs."""
+        return bool(self.descriptors_columns or self.descriptors_path or self.molecule_featurizers)
 
     @property
     def reads_smiles(self) -> bool:
@@ -139,6 +152,8 @@ class TrainingConfig(Settings):
     batch_size: Positive = 128
     loss: LossName | None = Field(None, description="the usual loss of the task if not given")
     metric: MetricName | None = Field(None, description="the usual metric of the task if not given")
+    metrics: list[MetricName] = Field(default_factory=list, description="further metrics, computed for all splits at the end")
+    class_balance: bool = Field(False, description="weight labels so that the classes of a target count equally")
     report: Literal["best", "last"] = Field("best", description="weights of the best validation epoch, or of the last one")
     scale_targets: bool = Field(False, description="learn targets with mean 0 and deviation 1 over the training graphs")
     optimiser: OptimiserConfig = OptimiserConfig()
@@ -155,4 +170,6 @@ class TrainingConfig(Settings):
     checkpoint_seconds: Annotated[float, Field(ge=0)] = Field(
         5.0, description="least number of seconds between two checkpoints; 0 for one after each epoch"
     )
+    checkpoint: str | None = Field(None, description="a run whose weights to start from")
+    freeze_encoder: bool = Field(False, description="with a checkpoint: train only the head")
     tensorboard: bool = False

@@ -10,10 +10,10 @@ from reign.train.processes import Fabric, OneProcess
 
 
 def find_device(accelerator: str = "auto") -> torch.device:
-    """The device to compute on: "cpu", "cuda", or with "auto" a GPU if there is one."""
-    check("accelerator", accelerator, accelerator in ("auto", "cpu", "cuda"), "'auto', 'cpu' or 'cuda'")
-    if accelerator == "cuda" and not torch.cuda.is_available():
-        raise ValueError("accelerator is 'cuda', but this machine has no GPU; use 'cpu'.")
+    """The device to compute on: "cpu", "cuda" (or "gpu"), or with "auto" a GPU if there is one."""
+    check("accelerator", accelerator, accelerator in ("auto", "cpu", "cuda", "gpu"), "'auto', 'cpu' or 'cuda'")
+    if accelerator in ("cuda", "gpu") and not torch.cuda.is_available():
+        raise ValueError(f"accelerator is '{accelerator}', but this machine has no GPU; use 'cpu'.")
     return torch.device("cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu")
 
 

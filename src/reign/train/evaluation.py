@@ -10,7 +10,7 @@ from torch import Tensor
 
 from reign.data import Ids, Problem
 from reign.disk import read_record
-from reign.train.metrics import METRICS
+from reign.train.metrics import METRICS, measure_all
 from reign.train.tasks import as_outputs, as_values
 
 
@@ -29,19 +29,23 @@ def split_of(member: Path, split: str, problem: Problem) -> Ids:
     return torch.tensor([place[name] for name in found], dtype=torch.long)
 
 
-def measure_models(metric: str, problem: Problem, outs: Sequence[Float[Tensor, "_ outputs"]], ids: Sequence[Ids]) -> dict[str, Any]:
-    """The metric of each model on its own graphs, and the metric of the mean prediction if all models have the same graphs.
+def measure_models(
+    metrics: Sequence[str], problem: Problem, outs: Sequence[Float[Tensor, "_ outputs"]], ids: Sequence[Ids]
+) -> dict[str, Any]:
+    """The first metric of each model on its own graphs, and that of their mean, where all have the same graphs; then ``all_metrics``.
 
     Args:
-        metric: name of the metric.
-        problem: the problem, which holds the labels.
+        metrics: names of metrics.
+        problem: has the labels.
         outs: the outputs of each model.
         ids: the graphs of these outputs, for each model.
     """
-    measure = METRICS[metric]
+    measure = METRICS[metrics[0]]
     values = [measure(out, problem.y[own]) for out, own in zip(outs, ids, strict=True)]
-    result: dict[str, Any] = {"metric": metric, "models": values}
+    result: dict[str, Any] = {"metric": metrics[0], "models": values, "targets": problem.targets}
+    result["all_metrics"] = [measure_all(metrics, out, problem.y[own], problem.targets) for out, own in zip(outs, ids, strict=True)]
     if all(torch.equal(own, ids[0]) for own in ids):
         mean = as_values(torch.stack(list(outs)), problem.task).mean(0)
         result["ensemble"] = measure(as_outputs(mean, problem.task), problem.y[ids[0]])
+        result["ensemble_metrics"] = measure_all(metrics, as_outputs(mean, problem.task), problem.y[ids[0]], problem.targets)
     return result

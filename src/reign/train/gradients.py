@@ -33,6 +33,7 @@ class Gradients:
         graphs: all graphs on the device, with targets as the model learns them.
         budget: how much is computed at a time.
         fabric: devices and processes.
+        weights: how much each label counts, on the device; all alike if None.
     """
 
     def __init__(
@@ -44,9 +45,10 @@ class Gradients:
         graphs: GraphPack,
         budget: Budget,
         fabric: Fabric,
+        weights: Tensor | None = None,
     ) -> None:
         self.model, self.wrapped, self.loss, self.problem = model, wrapped, loss, problem
-        self.graphs, self.budget, self.fabric = graphs, budget, fabric
+        self.graphs, self.budget, self.fabric, self.weights = graphs, budget, fabric, weights
 
     def __call__(self, group: list[Ids], when: str, before: list[Tensor]) -> tuple[float, float]:
         """Compute the gradients for some batches. Return the sum of the loss and the number of labels.
@@ -75,7 +77,8 @@ class Gradients:
                     assert batch.y is not None
                     out = self.wrapped(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.size)
                     self._check_shape(out)
-                    loss = self.loss.sum(out.to(batch.y.dtype), batch.y)
+                    counts = None if self.weights is None else self.weights[batch.ids]
+                    loss = self.loss.sum(out.to(batch.y.dtype), batch.y, counts)
                     # DDP takes the mean over processes; the sum is needed
                     self.fabric.backward(loss * (self.fabric.world_size / max(labels, 1.0) / len(group)))
                 loss_total += float(total(loss.detach()))
@@ -97,10 +100,12 @@ class Gradients:
         self.restore(statistics)
 
     def _check_shape(self, out: Tensor) -> None:
-        if out.dim() != 2 or out.size(1) != self.problem.num_outputs:
+        expected = self.problem.num_outputs * self.loss.outputs
+        if out.dim() != 2 or out.size(1) != expected:
+            each = f", and the loss needs {self.loss.outputs} outputs for each" if self.loss.outputs > 1 else ""
             raise ValueError(
-                f"the output of the model has shape {tuple(out.shape)}, expected {self.problem.num_outputs} for each graph, because "
-                f"{self.problem.name} has {self.problem.num_outputs} targets or classes; make it with out_channels={self.problem.num_outputs}."
+                f"the output of the model has shape {tuple(out.shape)}, expected {expected} for each graph, because "
+                f"{self.problem.name} has {self.problem.num_outputs} targets or classes{each}; make it with out_channels={expected}."
             )
 
     def _complaint(self, what: str, ids: list[int]) -> str:

@@ -33,6 +33,7 @@ class Inference:
         rank, world: the rank of this process and the number of processes, which share the graphs; one process if not given.
         failed: dictionary that receives the graphs that are too large for the memory, with the reasons; their outputs are NaN. Without
             it, such graphs raise an error.
+        dropped: seed of the dropout, which is then applied as in training; None for no dropout.
     """
 
     model: nn.Module
@@ -47,11 +48,26 @@ class Inference:
     world: int = 1
     resident: Callable[[Ids, Callable[[int, int], None]], Tensor | None] = lambda ids, after_batch: None
     failed: dict[int, str] | None = None
+    dropped: int | None = None
 
     @torch.no_grad()
     def __call__(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
         """The outputs for the graphs with these ids (logits for classes), on the CPU in float64. ``label`` is passed to the callback."""
         self.model.eval()
+        if self.dropped is None:
+            return self._all(ids, label)
+        drops = [module for module in self.model.modules() if isinstance(module, nn.Dropout)]
+        with torch.random.fork_rng():
+            torch.manual_seed(self.dropped)
+            for module in drops:
+                module.train()
+            try:
+                return self._all(ids, label)
+            finally:
+                for module in drops:
+                    module.eval()
+
+    def _all(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
         device = self.graphs.x.device
         whole = self.resident(ids, lambda done, number: self.callback.batch(label, done, number)) if ids.numel() else None
         if whole is not None:

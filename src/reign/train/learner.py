@@ -21,8 +21,10 @@ from reign.train.distributed import synchronise
 from reign.train.formats import dtype_of, number_format
 from reign.train.gradients import Gradients
 from reign.train.inference import Inference
+from reign.train.label_weights import label_weights
 from reign.train.losses import LOSSES
-from reign.train.metrics import METRICS
+from reign.train.metrics import METRICS, measure_all
+from reign.train.pretrained import hold_encoder
 from reign.train.processes import Fabric, precision_of
 from reign.train.resident import Resident, why_not_resident
 from reign.train.seeds import epoch_seed, seed_model
@@ -63,6 +65,8 @@ class Learner:
             synchronise(model)
         scale = Scale.of(problem, config.scale_targets)
         self.graphs = problem.graphs.with_targets(scale.down(problem.y)).to(fabric.device, dtype)
+        weights = label_weights(problem, config.class_balance)
+        self.label_weights = None if weights is None else weights.to(fabric.device, dtype)
         optimiser = config.optimiser.build(model)
         self.wrapped, self.optimiser = fabric.setup(model, optimiser)
         steps = math.ceil(math.ceil(problem.splits["train"].numel() / config.batch_size) / config.accumulate) * config.epochs
@@ -70,12 +74,12 @@ class Learner:
         sharp = config.optimiser
         self.sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
         self.budget = Budget(model, self.graphs, fabric.device, config.max_pairs, problem.name, callback, problem.names)
-        self.gradients = Gradients(model, self.wrapped, loss, problem, self.graphs, self.budget, fabric)
+        self.gradients = Gradients(model, self.wrapped, loss, problem, self.graphs, self.budget, fabric, self.label_weights)
         self.inference = Inference(
             model,
             self.graphs,
-            problem.num_outputs,
-            scale,
+            problem.num_outputs * loss.outputs,
+            scale.of_loss(loss.outputs),
             self.budget,
             config.batch_size,
             config.precision,
@@ -94,7 +98,7 @@ class Learner:
         """Learn from every training graph once. Return the mean loss."""
         seed = epoch_seed(self.seed, epoch)
         seed_model(self.model, seed + self.fabric.global_rank)
-        self.model.train()
+        self._train_mode()
         order = list(batches.shuffled(self.problem.splits["train"], self.config.batch_size, seed))
         groups = [order[g : g + self.config.accumulate] for g in range(0, len(order), self.config.accumulate)]
         if (resident := self._on_device()) is not None:
@@ -103,7 +107,7 @@ class Learner:
             except RuntimeError as error:  # the epoch is then repeated from its start with plain steps
                 self._leave_device(error)
                 seed_model(self.model, seed)
-                self.model.train()
+                self._train_mode()
         loss, labels = 0.0, 0.0
         for g, group in enumerate(groups):
             found, number = self._step(group, f"epoch {epoch + 1}, batch {g + 1}")
@@ -111,6 +115,11 @@ class Learner:
             self.callback.batch(f"epoch {epoch + 1}", g + 1, len(groups))
             hand_over()
         return loss / max(labels, 1.0)
+
+    def _train_mode(self) -> None:
+        self.model.train()
+        if self.config.freeze_encoder:
+            hold_encoder(self.model)
 
     def _step(self, group: list[Ids], when: str) -> tuple[float, float]:
         """One optimiser step for some batches. Return the sum of the loss and the number of labels."""
@@ -150,6 +159,7 @@ class Learner:
                     self.config.precision,
                     self.budget.pairs,
                     self.problem.graphs,
+                    self.label_weights,
                 )
             elif self.fabric.device.type == "cuda":
                 self.callback.note(f"batches are assembled one by one, not on the device: {why}.")
@@ -187,11 +197,16 @@ class Learner:
     def predict(self, split: str) -> Float[Tensor, "graphs outputs"]:
         """The predictions for the graphs of a split, in the units of the targets (logits for classes)."""
         with fast_path(not self.config.eager):
-            return self.inference(self.problem.splits[split], split)
+            return self.inference(self.problem.splits[split], split)[:, : self.problem.num_outputs]  # without variances
 
     def score(self, split: str, out: Float[Tensor, "graphs outputs"]) -> float:
         """The metric of the predictions for a split."""
         return METRICS[self.metric](out, self.problem.y[self.problem.splits[split]])
+
+    def all_metrics(self, split: str, out: Float[Tensor, "graphs outputs"]) -> dict[str, list[float]]:
+        """All metrics of the predictions for a split, see ``measure_all``."""
+        names = list(dict.fromkeys([self.metric, *self.config.metrics]))
+        return measure_all(names, out, self.problem.y[self.problem.splits[split]], self.problem.targets)
 
     def validate(self) -> dict[str, float]:
         """The metric on the validation graphs, if there are any."""

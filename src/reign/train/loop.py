@@ -92,4 +92,5 @@ def measure(
         result[which] = {split: learner.score(split, out) for split, out in predictions.items()}
         if folder is not None:
             learner.save(folder / which)
+    result["metrics"] = {split: learner.all_metrics(split, out) for split, out in predictions.items()}
     return result, predictions

@@ -12,6 +12,7 @@ from reign.registry import Registry
 
 Outputs = Float[Tensor, "graphs outputs"]
 Labels = Float[Tensor, "graphs targets"]
+LEAST_VARIANCE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -21,15 +22,19 @@ class Loss:
     Args:
         each: function that maps outputs and labels, without missing labels, to the loss of every label.
         tasks: the tasks that it can be used for.
+        outputs: number of outputs of the model for each target.
     """
 
     each: Callable[[Outputs, Labels], Labels]
     tasks: tuple[str, ...]
+    outputs: int = 1
 
-    def sum(self, out: Outputs, y: Labels) -> Float[Tensor, ""]:
-        """The sum over all labels that are not NaN. Missing labels have no influence on the gradient."""
+    def sum(self, out: Outputs, y: Labels, weights: Labels | None = None) -> Float[Tensor, ""]:
+        """The (weighted) sum over all labels that are not NaN. Missing labels have no influence on the gradient."""
         there = ~y.isnan()
         each = self.each(out, torch.where(there, y, torch.zeros_like(y)))
+        if weights is not None:
+            each = each * weights
         return torch.where(there, each, torch.zeros_like(each)).sum()
 
 
@@ -37,9 +42,9 @@ class Loss:
 LOSSES = Registry[Loss]("loss")
 
 
-def register_loss(name: str, *tasks: str) -> Callable[[Callable[[Outputs, Labels], Labels]], Loss]:
+def register_loss(name: str, *tasks: str, outputs: int = 1) -> Callable[[Callable[[Outputs, Labels], Labels]], Loss]:
     """A decorator that registers a function as a loss of some tasks."""
-    return lambda each: LOSSES.register(name)(Loss(each, tasks))
+    return lambda each: LOSSES.register(name)(Loss(each, tasks, outputs))
 
 
 @register_loss("mse", "regression")
@@ -52,6 +57,19 @@ def mse(out: Outputs, y: Labels) -> Labels:
 def l1(out: Outputs, y: Labels) -> Labels:
     """Absolute errors."""
     return F.l1_loss(out, y.to(out.dtype), reduction="none")
+
+
+@register_loss("mve", "regression", outputs=2)
+def mve(out: Float[Tensor, "graphs both"], y: Labels) -> Labels:
+    r"""Mean-variance estimation (Nix and Weigend 1994), :math:`\frac12 (\log v + (y - m)^2 / v)`: means of all targets, then variances."""
+    mean, raw = out.tensor_split(2, dim=1)
+    v = variance(raw)
+    return 0.5 * (v.log() + (y.to(out.dtype) - mean).square() / v)
+
+
+def variance(raw: Float[Tensor, "graphs targets"]) -> Float[Tensor, "graphs targets"]:
+    """A variance from what a model gives for it, in units in which targets have deviation 1."""
+    return F.softplus(raw) + LEAST_VARIANCE
 
 
 @register_loss("bce", "classification")

@@ -7,9 +7,10 @@ from typing import Any
 
 from reign.data import Problem
 from reign.disk import write_json
-from reign.train.build import make_model
+from reign.train.build import make_model, scale_descriptors
 from reign.train.callbacks import Callback
 from reign.train.loop import fit
+from reign.train.pretrained import start_from
 from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.results import write_predictions
@@ -47,7 +48,9 @@ def members_of(recipe: Recipe, problem: Problem, folder: Path) -> Iterator[Membe
 
 def train_member(recipe: Recipe, member: Member, fabric: Fabric, callback: Callback) -> None:
     """Train one model of a run."""
-    model = make_model(recipe.model, member.problem, member.seed)
+    model = make_model(recipe.model, member.problem, member.seed, recipe.train.loss)
+    scale_descriptors(model, member.problem)
+    start_from(model, recipe.train, member.problem, member.seed)
     if fabric.is_global_zero:
         write_json(member.folder / "splits.json", _named_splits(member.problem))
         Scale.of(member.problem, recipe.train.scale_targets).save(member.folder / "scale.json")

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -61,17 +61,22 @@ class MeanOverLabels(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class MeanOverTargets(Metric):
-    """``score(y, out)`` of each target over the labels that are not missing, then the mean over targets that have both classes."""
+    """``score(y, out)`` of each target over the labels that are not missing, then the mean over targets with at least two different labels.
+
+    For multiclass problems, ``score`` receives the class with the largest output.
+    """
 
     score: Callable[[Tensor, Tensor], float]
 
     def measure(self, out: Outputs, y: Labels) -> float:
         """NaN if no target has both classes."""
+        if out.size(1) != y.size(1):
+            out = torch.where(out.isfinite().all(1, keepdim=True), out.argmax(1, keepdim=True).double(), math.nan)
         values = []
         for t in range(y.size(1)):
             there = ~y[:, t].isnan()
             labels, scores = y[there, t], out[there, t]
-            if labels.unique().numel() == 2 and bool(scores.isfinite().all()):
+            if labels.unique().numel() >= 2 and bool(scores.isfinite().all()):
                 values.append(float(self.score(labels, scores)))
         return sum(values) / len(values) if values else math.nan
 
@@ -98,15 +103,68 @@ def _average_precision(y: Tensor, out: Tensor) -> float:
     return float(average_precision_score(y.numpy(), out.numpy()))
 
 
+def _r2(y: Tensor, out: Tensor) -> float:
+    """The share of the variance that is explained; below 0 for what is worse than the mean."""
+    return 1 - float((y - out).square().sum() / (y - y.mean()).square().sum())
+
+
+def _f1(y: Tensor, out: Tensor) -> float:
+    """Of the yes; an output above 0 is one."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(y.numpy() > 0.5, out.numpy() > 0, zero_division=0.0))
+
+
+def _macro_f1(y: Tensor, out: Tensor) -> float:
+    """The mean over classes."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(y.numpy(), out.numpy(), average="macro", zero_division=0.0))
+
+
+def _mcc(y: Tensor, out: Tensor) -> float:
+    """Matthews' correlation of the yes; an output above 0 is one."""
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(y.numpy() > 0.5, out.numpy() > 0))
+
+
+def _class_mcc(y: Tensor, out: Tensor) -> float:
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(y.numpy(), out.numpy()))
+
+
+def _surprise(out: Tensor, y: Tensor) -> Tensor:
+    """The binary cross-entropy of each label; a label that is missing is not looked at."""
+    return torch.nn.functional.binary_cross_entropy_with_logits(out, y.nan_to_num(), reduction="none")
+
+
 # The first metric registered for a task is its default.
 METRICS = Registry[Metric]("metric")
 _REGRESSION, _CLASSES = ("regression",), ("classification",)
 METRICS.register("rmse")(MeanOverLabels(tasks=_REGRESSION, each=_square, finish=torch.sqrt))
 METRICS.register("mae")(MeanOverLabels(tasks=_REGRESSION, each=lambda out, y: (out - y).abs()))
 METRICS.register("log10_mse")(MeanOverLabels(tasks=_REGRESSION, each=_square, finish=torch.log10, logarithmic=True))
-METRICS.register("roc_auc")(MeanOverTargets(tasks=_CLASSES, score=_roc_auc, more_is_better=True))
-METRICS.register("average_precision")(MeanOverTargets(tasks=_CLASSES, score=_average_precision, more_is_better=True))
+METRICS.register("r2")(MeanOverTargets(tasks=_REGRESSION, score=_r2, more_is_better=True))
+METRICS.register("roc_auc", "roc")(MeanOverTargets(tasks=_CLASSES, score=_roc_auc, more_is_better=True))
+METRICS.register("average_precision", "prc")(MeanOverTargets(tasks=_CLASSES, score=_average_precision, more_is_better=True))
 METRICS.register("accuracy")(MeanOverLabels(tasks=("classification", "multiclass"), each=_right, more_is_better=True))
+METRICS.register("f1")(MeanOverTargets(tasks=_CLASSES, score=_f1, more_is_better=True))
+METRICS.register("mcc", "binary-mcc")(MeanOverTargets(tasks=_CLASSES, score=_mcc, more_is_better=True))
+METRICS.register("bce")(MeanOverLabels(tasks=_CLASSES, each=_surprise))
+METRICS.register("macro_f1")(MeanOverTargets(tasks=("multiclass",), score=_macro_f1, more_is_better=True))
+METRICS.register("multiclass_mcc")(MeanOverTargets(tasks=("multiclass",), score=_class_mcc, more_is_better=True))
+
+
+def measure_all(names: Sequence[str], out: Outputs, y: Labels, targets: Sequence[str]) -> dict[str, list[float]]:
+    """Several metrics: each of all targets together, then of each target, where there are several.
+
+    >>> measure_all(["mae"], torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]]), ["a", "b"])
+    {'mae': [1.0, 0.0, 2.0]}
+    """
+    columns = [slice(None), *(slice(t, t + 1) for t in range(len(targets)) if len(targets) > 1)]
+    return {name: [METRICS[name](out[:, c], y[:, c]) for c in columns] for name in names}
 
 
 def metric(name: str, out: Outputs, y: Labels) -> float:

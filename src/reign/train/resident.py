@@ -71,6 +71,7 @@ class Resident:
         precision: as in ``TrainingConfig``.
         pairs: number of pairs of each graph, used to make the bags in chunks.
         key: identifies the graphs; runs with the same key share their bags. None to share nothing.
+        weights: the weight of each label, on the device; None for equal weights.
     """
 
     model: Model
@@ -80,6 +81,7 @@ class Resident:
     precision: str
     pairs: Int[Tensor, "graphs"]
     key: object = None
+    weights: Float[Tensor, "graphs targets"] | None = None
     _frames: dict[str, list[Played]] = field(default_factory=lambda: {"train": [], "predict": []})
 
     def __post_init__(self) -> None:
@@ -87,6 +89,7 @@ class Resident:
         assert self.graphs.y is not None
         nothing = torch.full_like(self.graphs.y[:1], torch.nan)
         self._targets = torch.cat([self.graphs.y, nothing])
+        self._weights = None if self.weights is None else torch.cat([self.weights, torch.zeros_like(self.weights[:1])])
         self._store: BagStore | None = None
         self._flat: FlatAdam | None = None
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
@@ -178,7 +181,8 @@ class Resident:
     def _gradients(self, frame: Frame, y: Float[Tensor, "graphs targets"], labels: Tensor) -> Tensor:
         """Compute the gradients of the mean loss. Return the sum of the loss."""
         out = self.model.predict(frame.bag.graph.x, frame.bag)[:-1]
-        loss = self.loss.sum(out.to(y.dtype), y)
+        counts = None if self._weights is None else self._weights.index_select(0, frame.ids)
+        loss = self.loss.sum(out.to(y.dtype), y, counts)
         weights = [p for p in self.model.parameters() if p.requires_grad]
         grads = torch.autograd.grad(loss / labels.clamp(min=1), weights, allow_unused=True)  # no copies, unlike backward()
         for weight, grad in zip(weights, grads, strict=True):

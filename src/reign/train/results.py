@@ -38,7 +38,16 @@ def read_result(folder: Path, splits: Iterable[str]) -> dict[str, Any]:
             raise ValueError(
                 f"{file} is damaged (it has {result[which]!r:.80}, expected a number for each of {', '.join(splits)})."
             )
+    _check_metrics(file, result.setdefault("metrics", {}))  # runs of version 0.1.0 have none
     return result
+
+
+def _check_metrics(file: Path, found: Any) -> None:
+    """Raise ``ValueError`` unless these are numbers by split and metric."""
+    parts = list(found.values()) if isinstance(found, dict) else [None]
+    values = [value for part in parts for value in (part.values() if isinstance(part, dict) else [None])]
+    if not all(isinstance(value, list) and value and all(isinstance(v, int | float) for v in value) for value in values):
+        raise ValueError(f"{file} is damaged (its metrics are {found!r:.80}, expected numbers by split and metric).")
 
 
 def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -59,7 +68,25 @@ def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict
         out["best_train"] = spread([r["best_train_loss"] for r in results])
         if "test" in problem.splits:
             out["ensemble"] = {"size": len(results), "test": _ensemble(problem, predicted(problem, folder, results), name)}
+    out["metrics"] = _all_metrics(results, problem.targets)
     return {**out, "seconds": sum(r["seconds"] for r in results), "members": results}
+
+
+def _all_metrics(results: list[dict[str, Any]], targets: list[str]) -> dict[str, Any]:
+    """For every split and metric the mean over models; for each target, too, where there are several."""
+    every = [r.get("metrics", {}) for r in results]
+    shapes = [{split: {name: len(value) for name, value in part.items()} for split, part in each.items()} for each in every]
+    if any(shape != shapes[0] for shape in shapes):  # some models are older than others
+        return {}
+    found: dict[str, Any] = {}
+    for split, part in every[0].items():
+        for name in part:
+            columns = list(zip(*(each[split][name] for each in every), strict=True))
+            about: dict[str, Any] = spread(columns[0])
+            if len(columns) > 1:
+                about["targets"] = {target: mean(values) for target, values in zip(targets, columns[1:], strict=False)}
+            found.setdefault(split, {})[name] = about
+    return found
 
 
 def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:

@@ -8,12 +8,15 @@ from typing import Any, TypeVar
 
 from reign.data import Problem
 from reign.disk import read_json, read_record, write_json
-from reign.train.build import make_problem, try_model
+from reign.train.build import make_model, make_problem, try_model
+from reign.train.calibrate import calibrate
 from reign.train.callbacks import Callback
 from reign.train.devices import make_fabric
 from reign.train.jobs import Job, run_jobs
 from reign.train.lock import only_one
 from reign.train.members import Member, members_of
+from reign.train.nearest import keep_training
+from reign.train.pretrained import start_from
 from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.results import predicted, read_result, spread_of, summarise, write_left_out, write_predictions
@@ -68,7 +71,7 @@ def train_all(
         run_jobs(work, fabric, callback, jobs)
         fabric.barrier()
         _raise_first([job for job in work if job.error is not None], work)
-        return [run.finish(fabric) for run in runs]
+        return [run.finish(fabric, callback) for run in runs]
 
 
 def _raise_first(failed: list[Job], work: list[Job]) -> None:
@@ -112,9 +115,19 @@ class _Run:
             )
         members = list(members_of(recipe, problem, folder))
         try_model(recipe, members[0].problem)
+        if recipe.train.checkpoint is not None or recipe.train.freeze_encoder:
+            first = members[0]
+            model = make_model(recipe.model, first.problem, first.seed, recipe.train.loss)
+            same = start_from(model, recipe.train, first.problem, first.seed)
+            what = "all weights" if same else "all weights but those of the last layer, which is new for these targets"
+            callback.note(f"Training starts from {recipe.train.checkpoint}: {what}.")
+        stretched = _stretched(recipe, folder, callback)
         fabric.barrier()
         if fabric.is_global_zero:
-            (folder / "summary.json").unlink(missing_ok=True)  # it may cover fewer seeds
+            for name in ("summary.json", "calibration.json"):  # they may be of fewer seeds
+                (folder / name).unlink(missing_ok=True)
+            for result in folder.rglob("result.json") if stretched else ():
+                result.unlink()
             recipe.save(folder / "recipe.yaml")
             if not (folder / "environment.json").is_file():
                 write_json(folder / "environment.json", environment(fabric))
@@ -122,8 +135,6 @@ class _Run:
             if report is not None:
                 callback.table(report)
                 write_left_out(folder / "rows_left_out.csv", report)
-                if recipe.folds is not None and report.duplicates:
-                    callback.note("Folds are drawn by row, so a molecule that occurs in several rows can be in several folds.")
         return cls(recipe, folder, problem, members)
 
     def jobs(self) -> list[Job]:
@@ -134,7 +145,7 @@ class _Run:
             if not (member.folder / "result.json").is_file()
         ]
 
-    def finish(self, fabric: Fabric) -> dict[str, Any]:
+    def finish(self, fabric: Fabric, callback: Callback) -> dict[str, Any]:
         """Sum up."""
         if self.done is not None:
             return self.done
@@ -156,7 +167,29 @@ class _Run:
                 write_predictions(file, self.problem, self.problem.splits["test"], values.mean(0), spread_of(values))
             write_json(self.folder / "memory.json", peak_memory(fabric.device))
             write_json(self.folder / "summary.json", summary)
+            if self.recipe.data.name == "csv" and self.recipe.folds is None:
+                keep_training(self.folder, self.problem)
+            if self.recipe.data.name == "csv" and self.recipe.folds is None and "val" in self.problem.splits:
+                try:
+                    calibrate(self.folder, self.problem, fabric.device)
+                except ValueError as error:  # the run is done, and stays as it is
+                    callback.note(f"The run could not be calibrated: {error}")
         return summary
+
+
+def _stretched(recipe: Recipe, folder: Path, callback: Callback) -> bool:
+    """Whether a run that is continued gets more epochs than it had, which is said."""
+    if not (folder / "recipe.yaml").is_file():
+        return False
+    before = Recipe.load(folder / "recipe.yaml").train.epochs
+    if recipe.train.epochs > before:
+        how = (
+            ""
+            if recipe.train.schedule.name == "constant"
+            else f"; from here on the learning rate follows the schedule of {recipe.train.epochs}"
+        )
+        callback.note(f"The run had {before} epochs and goes on to {recipe.train.epochs}{how}.")
+    return recipe.train.epochs > before
 
 
 def _too_large(recipe: Recipe, problem: Problem, folder: Path, fabric: Fabric) -> dict[str, str]:

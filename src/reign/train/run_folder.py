@@ -4,6 +4,8 @@ RUN/recipe.yaml          all settings
     environment.json     versions, device, command
     rows_left_out.csv    rows of a table that could not be read, and why
     summary.json         results over all seeds and folds
+    calibration.json     calibration of the uncertainties on the validation rows of a table
+    training.csv         training molecules of a table, for reign predict --nearest
     memory.json          peak memory
     report.html          a page about the results; its figures are in figures/
     predictions.csv      predictions for the test graphs: mean and spread over seeds
@@ -15,6 +17,7 @@ RUN/recipe.yaml          all settings
 While a process writes to the folder, it also holds a file .lock.
 """
 
+import hashlib
 import os
 import platform
 import resource
@@ -47,8 +50,13 @@ def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str,
         raise ValueError(f"{folder} already holds a run; continue it with --resume {folder}, or choose a new folder with -o.")
     saved = Recipe.load(folder / "recipe.yaml")
     there, here = (_flat(r.model_dump(mode="json", exclude={"seeds"})) for r in (saved, recipe))
-    if other := [key for key in {**there, **here} if there.get(key) != here.get(key)]:
+    more = recipe.train.epochs > saved.train.epochs  # a run may go on for more epochs
+    if other := [key for key in {**there, **here} if there.get(key) != here.get(key) and not (more and key == "train.epochs")]:
         key = other[0]
+        if key == "train.epochs":
+            raise ValueError(
+                f"the run in {folder} has {saved.train.epochs} epochs, expected more with --resume, got --epochs {recipe.train.epochs}."
+            )
         raise ValueError(
             f"{folder} holds a run of another recipe ({key} is {there.get(key)!r} there and {here.get(key)!r} here); choose a new folder "
             "with -o, or delete the existing one."
@@ -56,7 +64,7 @@ def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str,
     remove_unfinished(folder)
     seeds = saved.seeds + [seed for seed in recipe.seeds if seed not in saved.seeds]
     recipe = recipe.model_copy(update={"seeds": seeds})
-    finished = (folder / "summary.json").is_file() and seeds == saved.seeds
+    finished = (folder / "summary.json").is_file() and seeds == saved.seeds and not more
     return recipe, read_summary(folder) if finished else None
 
 
@@ -98,6 +106,8 @@ def peak_memory(device: torch.device) -> dict[str, int]:
 def describe(problem: Problem) -> dict[str, Any]:
     """The targets of a run, and a fingerprint of the graphs that its models learn from."""
     about = {"name": problem.name, "task": problem.task, "targets": problem.targets, "classes": problem.classes}
+    if problem.weights is not None:
+        about["weights"] = hashlib.sha256(problem.weights.numpy().tobytes()).hexdigest()[:16]
     return {**about, "fingerprint": problem.graphs.fingerprint()}
 
 
@@ -134,6 +144,20 @@ def read_summary(folder: Path) -> dict[str, Any]:
         if not (folder / place).resolve().is_relative_to(folder.resolve()):
             raise ValueError(f"{file} refers to the folder {place}, which is outside the run; do not use this run.")
     return summary
+
+
+def best_member(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
+    """The model of a run with the best validation metric."""
+    best: dict[str, Any] | None = None
+    for member in summary["members"]:
+        values = member.get(summary["report"])
+        value = values.get("val") if isinstance(values, dict) else None
+        if not isinstance(value, int | float):
+            raise ValueError(f"{folder} has no validation metric by which one of its models is the best.")
+        if best is None or METRICS[summary["metric"]].better(float(value), float(best[summary["report"]]["val"])):
+            best = member
+    assert best is not None
+    return best
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from reign.data import Problem
 from reign.disk import read_record, write_json
+from reign.train.losses import variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,3 +57,16 @@ class Scale:
     def up(self, out: Float[Tensor, "graphs outputs"]) -> Float[Tensor, "graphs outputs"]:
         """Scale outputs of the model back to the units of the targets."""
         return out.double() * self.deviation + self.mean
+
+    def of_loss(self, outputs: int) -> "Scale":
+        """The scale of what a model gives that has so many outputs for each target."""
+        return MeanVarianceScale(self.mean, self.deviation) if outputs == 2 else self
+
+
+class MeanVarianceScale(Scale):
+    """The same for a model that gives means, then variances (the loss "mve")."""
+
+    def up(self, out: Float[Tensor, "graphs outputs"]) -> Float[Tensor, "graphs outputs"]:
+        """Means and variances in the units of the targets."""
+        mean, raw = out.double().tensor_split(2, dim=1)
+        return torch.cat([mean * self.deviation + self.mean, variance(raw) * self.deviation.square()], dim=1)

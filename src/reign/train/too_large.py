@@ -28,7 +28,7 @@ def find_too_large(recipe: Recipe, problem: Problem, device: torch.device) -> di
     large = (problem.graphs.sizes > SMALL).nonzero().flatten()
     if not large.numel():
         return {}
-    model = make_model(recipe.model, problem, 0).to(dtype_of(recipe.train.precision))
+    model = make_model(recipe.model, problem, 0, recipe.train.loss).to(dtype_of(recipe.train.precision))
     pairs = pairs_of(model, problem.graphs.select(large)).tolist()
     training = not model.policy.random  # a policy that samples learns from fewer pairs than it predicts with
     whys = [why_too_large(model, each, device, training) for each in pairs]

@@ -14,6 +14,7 @@ from reign.train.budget import Budget
 from reign.train.callbacks import Callback
 from reign.train.config import TrainingConfig
 from reign.train.inference import Inference
+from reign.train.losses import LOSSES
 from reign.train.target_scaler import Scale
 
 
@@ -26,7 +27,7 @@ class TrainedModel:
         model: the model with the weights that the run reports.
         scale: converts the outputs of the model to the units of the targets.
         config: the settings it was trained with.
-        num_outputs: number of outputs for each graph.
+        num_outputs: number of targets or classes.
     """
 
     folder: Path
@@ -41,10 +42,11 @@ class TrainedModel:
     ) -> "TrainedModel":
         """Read the weights of the best or the last epoch, as selected by ``report``."""
         model, scale = Model.from_pretrained(folder / report), Scale.load(folder / "scale.json")
-        if model.out_channels != num_outputs or scale.mean.numel() not in (1, num_outputs):
+        per_target = _outputs(config)
+        if model.out_channels != num_outputs * per_target or scale.mean.numel() not in (1, num_outputs):
             raise ValueError(
                 f"the model in {folder / report} has {model.out_channels} outputs and {scale.mean.numel()} scales of targets, expected "
-                f"{num_outputs}, one for each target or class of the run."
+                f"{num_outputs * per_target}, {per_target} for each target or class of the run."
             )
         return cls(folder, model.to(device), scale, config, num_outputs)
 
@@ -66,18 +68,84 @@ class TrainedModel:
                 an error.
             rows: the table rows of the graphs, for messages.
         """
+        return self.moments(graphs, ids, callback, failed, rows)[:, : self.num_outputs]
+
+    @property
+    def gives_variance(self) -> bool:
+        """Whether it was trained to give a variance for each target."""
+        return _outputs(self.config) == 2
+
+    def moments(
+        self,
+        graphs: GraphPack,
+        ids: Ids,
+        callback: Callback,
+        failed: dict[int, str] | None = None,
+        rows: Sequence[str] | None = None,
+        dropped: int | None = None,
+    ) -> Float[Tensor, "graphs outputs"]:
+        """The same with variances in further columns, if the model gives any.
+
+        Args:
+            graphs, ids, callback, failed, rows: as above.
+            dropped: values are dropped as in training, by this seed; none are if not given.
+        """
+        width, scale = self.num_outputs * _outputs(self.config), self.scale.of_loss(_outputs(self.config))
+        return self._run(graphs, ids, callback, width, scale, failed, rows, dropped)
+
+    def vectors(
+        self, graphs: GraphPack, ids: Ids, callback: Callback, failed: dict[int, str] | None = None
+    ) -> Float[Tensor, "graphs channels"]:
+        """The pooled vectors that the head predicts from.
+
+        Args:
+            graphs, ids, callback, failed: as above.
+        """
+        width, head = self.vector_channels, self.model.head
+        plain = Scale(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
+        self.model.head = None
+        try:
+            return self._run(graphs, ids, callback, width, plain, failed)
+        finally:
+            self.model.head = head
+
+    @property
+    def vector_channels(self) -> int:
+        """The number of channels of the pooled vectors."""
+        width = getattr(getattr(self.model, "pooling", None), "out_channels", None)
+        if not isinstance(width, int) or self.model.head is None:
+            raise ValueError(f"{type(self.model).__name__} has no pooled vectors that a head predicts from.")
+        return width
+
+    def _run(
+        self,
+        graphs: GraphPack,
+        ids: Ids,
+        callback: Callback,
+        width: int,
+        scale: Scale,
+        failed: dict[int, str] | None = None,
+        rows: Sequence[str] | None = None,
+        dropped: int | None = None,
+    ) -> Float[Tensor, "graphs outputs"]:
         first = next(self.model.parameters())
         own = graphs.to(first.device, first.dtype)
         budget = Budget(self.model, own, first.device, self.config.max_pairs, "the input", callback, rows)
         inference = Inference(
             self.model,
             own,
-            self.num_outputs,
-            self.scale,
+            width,
+            scale,
             budget,
             self.config.batch_size,
             self.config.precision,
             callback,
             failed=failed,
+            dropped=dropped,
         )
         return inference(ids, "predict")
+
+
+def _outputs(config: TrainingConfig) -> int:
+    """Number of outputs for each target."""
+    return 1 if config.loss is None else LOSSES[config.loss].outputs

@@ -132,7 +132,8 @@ def test_a_table_with_all_kinds_of_rows(tmp_path: Path) -> None:
         [True, False],
         [False, True],
     ]
-    assert len(report.lines()) == 7  # two of them: no row is for val, for test
+    assert len(report.lines()) == 8  # two of them: no row is for val, for test
+    assert report.lines()[1] == "targets (regression): a, b"
 
 
 def test_targets_by_default_are_columns_of_numbers(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from reign.train import Recipe, build, run
 from reign.train.devices import make_fabric
 from reign.train.overrides import override
 
-TABLES = [name for name in list_tables() if name != "molecules"]
+TABLES = [name for name in list_tables() if not name.startswith("molecules")]
 ROWS = [(name, row) for name in TABLES for row in find_table(name).rows]
 
 

@@ -10,7 +10,7 @@ LARGEST = 3e38  # largest absolute value of a label, close to the largest float3
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
 
 
-def _number(text: str) -> float | None:
+def read_number(text: str) -> float | None:
     """The number in a cell; NaN if it is empty, None if it is not a number."""
     if text.strip().lower() in MISSING:
         return math.nan
@@ -27,7 +27,7 @@ def number_columns(table: pd.DataFrame, others: Sequence[str | None], path: str 
     """The columns, except ``others``, that hold only numbers. Raise ``ValueError`` if there are none."""
 
     def numbers(column: str) -> bool:
-        values = [_number(text) for text in table[column]]
+        values = [read_number(text) for text in table[column]]
         return all(v is not None for v in values) and any(v is not None and not math.isnan(v) for v in values)
 
     found = [column for column in table.columns if column not in others and numbers(column)]
@@ -57,7 +57,7 @@ def read_labels(
     else:
         rows = []
         for row in range(len(table)):
-            values = [_number(table[target].iloc[row]) for target in targets]
+            values = [read_number(table[target].iloc[row]) for target in targets]
             for target, value in zip(targets, values, strict=True):
                 shown = table[target].iloc[row]
                 if value is None:
@@ -73,6 +73,19 @@ def read_labels(
         if all(math.isnan(value) for value in found):
             wrong.setdefault(row, "no label")
     return rows, classes, wrong
+
+
+def read_weights(cells: Sequence[str], column: str) -> tuple[list[float], dict[int, str]]:
+    """The weight of each row, and what is wrong with some."""
+    wrong: dict[int, str] = {}
+    weights = []
+    for row, text in enumerate(cells):
+        value = read_number(text)
+        good = value is not None and 0 <= value <= LARGEST
+        if not good:
+            wrong[row] = f"{column} is {text!r}, expected a weight: a number of at least 0"
+        weights.append(value if value is not None and good else 0.0)
+    return weights, wrong
 
 
 def _in_order(words: set[str]) -> list[str]:

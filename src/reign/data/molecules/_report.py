@@ -16,7 +16,9 @@ class Report:
         salts: number of rows that are salts or mixtures.
         spaces: number of rows with white space around a SMILES.
         missing: number of missing labels.
-        found: the targets, if they were not given: all columns of numbers.
+        targets: the targets.
+        task: the task.
+        chosen: whether the targets were given; if not, they are all columns of numbers.
     """
 
     rows: int
@@ -27,7 +29,9 @@ class Report:
     salts: int = 0
     spaces: int = 0
     missing: int = 0
-    found: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+    task: str = "regression"
+    chosen: bool = True
 
     def leave_out(self, rows: dict[int, str]) -> None:
         """Add rows that cannot be used, with the reasons."""
@@ -36,8 +40,9 @@ class Report:
     def lines(self) -> list[str]:
         """The report in sentences."""
         out = [f"{self.rows - len(self.left_out):,} of {self.rows:,} rows read"]
-        if self.found:
-            out.append(f"the targets are all columns of numbers: {', '.join(self.found)}; use --target-columns to choose some")
+        if self.targets:
+            hint = "" if self.chosen else "; these are all columns of numbers, use --target-columns to choose some"
+            out.append(f"{'targets' if len(self.targets) > 1 else 'target'} ({self.task}): {', '.join(self.targets)}{hint}")
         if self.missing:
             out.append(f"{self.missing:,} labels are missing; they are ignored in losses and metrics")
         if self.duplicates:

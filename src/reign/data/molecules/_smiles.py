@@ -45,24 +45,24 @@ class Molecule:
 
     def graph(self) -> Data:
         """The molecule as a graph. Salts are one graph of several components."""
-        with _one_line(self.text):
+        with in_one_line(self.text):
             return graph_of(self.mol)
 
     def canonical(self) -> str:
         """The canonical SMILES. Very large molecules, whose atoms RDKit cannot rank, keep their original SMILES."""
-        with _one_line(self.text):
+        with in_one_line(self.text):
             return Chem.MolToSmiles(self.mol) if self.mol.GetNumAtoms() <= LARGE else self.text
 
     def scaffold(self) -> str:
         """The Bemis-Murcko scaffold: the rings and the chains that join them; empty if there are no rings."""
         from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
-        with _one_line(self.text):
+        with in_one_line(self.text):
             return MurckoScaffoldSmiles(mol=self.mol, includeChirality=False)
 
 
 @contextmanager
-def _one_line(text: str) -> Iterator[None]:
+def in_one_line(text: str) -> Iterator[None]:
     """Turn any error of RDKit into a ``ValueError`` of one line about the SMILES. RDKit's internal errors have many lines."""
     try:
         yield
@@ -79,7 +79,7 @@ def shortened(text: str) -> str:
 
 
 def _parse(text: str, strict: bool) -> Chem.Mol:
-    with BlockLogs(), _one_line(text):
+    with BlockLogs(), in_one_line(text):
         mol = Chem.MolFromSmiles(text, sanitize=False)
         if mol is None:
             raise ValueError(f"'{shortened(text)}' is not a SMILES")

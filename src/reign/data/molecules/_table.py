@@ -10,9 +10,11 @@ from torch_geometric.data import Data
 
 from reign.data import GraphPack, Ids, Problem, column_split, random_split, scaffold_split
 from reign.data.molecules._csv_reader import need_columns, read_table
-from reign.data.molecules._labels import number_columns, read_labels
+from reign.data.molecules._descriptors import Descriptors, num_descriptors
+from reign.data.molecules._labels import number_columns, read_labels, read_weights
 from reign.data.molecules._report import Report
 from reign.data.molecules._smiles import Molecule, graphs_of, read_many
+from reign.nn import OGB_ATOM
 
 
 def read_molecules(
@@ -40,6 +42,8 @@ def load_table(
     splits_column: str | None = None,
     split_seed: int = 0,
     classes: Sequence[str] = (),
+    weight_column: str | None = None,
+    descriptors: Descriptors | None = None,
 ) -> tuple[Problem, Report]:
     """Load a table of molecules as a problem, with a report.
 
@@ -53,20 +57,36 @@ def load_table(
         splits_column: a column with the values train, val and test, in place of ``split``.
         split_seed: seed of the split.
         classes: names of the classes; those in the table if not given.
+        weight_column: a column with the weight of each row in training.
+        descriptors: numbers about whole molecules that the model gets besides the graph.
     """
     table, odd = read_table(path)
-    need_columns(table, [*smiles_columns, *(target_columns or []), *([splits_column] if splits_column else [])], path)
-    targets = list(target_columns) if target_columns else number_columns(table, [*smiles_columns, splits_column], path)
+    need_columns(table, [*smiles_columns, *(target_columns or []), *(c for c in (splits_column, weight_column) if c)], path)
+    targets = (
+        list(target_columns)
+        if target_columns
+        else number_columns(
+            table, [*smiles_columns, splits_column, weight_column, *(descriptors.columns if descriptors else ())], path
+        )
+    )
     read, wrong = read_molecules(table, smiles_columns, odd)
     graphs, wrong = graphs_of(read, wrong)
+    if descriptors:
+        graphs, wrong = descriptors.extend(graphs, read, wrong, table, path)
     keys, groups, wrong = _spellings(read, wrong, scaffolds=split == "scaffold_balanced" and not splits_column)
     labels, known, wrong_labels = read_labels(table, targets, task, list(classes))
     wrong = {**wrong_labels, **wrong}
     if splits_column:
         _, wrong_split = column_split(list(table[splits_column]))
         wrong = {**wrong_split, **wrong}
+    weights = None
+    if weight_column:
+        weights, wrong_weights = read_weights(list(table[weight_column]), weight_column)
+        wrong = {**wrong_weights, **wrong}
     rows = [row for row in range(len(table)) if row not in wrong]
-    report = Report(len(table), {row + 1: wrong[row] for row in sorted(wrong)}, found=[] if target_columns else targets)
+    report = Report(
+        len(table), {row + 1: wrong[row] for row in sorted(wrong)}, targets=targets, task=task, chosen=target_columns is not None
+    )
     if not rows:
         first = next(iter(report.left_out.items()), None)
         raise ValueError(f"{path} has no row to learn from" + (f"; row {first[0]}: {first[1]}." if first else ": it has no rows."))
@@ -85,11 +105,13 @@ def load_table(
         splits=splits,
         task=task,
         targets=targets,
-        node_encoder="atom",
+        node_encoder=f"atom+{num_descriptors(graphs, len(OGB_ATOM))}" if descriptors else "atom",
         edge_encoder="bond",
         classes=known,
         names=[str(row + 1) for row in rows],
         texts={column: list(table[column]) for column in smiles_columns},
+        groups=keys,
+        weights=None if weights is None else torch.tensor([weights[row] for row in rows], dtype=torch.float64),
     )
     return problem, report
 

@@ -1,7 +1,7 @@
 """Your own molecules: train on a table of SMILES, predict others with an uncertainty, and explain a prediction.
 
-python examples/molecules.py molecules.csv --target logS     # a table of your own
-python examples/molecules.py                                 # a small one that is made: alkanes, alcohols, amines
+python examples/own_molecules.py molecules.csv --target logS     # a table of your own
+python examples/own_molecules.py                                 # a small one that is made: alkanes, alcohols, amines
 """
 
 import argparse
