@@ -197,7 +197,7 @@ def test_mistakes() -> None:
         (sun(pairs=["rrwp:0"]), "'rrwp:0' ends in ':0', expected a number from 1 to 1000, as in 'rrwp:21'"),
         (sun(pairs=["common:3"]), "'common:3' has a size, expected 'common'"),
         (sun(pairs="rrwp:3"), "encodings.pairs is 'rrwp:3', expected a list of names"),
-        (sun(), "expected at least one of pairs and of nodes"),
+        (sun(), "expected at least one encoding of pairs or nodes"),
         (sun(pairs=["rrwp"], channels=0), "encodings.channels is 0"),
         (sun(pairs=["rrwp"], channels=3, every_layer=True), "without every_layer"),
         (sun(pair=["rrwp"]), "encodings has no option 'pair'; did you mean 'pairs'"),
