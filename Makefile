@@ -1,34 +1,35 @@
-# Everything a newcomer needs. `make help` lists the targets; each sets up .venv by itself.
+# `make help` lists the targets. Each target sets up .venv if needed.
 BIN := .venv/bin
 STAMP := .venv/.ready
+DOCS := .venv/.docs
 DATA := $(abspath ../shared/data)
 TORCH ?= 2.13.0
 WORKERS ?= 2
 
-# The first Python that is new enough and can make environments, unless one is named: make PYTHON=python3.12
+# The first Python that is new enough and can make environments, unless one is given: make PYTHON=python3.12
 GOOD := 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))'
 ifndef PYTHON
 PYTHON := $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do $$p -c $(GOOD) 2>/dev/null && echo $$p && break; done)
 endif
 
-# Tests and benchmarks on real data find it here; without it they say so and skip.
+# The data for tests and benchmarks on real data; without it, they are skipped with a message.
 ifneq ($(wildcard $(DATA)/README.md),)
 export REIGN_DATA ?= $(DATA)
 endif
 
-.PHONY: help setup demo test slow attack mutate coverage lint format bench package clean
+.PHONY: help setup demo docs test slow attack mutate coverage lint format bench package clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
 
-setup: $(STAMP)  ## set up .venv with everything that is needed here
+setup: $(STAMP)  ## set up .venv with everything needed for development
 
-# torch comes first and exactly: a looser range would bring its CUDA packages along.
+# torch is installed first, with an exact version; a range would also install its CUDA packages.
 $(STAMP): pyproject.toml Makefile
 	@$(or $(PYTHON),false) -c $(GOOD) 2>/dev/null || { \
 	  echo "reign needs Python 3.11 or later, with venv and pip. $(if $(PYTHON),$(PYTHON) is not one.,There is none on the PATH.)"; \
-	  echo "Install one (the packages are often called python3.12 and python3.12-venv), or name it: make setup PYTHON=/path/to/python3"; \
+	  echo "Install one (the packages are often called python3.12 and python3.12-venv), or give its path: make setup PYTHON=/path/to/python3"; \
 	  exit 1; }
 	@echo "1/3  making .venv with $(PYTHON)"
 	@$(PYTHON) -m venv .venv
@@ -41,13 +42,22 @@ $(STAMP): pyproject.toml Makefile
 demo: $(STAMP)  ## train two small models that count cycles, in a few minutes
 	$(BIN)/python examples/demo.py
 
+# The tools come once; what follows needs no network. Every warning is an error.
+$(DOCS): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --editable ".[train,chem,plot,tune,docs]"
+	@touch $@
+
+docs: $(DOCS)  ## build the documentation in build/docs/html, and check all links
+	$(BIN)/python -m sphinx -W --keep-going -q -E -b html -d build/docs/tree docs build/docs/html
+	$(BIN)/python docs/builder/links.py build/docs/html
+
 test: $(STAMP)  ## run the tests, under 8 minutes on two cores
 	$(BIN)/python -m pytest -q -n $(WORKERS)
 
 slow: $(STAMP)  ## run the tests that take longer
 	$(BIN)/python -m pytest -q -m slow --ignore tests/attack
 
-# The seed is printed; give REIGN_ATTACK_SEED to have the same again.
+# The seed is printed; set REIGN_ATTACK_SEED to repeat a run.
 attack: export REIGN_ATTACK_SEED ?= $(shell date +%s)
 attack: $(STAMP)  ## try 50,000 bad inputs, and kill a training run 100 times
 	@echo REIGN_ATTACK_SEED=$(REIGN_ATTACK_SEED)
@@ -55,7 +65,7 @@ attack: $(STAMP)  ## try 50,000 bad inputs, and kill a training run 100 times
 	$(BIN)/python -m pytest -q -n $(WORKERS) -rP tests/attack/test_kill.py -m slow
 	$(BIN)/python -m pytest -q tests/attack/test_trust.py
 
-mutate: $(STAMP)  ## make some 250 small wrong changes to copies of the source, each of which a test must notice
+mutate: $(STAMP)  ## make about 250 small wrong changes to copies of the source, each of which must fail a test
 	$(BIN)/python tests/mutants/run.py
 
 coverage: $(STAMP)  ## run the tests in one process, and check that they reach 92 % of the lines
@@ -69,7 +79,7 @@ lint: $(STAMP)  ## check style and types with ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(STAMP)  ## mend what ruff can mend
+format: $(STAMP)  ## fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -78,11 +88,11 @@ bench: $(STAMP)  ## measure policies, layers and start-up
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/startup.py
 
-package: $(STAMP)  ## build the wheel, and try it in an empty environment outside the tree
+package: $(STAMP)  ## build the wheel, and test it in an empty environment outside the tree
 	rm -rf dist
 	$(BIN)/python -m build --quiet
 	sh tests/try_wheel.sh $(BIN)/python $(TORCH) dist/*.whl
 
-clean:  ## remove .venv and all that was built
+clean:  ## remove .venv and all build products
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Are explanations right? Two checks, whose figures are in docs/pictures.md.
+"""Two checks of explanations, whose figures are in docs/pictures.md.
 
     reign train -i esol.csv -s smiles --target-columns logSolubility -o RUN
     python benchmarks/explanations.py deletion RUN docs/pictures/deletion.svg

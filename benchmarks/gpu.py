@@ -1,4 +1,4 @@
-"""Models on a GPU: the same answers as on a CPU, and what a step costs. Run on a machine with CUDA:
+"""Check that models give the same results on a GPU as on a CPU, and measure the cost of a step. Run on a machine with CUDA:
 
 PYTHONPATH=src:benchmarks python benchmarks/gpu.py
 """
@@ -19,7 +19,7 @@ POLICIES = ["null", "nd", "nm", "nm+distance", "ego:2", "ego+:3", "ego+distance:
 
 
 def same_bags(graphs: Batch) -> None:
-    """Bags built on the GPU equal those built on the CPU."""
+    """Check that bags built on the GPU equal those built on the CPU."""
     for name in POLICIES:
         for domain in ("all", "members"):
             policy = reign.policy(name)
@@ -29,7 +29,7 @@ def same_bags(graphs: Batch) -> None:
 
 
 def same_answers(graphs: Batch) -> None:
-    """Outputs and gradients of every model in float64, in training mode, and twice the same."""
+    """Check the outputs and gradients of every model in float64 in training mode, and that they are the same in two runs."""
     worst = 0.0
     for name in reign.list_models():
         results = []
@@ -40,7 +40,7 @@ def same_answers(graphs: Batch) -> None:
             out = model(data.x, data.edge_index, batch=data.batch)
             out.pow(2).sum().backward()
             results.append([out.detach().cpu(), *(p.grad.cpu() for p in model.parameters() if p.grad is not None)])
-        largest = max(float(a.abs().max()) for a in results[0])  # gradients of biases before a norm are zero but for rounding
+        largest = max(float(a.abs().max()) for a in results[0])  # gradients of biases before a norm are zero up to rounding
         worst = max(worst, *(float((a - b).abs().max()) / largest for a, b in zip(results[0], results[1], strict=True)))
         repeat = max(float((a - b).abs().max()) for a, b in zip(results[1], results[2], strict=True))
         print(f"  {name:18s} run to run on the GPU: {'bit for bit the same' if repeat == 0 else f'{repeat:.1e} apart'}")
@@ -63,7 +63,7 @@ def milliseconds(run: Callable[[], object], repeats: int = 20) -> float:
 
 
 def cost() -> None:
-    """SUN 6 x 64 on a ZINC batch of 128: ours against the yardsticks, eager, and the bag itself."""
+    """Measure SUN 6 x 64 on a ZINC batch of 128: our step and the yardsticks, both eager, and the time to build the bag."""
     batch = zinc_batch().to("cuda")
     torch.set_float32_matmul_precision("high")
     times = {}
@@ -86,7 +86,7 @@ def cost() -> None:
 
 
 def main() -> None:
-    """Check, then time."""
+    """Run the checks, then measure."""
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     graphs = Batch.from_data_list(random_graphs(12, min_nodes=1, max_nodes=9, edge_prob=0.4, dtype=torch.float64))
     same_bags(graphs)

@@ -29,7 +29,7 @@ VERSIONS = ("ours", "yardstick", "node-level yardstick")
 
 
 def zinc_batch(size: int = 128) -> Batch:
-    """The first training graphs with atom and bond types (random types: the cost does not depend on them)."""
+    """The first training graphs with atom and bond types (random types, because the cost does not depend on them)."""
     folder = os.environ.get("REIGN_DATA")
     if folder:
         graphs = load(Path(folder) / "zinc12k.npz", "train_")[:size]
@@ -49,7 +49,7 @@ def zinc_batch(size: int = 128) -> Batch:
 
 
 def make_step(version: str, batch: Batch) -> Callable[[], Tensor]:
-    """A function that runs one forward and backward."""
+    """A function that runs one forward and backward pass."""
     torch.manual_seed(0)
     model = SUN(64, 64, 6, 1, policy="ego+:3", node_encoder=21, edge_encoder=4).to(batch.x.device)
     bag = model.policy.from_data(batch)
@@ -108,13 +108,13 @@ def seconds(run: Callable[[], object], repeats: int = 5) -> float:
 
 
 def memory(*task: str) -> float:
-    """Peak memory that one step adds, in a process of its own."""
+    """The peak memory that one step adds, measured in a separate process."""
     out = subprocess.run([sys.executable, __file__, *task], check=True, capture_output=True, text=True)
     return float(out.stdout)
 
 
 def compare() -> None:
-    """Ours against the yardsticks and the floor."""
+    """Compare our step with the yardsticks and the floor."""
     batch = zinc_batch()
     pairs = int((batch.ptr.diff() ** 2).sum())
     print(f"SUN 6 x 64, {batch.num_graphs} graphs, {pairs:,} pairs, forward + backward, {torch.get_num_threads()} threads")
@@ -144,7 +144,7 @@ def one_size(n: int) -> tuple[Callable[[], Tensor], int]:
 
 
 def scaling() -> None:
-    """Per pair, over the number of nodes of a graph."""
+    """Measure time and memory per pair for several sizes of graphs."""
     print("random graphs of mean degree 3, SUN 2 x 32, ego+:3, bag + forward + backward:")
     for n in (10, 20, 50, 100, 200):
         step, pairs = one_size(n)
@@ -153,7 +153,7 @@ def scaling() -> None:
 
 
 def main() -> None:
-    """All of it, or what one step of the named task adds to memory."""
+    """Run all measurements, or measure the memory of one step of the given task."""
     if not sys.argv[1:]:
         compare()
         scaling()

@@ -10,6 +10,6 @@ def peak_mb() -> float:
 
 
 def reset_peak() -> float:
-    """Forget the peak so far, and say what is in use."""
+    """Reset the peak, and return the memory in use."""
     Path("/proc/self/clear_refs").write_text("5")
     return peak_mb()

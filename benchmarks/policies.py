@@ -1,4 +1,4 @@
-"""How fast and how small bags are built, on a CPU.
+"""The time and memory needed to build bags on a CPU.
 
 1. ZINC-12k, EGO+(3), 10,000 training graphs: membership and all index maps, against a loop over nodes with
    ``torch_geometric.utils.k_hop_subgraph`` (timed on 500 graphs, and scaled). Checked equal first.
@@ -33,7 +33,7 @@ def load(file: Path, prefix: str = "") -> list[Data]:
 
 
 def by_loop(graphs: list[Data], hops: int) -> tuple[Tensor, float]:
-    """Membership, pair by pair, from a loop over nodes; and the seconds it took."""
+    """Compute the membership of every pair by a loop over nodes, and measure the time."""
     start = time.perf_counter()
     members = []
     for data in graphs:
@@ -44,7 +44,7 @@ def by_loop(graphs: list[Data], hops: int) -> tuple[Tensor, float]:
 
 
 def zinc(folder: Path) -> None:
-    """Build the bags of the training set at once and in batches of 128, against the loop."""
+    """Build the bags of the training set at once and in batches of 128, and compare with the loop."""
     graphs = load(folder / "zinc12k.npz", "train_")
     policy = reign.policy("ego+:3")
     expected, seconds = by_loop(graphs[:500], 3)
@@ -105,7 +105,7 @@ def large() -> None:
 
 
 def main() -> None:
-    """All of it, or the one task that is named."""
+    """Run all measurements, or only the given task."""
     folder = os.environ.get("REIGN_DATA")
     if sys.argv[1:] == ["proteins"]:
         proteins(Path(str(folder)))

@@ -14,7 +14,7 @@ SIZES, PAIRS, DEGREE = (12, 25, 50, 100, 200), 70_000, 2.2
 
 
 def graphs_of(n: int) -> Problem:
-    """Random graphs of n nodes, of the degree of molecules, with about as many pairs as a batch of ZINC-12k has."""
+    """Random graphs of n nodes with the degree of molecules, and about as many pairs as a batch of ZINC-12k."""
     graphs = random_graphs(max(1, round(PAIRS / n**2)), min_nodes=n, max_nodes=n, edge_prob=DEGREE / n)
     rng = torch.Generator().manual_seed(0)
     for data in graphs:
@@ -25,7 +25,7 @@ def graphs_of(n: int) -> Problem:
 
 
 def main() -> None:
-    """Print nanoseconds a pair for each size, and the ratio of the slowest and the fastest."""
+    """Print nanoseconds per pair for each size, and the ratio of the slowest and the fastest."""
     times = {}
     for n in SIZES:
         problem = graphs_of(n)

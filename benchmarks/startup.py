@@ -1,4 +1,4 @@
-"""How long a newcomer waits for the first word: CPU and wall time of ``--version``, ``--help`` and imports, each in a new process.
+"""Start-up time: CPU and wall time of ``--version``, ``--help`` and imports, each in a new process.
 
     python benchmarks/startup.py [--source OTHER/src] [--repeats 5]
 
@@ -32,7 +32,7 @@ def cost(args: list[str], environment: dict[str, str], repeats: int) -> tuple[fl
 
 
 def loads(args: list[str], environment: dict[str, str]) -> str:
-    """Which of the two large packages a command loads."""
+    """Which of torch and torch_geometric a command loads."""
     code = f"import runpy, sys; sys.argv = {['reign', *args]!r}\ntry: runpy.run_module('reign', run_name='__main__')\n"
     code += f"except SystemExit: {LOADED}"
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Does our formulation learn as the plain one? SUN (EGO) on ZINC-12k for a few epochs on a CPU, beside the yardstick.
+"""Check that our formulation learns as well as the plain one: SUN (EGO) on ZINC-12k for a few epochs on a CPU, compared with the yardstick.
 
 Both start from the same weights and see the same batches; the yardstick (``reign.experiments.yardstick``) evaluates every term on all
 rows, so its inner batch norms see other rows. Ours is run twice, to see that the same seed gives the same curve bit by bit.
@@ -22,7 +22,7 @@ from reign.train import Callback, Training, fit
 
 
 class Yardstick(nn.Module):
-    """The yardstick, called as our models are."""
+    """The yardstick, with the same arguments as our models."""
 
     def __init__(self, model: SUN) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Curve(Callback):
         self.name, self.losses = name, list[float]()
 
     def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
-        """Note a loss."""
+        """Store a loss."""
         self.losses.append(row["train_loss"])
         print(f"{self.name}, epoch {row['epoch'] + 1}: training loss {row['train_loss']:.6f}", flush=True)
 

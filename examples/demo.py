@@ -1,4 +1,4 @@
-"""Counting 4-cycles: a plain GIN cannot, a subgraph GNN of the same width can.
+"""Counting 4-cycles: a plain GIN cannot do it, but a subgraph GNN of the same width can.
 
 Both train on 1,500 generated graphs for 25 epochs on the CPU, in a few minutes. The runs stay in runs/demo.
 """
@@ -32,7 +32,7 @@ MODELS = {
 
 
 def main() -> None:
-    """Train both, and print how well they count."""
+    """Train both models, and print their errors."""
     console = Console()
     folder = Path("runs/demo")
     shutil.rmtree(folder, ignore_errors=True)

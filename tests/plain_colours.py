@@ -77,6 +77,16 @@ def summed(b: PlainBag, name: str, k: int, i: int, on: bool) -> Iterable[Pair]:
     return formulas[name]()
 
 
+def values(b: PlainBag, name: str, k: int, i: int, on: bool, c: dict[Pair, int]) -> Iterable[tuple[int, Any]]:
+    """What a term sums for the target (k, i), each with its subgraph: colours, or of folklore terms two colours without an order."""
+    if name not in ("folklore", "swap_folklore"):
+        yield from ((p[0], c[p]) for p in summed(b, name, k, i, on) if p in c)
+        return
+    for j in b.near[i if name == "folklore" else k]:
+        if (k, j) in c and (j, i) in c:
+            yield j, tuple(sorted((c[k, j], c[j, i])))
+
+
 def refine(
     bags: list[PlainBag], terms: list[str], root_terms: list[str] | None, rounds: int, nested: bool = False
 ) -> Iterable[list[dict[Pair, int]]]:
@@ -95,7 +105,7 @@ def refine(
                 on = root_terms is not None and b.root is not None and b.root[k] == i
                 lists = []
                 for t in root_terms if on and root_terms is not None else terms:
-                    found = [(p[0], c[p]) for p in summed(b, t, k, i, on) if p in c]
+                    found = list(values(b, t, k, i, on, c))
                     inner = [tuple(sorted(x for h, x in found if h == g)) for g in sorted({h for h, _ in found})]
                     lists.append(sorted(inner if nested else (x for _, x in found)))
                 fresh[k, i] = names.setdefault((on, tuple(map(tuple, lists))), len(names))

@@ -1,7 +1,7 @@
-"""Every text that a person reads on the command line, in one file to read through: ``python tests/prose.py > prose.txt``.
+"""Print all texts of the command line, to read them in one file: ``python tests/prose.py > prose.txt``.
 
-Help texts come from the commands, messages from the source: what is raised, told, warned of and noted. Parts of a message that are filled
-in at run time stand in braces.
+Help texts come from the commands, and messages from the source: errors, warnings, notes and prints. Parts of a message that are filled in
+at run time are in braces.
 """
 
 import ast
@@ -15,11 +15,11 @@ from typer.main import get_command
 from reign.cli import app
 
 SOURCE = Path(__file__).parents[1] / "src" / "reign"
-TELLING = {"fail", "check", "warn", "note", "print"}  # functions whose texts are for people
+TELLING = {"fail", "check", "warn", "note", "print"}  # functions whose texts users read
 
 
 def helps(command: Any, name: str) -> Iterator[str]:
-    """The help of a command, of its options, and of the commands below it."""
+    """The help of a command, its options and its subcommands."""
     yield f"\n{name}\n    {command.help or ''}"
     for option in command.params:
         if text := getattr(option, "help", None):
@@ -29,7 +29,7 @@ def helps(command: Any, name: str) -> Iterator[str]:
 
 
 def texts(node: ast.AST) -> Iterator[str]:
-    """The texts of an expression: plain ones, and those with parts to fill in."""
+    """The texts of an expression: plain strings and f-strings."""
     if isinstance(node, ast.JoinedStr):
         yield "".join(
             str(part.value) if isinstance(part, ast.Constant) else "{" + ast.unparse(getattr(part, "value", part)) + "}"
@@ -43,12 +43,15 @@ def texts(node: ast.AST) -> Iterator[str]:
 
 
 def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """What a module tells people, with line numbers."""
+    """The messages of a module, with line numbers."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             found = " ".join(texts(node.exc))
-        elif isinstance(node, ast.Call) and (getattr(node.func, "attr", None) or getattr(node.func, "id", None)) in TELLING:
-            found = " ".join(text for argument in node.args for text in texts(argument))
+        elif isinstance(node, ast.Call) and (name := getattr(node.func, "attr", None) or getattr(node.func, "id", None)) in TELLING:
+            arguments = (
+                [node.args[0], node.args[-1]] if name == "check" else node.args
+            )  # the name of a value, and what was expected
+            found = " ".join(text for argument in arguments for text in texts(argument))
         else:
             continue
         if len(found.split()) > 2:
@@ -56,7 +59,7 @@ def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def main() -> None:
-    """Print all of them."""
+    """Print all texts."""
     out = sys.stdout.write
     out("# Help\n")
     for text in helps(get_command(app), "reign"):

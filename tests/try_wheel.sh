@@ -19,7 +19,8 @@ cd "$place/work"
 echo "2/4  what the wheel holds"
 reign --version
 python -c "import pathlib, reign; folder = pathlib.Path(reign.__file__).parent; assert 'env' in folder.parts, folder
-assert (folder / 'py.typed').is_file() and len(list((folder / 'experiments/recipes').glob('*.yaml'))) > 5"
+assert (folder / 'py.typed').is_file() and len(list((folder / 'experiments/recipes').glob('*.yaml'))) > 5
+assert all((folder / 'explore/page' / name).is_file() for name in ('index.html', 'explore.js', 'explore.css'))"
 reign recipes zinc >/dev/null
 reign models >/dev/null
 

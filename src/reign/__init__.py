@@ -10,7 +10,7 @@ from importlib import import_module
 
 from reign._version import __version__
 
-TYPE_CHECKING = False  # as in typing, which takes longer to import than all of this
+TYPE_CHECKING = False  # stands in for typing.TYPE_CHECKING, because importing typing is slow
 if TYPE_CHECKING:
     from typing import Any
 
@@ -51,7 +51,7 @@ _NAMES = {
 
 
 def __getattr__(name: str) -> "Any":
-    """Import a submodule, or a name from its home, at the first use."""
+    """Import a submodule, or a name from its submodule, on first use."""
     if name in _MODULES:
         return import_module(f"reign.{name}")
     if name in _NAMES:

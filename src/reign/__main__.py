@@ -1,4 +1,4 @@
-"""``python -m reign`` and the ``reign`` command. Next to nothing is imported here, so that Ctrl-C is heard from the start."""
+"""``python -m reign`` and the ``reign`` command. Almost nothing is imported here, so that Ctrl-C works from the start."""
 
 import os
 import signal
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command line, or say what it needs."""
+    """Run the command line, or print which package is missing."""
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
         os.environ["GOMP_SPINCOUNT"] = SPINS
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a job in the background may ignore it
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job may be set to ignore it
         signal.signal(signal.SIGINT, _interrupt)
     try:
         try:
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: "FrameType | None") -> None:
-    """Ctrl-C: leave at once in the middle of an import, which would end in a traceback, or in a module that is half there."""
+    """Handle Ctrl-C during imports: exit at once, without a traceback or a partly imported module."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             _stop()

@@ -1,7 +1,7 @@
-"""Checks of a user's input: what came, what was expected, what to do.
+"""Checks of a user's input. Messages name the value, the expected value, and what to do.
 
-Shapes and dtypes are always checked, since that costs nothing. Values are checked on the CPU only, since a GPU would have to
-stop for it; ``reign.validate`` checks everything on any device.
+Shapes and dtypes are always checked, because this is free. Values are checked only on the CPU, because on a GPU this would wait for the
+device; ``reign.validate`` checks everything on any device.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def check_shapes(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
-    """Raise ``ValueError`` if the tensors cannot belong to one PyG batch, judged by type and shape alone."""
+    """Raise ``ValueError`` if the types and shapes of the tensors cannot be those of a PyG batch."""
     if not isinstance(x, Tensor):
         raise ValueError(
             f"x is {kind_of(x)}, expected a tensor of node features of shape (nodes, channels); "
@@ -35,7 +35,7 @@ def check_shapes(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
         if not isinstance(batch, Tensor) or batch.shape != (num_nodes,):
             raise ValueError(
                 f"batch is {kind_of(batch)}, expected a tensor of shape ({num_nodes},): the graph of each of the "
-                f"{num_nodes} nodes, as torch_geometric.data.Batch makes it."
+                f"{num_nodes} nodes, as in torch_geometric.data.Batch."
             )
         _check_integer("batch", batch)
     if edge_attr is not None:
@@ -58,20 +58,20 @@ def check_shapes(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
 
 
 def check_values(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
-    """Raise ``ValueError`` if indices or batch ids are impossible. This reads the values, for which a GPU has to stop."""
+    """Raise ``ValueError`` if indices or batch ids are invalid. This reads the values, so it waits for a GPU."""
     num_nodes = x.size(0)
     if edge_index.numel():
         low, high = (int(v) for v in edge_index.aminmax())
         if low < 0 or high >= num_nodes:
             raise ValueError(
                 f"edge_index holds node ids from {low} to {high}, expected 0 to {num_nodes - 1} for the {num_nodes} rows "
-                "of x; check that x has a row for every node, isolated ones included."
+                "of x; check that x has a row for every node, including isolated ones."
             )
     if batch is None:
         if edge_attr is not None and edge_attr.shape == (num_nodes,) and _like_batch(edge_attr, edge_index):
             raise ValueError(
-                f"edge_attr is {kind_of(edge_attr)} and counts graphs as batch does (both ends of every edge have the same "
-                "id): this looks like batch; pass it as batch=..., or give edge_attr the shape (edges, 1)."
+                f"edge_attr is {kind_of(edge_attr)} and looks like batch (both ends of every edge have the same id); "
+                "pass it as batch=..., or give edge_attr the shape (edges, 1)."
             )
         return
     if batch.numel() and (int(batch[0]) < 0 or bool((batch.diff() < 0).any())):
@@ -86,25 +86,30 @@ def check_values(x: Any, edge_index: Any, edge_attr: Any, batch: Any) -> None:
         edge = int(astray[0])
         raise ValueError(
             f"edge {edge} joins node {int(source[edge])} of graph {int(batch[source[edge]])} to node {int(target[edge])} of "
-            f"graph {int(batch[target[edge]])}, expected both ends in one graph; check batch, and that edge_index counts "
+            f"graph {int(batch[target[edge]])}, expected both ends in one graph; check batch, and that edge_index numbers "
             "nodes over the whole batch."
         )
 
 
 def check(name: str, value: object, good: bool, expected: str) -> None:
-    """Raise a ``ValueError`` that says what came and what was expected, unless the value is good."""
+    """Raise ``ValueError``, with the value and what was expected, unless ``good``."""
     if not good:
         raise ValueError(f"{name} is {value!r}, expected {expected}.")
 
 
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Raise ``ValueError`` if an argument is not a whole number of at least ``least``."""
+    check(name, value, type(value) is int and value >= least, f"a whole number of at least {least}")
+
+
 def did_you_mean(word: str, known: Iterable[str] | Mapping[str, str], number: int = 1, cutoff: float = 0.6) -> str:
-    """A part of a message: the nearest words that are known, if any are near.
+    """The part of a message that suggests similar known words, if there are any.
 
     Args:
-        word: what came.
-        known: the words that are known, or the spellings that are known and the word that each of them stands for.
-        number: how many words to name at most.
-        cutoff: how alike words must be to be near: 0 is not at all, 1 is equal.
+        word: the word that was given.
+        known: the known words, or a mapping from known spellings to words.
+        number: the largest number of words to suggest.
+        cutoff: the least similarity, from 0 (not similar) to 1 (equal).
 
     >>> did_you_mean("epoch", ["epochs", "loss"]), did_you_mean("xyz", ["epochs"])
     ("; did you mean 'epochs'?", '.')
@@ -115,16 +120,16 @@ def did_you_mean(word: str, known: Iterable[str] | Mapping[str, str], number: in
 
 
 def validate(data: Any) -> None:
-    """Check a PyG ``Data`` or ``Batch`` in full, once: shapes, indices, batch, and no NaN or infinity in the features.
+    """Check a PyG ``Data`` or ``Batch`` completely: shapes, indices, batch, and no NaN or infinity in the features.
 
-    Raises ``ValueError`` at the first thing that is wrong.
+    Raises ``ValueError`` for the first problem found.
 
     >>> from torch_geometric.data import Data
     >>> validate(Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 2], [1, 0]])))
     Traceback (most recent call last):
         ...
     ValueError: edge_index holds node ids from 0 to 2, expected 0 to 1 for the 2 rows of x; check that x has a row for
-    every node, isolated ones included.
+    every node, including isolated ones.
     """
     x, edge_index, edge_attr, batch = (getattr(data, name, None) for name in ("x", "edge_index", "edge_attr", "batch"))
     check_shapes(x, edge_index, edge_attr, batch)
@@ -134,7 +139,7 @@ def validate(data: Any) -> None:
             row = int((~value.isfinite()).flatten(1 if value.dim() > 1 else 0).nonzero()[0, 0])
             raise ValueError(
                 f"{name} holds NaN or infinity, first in row {row}: {value[row].tolist()}, expected finite numbers; "
-                "fill in or drop what is missing."
+                "fill in or drop the missing values."
             )
 
 
@@ -144,7 +149,7 @@ def _named(x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, batch: Tenso
 
 
 def _like_batch(ids: Tensor, edge_index: Tensor) -> bool:
-    """Does a vector with one integer per node number graphs: 0, ..., 0, 1, ..., with no edge between two of them?"""
+    """Whether a vector of integers, one per node, numbers graphs: 0, ..., 0, 1, ..., without edges between graphs."""
     if ids.is_floating_point() or ids.numel() == 0 or int(ids[0]) != 0 or int(ids[-1]) == 0:
         return False
     step = ids.diff()
@@ -152,9 +157,9 @@ def _like_batch(ids: Tensor, edge_index: Tensor) -> bool:
 
 
 def _check_dense(name: str, value: Tensor) -> None:
-    """Raise ``ValueError`` for a tensor of tensors, or with a layout of its own."""
+    """Raise ``ValueError`` for nested, sparse and quantised tensors."""
     if value.is_nested:
-        raise ValueError(f"{name} is a nested tensor, expected a dense one; put the rows of all graphs end to end, as PyG does.")
+        raise ValueError(f"{name} is a nested tensor, expected a dense one; concatenate the rows of all graphs, as PyG does.")
     if value.layout != torch.strided:
         raise ValueError(f"{name} has layout {value.layout}, expected a dense tensor; use {name}.to_dense().")
     if value.is_quantized:
@@ -167,7 +172,7 @@ def _check_integer(name: str, value: Tensor) -> None:
 
 
 def kind_of(value: Any) -> str:
-    """Describe a value by its shape and dtype if it is a tensor, and otherwise by its type."""
+    """Describe a tensor by its shape and dtype, and any other value by its type."""
     if isinstance(value, Tensor) and value.is_nested:
         return "a nested tensor"
     if isinstance(value, Tensor):

@@ -1,7 +1,7 @@
-"""Files that are either complete or absent, and that are checked when they are read: no file from disk runs code.
+"""Read and write files safely. A file is either complete or absent, and reading a file never runs code.
 
-A file is written under another name and then renamed. A file that cannot be written, or that holds something else than expected, is an
-error that names it.
+A file is written under another name and then renamed. If a file cannot be written, or does not hold what is expected, an error names the
+file.
 """
 
 import io
@@ -19,12 +19,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-# what a file is called until it is complete: unlike any name that a user would choose
+# the name of a file until it is complete, which no user would choose
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.reign-unfinished")
 
 
 def write_bytes(file: Path, content: bytes) -> None:
-    """Replace a file in one step: after a kill, or on a full disk, either the old or the new file is there."""
+    """Replace a file in one step. After a kill or on a full disk, either the old or the new file exists."""
     beside = file.with_name(f".{file.name}.{secrets.token_hex(8)}.reign-unfinished")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def write_bytes(file: Path, content: bytes) -> None:
 
 
 def check_writable(file: Path) -> None:
-    """Raise ``ValueError`` now, and not after all the work, if a file cannot be written."""
+    """Raise ``ValueError`` if a file cannot be written, to find out before the work starts."""
     try:
         if file.is_dir():
             raise ValueError(f"{file} is a folder, expected the name of a file to write.")
@@ -62,12 +62,12 @@ def write_text(file: Path, content: str) -> None:
 
 def write_csv(file: Path, header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
     """Write a CSV table in one step."""
-    lines = (",".join(map(_cell, row)) or '""' for row in (header, *rows))  # an empty line would not be a row
+    lines = (",".join(map(_cell, row)) or '""' for row in (header, *rows))  # an empty line would not count as a row
     write_text(file, "".join(f"{line}\n" for line in lines))
 
 
 def _cell(value: Any) -> str:
-    """A cell of a CSV table. Python's writer leaves a lone carriage return as it is, which readers take for the end of the row."""
+    """A cell of a CSV table. Unlike Python's writer, it also quotes a lone carriage return, which readers take for the end of the row."""
     text = "" if value is None else str(value)
     return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') else text
 
@@ -85,13 +85,13 @@ def write_state(file: Path, state: dict[str, Any]) -> None:
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None) -> None:
-    """Write tensors by name as safetensors in one step, and texts about them."""
+    """Write named tensors and metadata as safetensors in one step."""
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     write_bytes(file, save(plain, dict(about) if about else None))
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read what ``write_tensors`` wrote, into memory: nothing of it changes if the file does."""
+    """Read a file written by ``write_tensors`` into memory, so that later changes of the file have no effect."""
     try:
         content = file.read_bytes()
         tensors = load(content)
@@ -102,18 +102,20 @@ def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def read_state(file: Path) -> dict[str, Any]:
-    """Read what ``write_state`` wrote; no code in the file is run."""
+    """Read a file written by ``write_state``. No code in the file is run."""
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a damaged file makes torch raise
-        raise ValueError(f"{file} is damaged ({first_line(error)}); delete it to start this model anew.") from None
+    except Exception as error:  # torch can raise any error for a damaged file
+        raise ValueError(f"{file} is damaged ({first_line(error)}); delete it to train this model from the start.") from None
     if not isinstance(state, dict):
-        raise ValueError(f"{file} holds {type(state).__name__}, expected the state of a run; delete it to start this model anew.")
+        raise ValueError(
+            f"{file} holds {type(state).__name__}, expected the state of a run; delete it to train this model from the start."
+        )
     return state
 
 
 def read_json(file: Path) -> Any:
-    """Read what ``write_json`` wrote."""
+    """Read a file written by ``write_json``."""
     try:
         return json.loads(file.read_text())
     except (ValueError, OSError) as error:
@@ -123,7 +125,7 @@ def read_json(file: Path) -> Any:
 
 
 def read_record(file: Path, **fields: type | tuple[type, ...]) -> dict[str, Any]:
-    """Read a JSON object that must have these fields, each of its type; ``float`` takes any finite number."""
+    """Read a JSON object and check the types of these fields; ``float`` stands for any finite number."""
     found = read_json(file)
     if not isinstance(found, dict):
         raise ValueError(f"{file} is damaged (it holds {type(found).__name__}, expected {', '.join(fields)}).")
@@ -149,10 +151,10 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def is_unfinished(file: Path) -> bool:
-    """Is this a file that a process was still writing?"""
+    """Whether this is an unfinished file that a process was writing."""
     return _UNFINISHED.fullmatch(file.name) is not None and file.is_file()
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """The first line of an error message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

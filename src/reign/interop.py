@@ -1,4 +1,4 @@
-"""Weights of other code: ``from_authors`` makes a model of the weights of the authors' implementation."""
+"""Load weights of other code: ``from_authors`` makes a model from the weights of the authors' implementation."""
 
 from reign.nn import from_authors
 

@@ -1,4 +1,4 @@
-"""Things by name: models, policies, data sets, families of graphs, losses, metrics and optimisers are each a ``Registry``."""
+"""Lookup by name: models, policies, data sets, families of graphs, losses, metrics and optimisers each have a ``Registry``."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def plain(name: str) -> str:
-    """A name without case, hyphens and underscores, so that all usual spellings are one.
+    """A name in lower case without hyphens and underscores, so that all common spellings are equal.
 
     >>> plain("GNN-AK_ctx")
     'gnnakctx'
@@ -19,7 +19,7 @@ def plain(name: str) -> str:
 
 
 class Registry(Generic[T]):
-    """A dictionary that things enter by a decorator, and that knows what a mistyped name may have meant.
+    """A dictionary with a decorator to register entries, and with suggestions for misspelled names.
 
     >>> SHAPES = Registry[type]("shape")
     >>> @SHAPES.register("circle", "disc")
@@ -32,10 +32,10 @@ class Registry(Generic[T]):
     ValueError: unknown shape 'circel'; did you mean 'circle'? Known: circle.
 
     Args:
-        kind: what is registered, in words, for messages.
-        spelling: maps a name to the spelling under which it is kept.
+        kind: the kind of entries, for messages.
+        spelling: function that maps a name to the spelling under which it is stored.
         pattern: regular expression that names must match, for names that are part of a grammar.
-        hint: ends the message for an unknown name, after the known names.
+        hint: the end of the message for an unknown name, after the known names.
     """
 
     def __init__(self, kind: str, *, spelling: Callable[[str], str] = plain, pattern: str | None = None, hint: str = "") -> None:
@@ -44,9 +44,9 @@ class Registry(Generic[T]):
         self._aliases: dict[str, str] = {}
 
     def register(self, name: str | None = None, *aliases: str) -> Callable[[T], T]:
-        """A decorator that registers a class, a function or a value under a name, and under aliases if any are given.
+        """A decorator that registers a class, a function or a value under a name and optional aliases.
 
-        Without a name it is the attribute ``name`` of what is registered. The same definition may be registered again, as when
+        Without a name, the attribute ``name`` of the entry is used. The same definition may be registered again, for example when
         a notebook cell is run twice; it replaces the old one.
         """
 
@@ -63,26 +63,26 @@ class Registry(Generic[T]):
     def _check(self, word: Any, entry: T) -> None:
         """Raise ``ValueError`` unless an entry can be registered under this name."""
         if not isinstance(word, str) or not self.spelling(word):
-            raise ValueError(f"{word!r} cannot be the name of a {self.kind}, expected some letters or digits.")
+            raise ValueError(f"{word!r} cannot be the name of a {self.kind}, expected a text with letters or digits.")
         if self.pattern is not None and not re.fullmatch(self.pattern, word):
             raise ValueError(f"{word!r} cannot be the name of a {self.kind}, expected a name that matches {self.pattern}.")
         name = self._aliases.get(self.spelling(word))
         if name is not None and self._entries[name] is not entry and not _same_place(self._entries[name], entry):
-            raise ValueError(f"{self.kind} '{word}' is registered already, as {self._entries[name]!r}; choose another name.")
+            raise ValueError(f"{self.kind} '{word}' is already registered as {self._entries[name]!r}; choose another name.")
 
     def __getitem__(self, name: str) -> T:
-        """What is registered under a name, in any usual spelling; ``ValueError`` with the nearest names if there is none."""
+        """The entry with this name, in any common spelling. An unknown name raises ``ValueError`` with similar names."""
         if not isinstance(name, str) or self.spelling(name) not in self._aliases:
             raise ValueError(self.unknown(name))
         return self._entries[self._aliases[self.spelling(name)]]
 
     def unknown(self, name: Any) -> str:
-        """The message for a name that is not known."""
+        """The message for an unknown name."""
         guess = did_you_mean(self.spelling(name), self._aliases, number=2) if isinstance(name, str) else "."
         return f"unknown {self.kind} {name!r}{guess} Known: {', '.join(self._entries)}{self.hint}."
 
     def name_of(self, entry: Any) -> str | None:
-        """The name under which something is registered, or None if it is not."""
+        """The name of a registered entry, or None if it is not registered."""
         return next((name for name, known in self._entries.items() if known is entry), None)
 
     def names(self) -> list[str]:
@@ -90,7 +90,7 @@ class Registry(Generic[T]):
         return list(self._entries)
 
     def items(self) -> list[tuple[str, T]]:
-        """All names and what is registered under them."""
+        """All names and their entries."""
         return list(self._entries.items())
 
     def __contains__(self, name: object) -> bool:
@@ -104,6 +104,6 @@ class Registry(Generic[T]):
 
 
 def _same_place(one: Any, other: Any) -> bool:
-    """Is it the same definition, run again, as in a notebook cell?"""
+    """Whether two entries are the same definition, run again, as in a notebook cell."""
     place = [(getattr(entry, "__module__", None), getattr(entry, "__qualname__", None)) for entry in (one, other)]
     return place[0] == place[1] and place[0][1] is not None

@@ -1,7 +1,7 @@
-"""Property checks for policies, layers and models, those of the library and your own.
+"""Property checks for policies, layers and models, both those of the library and your own.
 
-Everything here takes a function with PyG's call, ``f(x, edge_index, edge_attr=..., batch=...)``, that returns a tensor or a
-``SubgraphBag``: a model, a policy, or a closure around a layer.
+The checks take a function with PyG's arguments, ``f(x, edge_index, edge_attr=..., batch=...)``, that returns a tensor or a
+``SubgraphBag``: a model, a policy, or a function that calls a layer.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,14 +39,14 @@ def random_graphs(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> list[Data]:
-    """Undirected Erdos-Renyi graphs of mixed sizes with normal features; isolated nodes and several components occur.
+    """Undirected Erdos-Renyi graphs of mixed sizes with normally distributed features. They may have isolated nodes and several components.
 
     >>> [data.num_nodes for data in random_graphs(3, min_nodes=2, max_nodes=5)]
     [2, 2, 5]
     """
     if not 0 <= min_nodes <= max_nodes or not 0 <= edge_prob <= 1:
         raise ValueError(
-            f"sizes are {min_nodes} to {max_nodes} and edge_prob is {edge_prob}, expected 0 <= min <= max, and 0 to 1."
+            f"sizes are {min_nodes} to {max_nodes} and edge_prob is {edge_prob}, expected 0 <= min_nodes <= max_nodes and 0 <= edge_prob <= 1."
         )
     rng = torch.Generator().manual_seed(seed)
     graphs = []
@@ -65,7 +65,7 @@ def random_graphs(
 
 
 def random_permutation(size: int | Sequence[int], seed: int = 0) -> Tensor:
-    """A permutation that is never the identity, of one graph's nodes or within each graph of a batch of the given sizes.
+    """A permutation of the nodes of one graph, or within each graph of a batch of the given sizes. It is never the identity.
 
     Entry i is the new position of node i.
 
@@ -74,7 +74,9 @@ def random_permutation(size: int | Sequence[int], seed: int = 0) -> Tensor:
     """
     sizes = [size] if isinstance(size, int) else list(size)
     if max(sizes, default=0) < 2:
-        raise ValueError(f"sizes are {sizes}, expected a graph of at least 2 nodes: smaller ones have the identity only.")
+        raise ValueError(
+            f"sizes are {sizes}, expected a graph of at least 2 nodes, because smaller ones have no other permutation than the identity."
+        )
     rng = torch.Generator().manual_seed(seed)
     first = [sum(sizes[:g]) for g in range(len(sizes))]
     while True:
@@ -84,7 +86,7 @@ def random_permutation(size: int | Sequence[int], seed: int = 0) -> Tensor:
 
 
 def permute_graph(data: Data, perm: Tensor) -> Data:
-    """The same graph with node i at position ``perm[i]``, and all that belongs to nodes; its edges keep their order."""
+    """The same graph with node i, and everything that belongs to it, at position ``perm[i]``. Edges keep their order."""
     n = data.num_nodes
     if perm.shape != (n,) or not torch.equal(perm.sort().values, torch.arange(n, device=perm.device)):
         raise ValueError(f"perm is {perm.tolist()}, expected a permutation of the {n} nodes; see random_permutation.")
@@ -107,16 +109,16 @@ def assert_equivariant(
     atol: float | None = None,
     rtol: float | None = None,
 ) -> None:
-    """Assert that permuting the nodes within each graph permutes the output, and changes nothing else.
+    """Assert that permuting the nodes within each graph permutes the output in the same way.
 
     Args:
-        function: a model, a policy, or anything with the same call.
+        function: a model, a policy, or any function with the same arguments.
         data: a PyG ``Data`` or ``Batch``.
-        level: what the rows of a tensor stand for; rows of graphs and edges stay in place, rows of nodes move. A bag moves as a
-            whole.
+        level: whether the rows of the output belong to graphs, nodes or edges. Only rows of nodes are permuted. A bag is permuted as
+            a whole.
         seed: seed of the permutation.
-        atol: absolute tolerance; with ``rtol``, by default those of ``torch.testing.assert_close``.
-        rtol: relative tolerance.
+        atol: absolute tolerance; that of ``torch.testing.assert_close`` if not given.
+        rtol: relative tolerance; that of ``torch.testing.assert_close`` if not given.
     """
     if level not in ("graph", "node", "edge"):
         raise ValueError(f"level is {level!r}, expected 'graph', 'node' or 'edge'.")
@@ -134,9 +136,9 @@ def assert_equivariant(
 def assert_batch_invariant(
     function: Function, graphs: Sequence[Data], *, atol: float | None = None, rtol: float | None = None
 ) -> None:
-    """Assert that each graph gives the same result alone as in a batch with the others.
+    """Assert that each graph gives the same result alone and in a batch with the others.
 
-    The rows of a tensor must be those of the graphs one after another, at any level.
+    The rows of the output must be in the order of the graphs, at any level.
     """
     if not graphs or isinstance(graphs, Data):
         raise ValueError(f"graphs is {graphs!r}, expected a list of one or more torch_geometric.data.Data.")
@@ -146,7 +148,7 @@ def assert_batch_invariant(
         for g, bag in enumerate(alone):
             assert_bags_equal(together[g], bag)
         return
-    _close(together, torch.cat(alone), "a graph alone and in a batch differ", atol, rtol)
+    _close(together, torch.cat(alone), "the outputs for a graph alone and in a batch differ", atol, rtol)
 
 
 def assert_bags_equal(bag: SubgraphBag, other: SubgraphBag) -> None:
@@ -159,7 +161,7 @@ def assert_bags_equal(bag: SubgraphBag, other: SubgraphBag) -> None:
             rows = (ours != theirs).flatten(1).any(1) if ours.dim() > 1 else ours != theirs
             first = int(rows.nonzero()[0])
             raise AssertionError(
-                f"bags differ in {name}, in {int(rows.sum())} rows, {first} first: {ours[first]} and {theirs[first]}"
+                f"bags differ in {name}, in {int(rows.sum())} rows; the first is row {first}: {ours[first]} and {theirs[first]}"
             )
     if _edges(bag) != _edges(other):
         raise AssertionError("bags differ in the edges of their subgraphs, or in the features of these edges")
@@ -176,7 +178,7 @@ def _call(function: Function, data: Data) -> Any:
     optional = {name: data[name] for name in ("edge_attr", "batch") if name in data and data[name] is not None}
     out = function(data.x, data.edge_index, **optional)
     if not isinstance(out, Tensor | SubgraphBag):
-        raise ValueError(f"the function gave {kind_of(out)}, expected a tensor or a SubgraphBag.")
+        raise ValueError(f"the function returned {kind_of(out)}, expected a tensor or a SubgraphBag.")
     return out
 
 

@@ -17,7 +17,7 @@ def reign(*args: Any) -> Any:
 
 def works(*args: Any) -> Any:
     done = reign(*args)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0, (done.output, done.exception)
     return done
 
 

@@ -138,7 +138,7 @@ def test_1_a_recipe_may_not_name_the_folder_of_the_data(run: Path, canary: Path,
     said = fails(
         *{"evaluate": ["evaluate", run], "resume": ["train", "--resume", run], "train": ["train", tmp_path / "r.yaml"]}[how]
     )
-    assert "a recipe may not name the folder of the data set; set the variable REIGN_CACHE" in said
+    assert "a recipe must not set the folder of a data set; set the environment variable REIGN_CACHE" in said
     assert not canary.exists()
 
 
@@ -148,15 +148,15 @@ def test_1_a_summary_may_not_name_a_folder_outside(run: Path, tmp_path: Path, ou
     (run / "link").symlink_to(tmp_path / "elsewhere")
     summary = read_json(run / "summary.json")
     change(run / "summary.json", members=[{**summary["members"][0], "folder": outside}])
-    assert "outside of the run" in fails("evaluate", run)
+    assert "outside the run" in fails("evaluate", run)
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         (LAUGHS, "stands for more than 100,000 values"),
-        ("a: " + "[" * 5000 + "]" * 5000, "nested more than 20 deep"),
-        ("a: &x [*x]", "alias \\*x of nothing that is complete"),
+        ("a: " + "[" * 5000 + "]" * 5000, "nested more than 20 levels deep"),
+        ("a: &x [*x]", "alias \\*x without a complete anchor &x before it"),
         ("x" * 2**21, "holds 2,097,152 characters"),
         ("a: 2001-99-99", "month must be in"),
         ("? [1]\n: 2\n? {a: b}\n: 3", "unhashable|is not YAML"),
@@ -216,7 +216,7 @@ def test_2_a_molecule_too_large_for_the_memory_is_an_error_of_its_row(trained: P
     pd.DataFrame({"smiles": ["CC", "C" * 4_000, "CCO"]}).to_csv("in.csv", index=False)
     works("predict", "-i", "in.csv", "--model-paths", trained / "run", "-o", "out.csv")
     out = pd.read_csv("out.csv", keep_default_na=False)
-    assert "memory is too small for this graph, which has 16,000,000 pairs" in out["error"][1]
+    assert "there is too little memory for this graph, which has 16,000,000 pairs" in out["error"][1]
     assert [bool(error) for error in out["error"]] == [False, True, False]
     assert out["size_pred"][1] == ""
 
@@ -236,10 +236,12 @@ def test_2_such_a_molecule_is_left_out_of_training_with_its_row(place: int, monk
     pd.DataFrame({"smiles": texts, "y": range(len(texts))}).to_csv("in.csv", index=False)
     loud = [option for option in SMALL if option != "-q"]
     said = works("train", "-i", "in.csv", "--target-columns", "y", "-o", "run", *loud).stderr
-    assert f"row {place + 1} left out: memory is too small for this graph, which has 4,410,000 pairs" in " ".join(said.split())
+    assert f"row {place + 1} left out: there is too little memory for this graph, which has 4,410,000 pairs" in " ".join(
+        said.split()
+    )
     left_out = pd.read_csv("run/rows_left_out.csv")
     assert left_out["row"].tolist() == [place + 1]
-    assert left_out["reason"][0].startswith("memory is too small for this graph")
+    assert left_out["reason"][0].startswith("there is too little memory for this graph")
     splits = read_json(Path("run/seed-0/splits.json"))
     assert sorted(int(row) for rows in splits.values() for row in rows) == [r for r in range(1, len(texts) + 1) if r != place + 1]
     whole = make_problem(Recipe.load(Path("run/recipe.yaml")).data)[0]
@@ -257,7 +259,7 @@ def test_2_only_such_molecules_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     _little_memory(monkeypatch)
     pd.DataFrame({"smiles": ["xyz", LARGE, LARGE], "y": [0, 1, 2]}).to_csv("in.csv", index=False)
     said = fails("train", "-i", "in.csv", "--target-columns", "y", "-o", "run", *SMALL)
-    assert "in.csv has no row to learn from; row 2: memory is too small for this graph" in said
+    assert "in.csv has no row to learn from; row 2: there is too little memory for this graph" in said
     assert not Path("run").exists()
 
 
@@ -268,10 +270,13 @@ def test_2_evaluate_leaves_such_a_molecule_out(trained: Path, monkeypatch: pytes
     Path("large.csv").write_text("\n".join([*rows[:2], f"{LARGE},1", "xyz,1", *rows[2:]]))
     small, large = (works("evaluate", trained / "run", "-i", name, "-q").stdout for name in ("small.csv", "large.csv"))
     assert large.replace("large.csv", "small.csv").startswith(small)
-    assert "3 of 5 rows were measured. Row 2 was left out: memory is too small for this graph, which has 4,410,000 pairs" in large
-    assert "So were 1 more" in large
+    assert (
+        "3 of 5 rows were evaluated. Row 2 was left out: there is too little memory for this graph, which has 4,410,000 pairs"
+        in large
+    )
+    assert "In total, 2 rows were left out." in large
     Path("none.csv").write_text(f"smiles,size\nxyz,1\n{LARGE},1\n")
-    assert "none.csv has no row to measure on; row 1: 'xyz' is not a SMILES." in fails(
+    assert "none.csv has no row that can be evaluated; row 1: 'xyz' is not a SMILES." in fails(
         "evaluate", trained / "run", "-i", "none.csv"
     )
 
@@ -288,7 +293,7 @@ def test_2_the_memory_is_judged_by_the_width_of_the_model() -> None:
     assert bytes_of_a_pair(wide) > 100 * bytes_of_a_pair(narrow)
     assert bytes_of_a_pair(wide.double()) > 1.9 * bytes_of_a_pair(DS(3, 4096, 1, 1, policy="nm"))
     pairs = int(free_memory(torch.device("cpu")) // (20 + STATE_BYTES) * 1.5)  # too many for 64 channels, not for one
-    with pytest.raises(ValueError, match="256 bytes a pair"):
+    with pytest.raises(ValueError, match="256 bytes per pair"):
         check_fits(pairs, torch.device("cpu"), "this", "that")
     check_fits(pairs, torch.device("cpu"), "this", "that", state_bytes=4)
 
@@ -343,7 +348,7 @@ def test_4_the_lock_does_not_survive_a_kill(tmp_path: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
-    with pytest.raises(ValueError, match=f"process {holder.pid} on .* is at work in run"), only_one(Path("run")):
+    with pytest.raises(ValueError, match=f"process {holder.pid} on .* is writing to run"), only_one(Path("run")):
         pass
     holder.kill()
     holder.wait()
@@ -398,7 +403,7 @@ def _no_work(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("column", ["size_pred", "error"])
 def test_6_a_clash_of_columns_is_refused_first(trained: Path, column: str) -> None:
     pd.DataFrame({"smiles": ["CC"], column: ["x"]}).to_csv("in.csv", index=False)
-    assert f"has a column '{column}' already" in fails("predict", "-i", "in.csv", "--model-paths", trained / "run")
+    assert f"already has a column '{column}'" in fails("predict", "-i", "in.csv", "--model-paths", trained / "run")
 
 
 @pytest.mark.usefixtures("_no_work")
@@ -548,20 +553,20 @@ def test_9_names_with_brackets_are_not_markup(trained: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
-        ("model.in_channels=8", "model.in_channels is not for a recipe to say: the data decide it"),
-        ("model.out_channels=1", "model.out_channels is not for a recipe to say"),
-        ("model.layer=x", "model.layer is not for a recipe to say"),
-        ("model.pooling=x", "model.pooling is not for a recipe to say"),
-        ("model.task_level=node", "model.task_level is not for a recipe to say"),
+        ("model.in_channels=8", "model.in_channels cannot be set in a recipe: it follows from the data"),
+        ("model.out_channels=1", "model.out_channels cannot be set in a recipe"),
+        ("model.layer=x", "model.layer cannot be set in a recipe"),
+        ("model.pooling=x", "model.pooling cannot be set in a recipe"),
+        ("model.task_level=node", "model.task_level cannot be set in a recipe"),
         ("model.act=1", "model.act is 1, expected a valid string"),
         ("model.act=MultiheadAttention", "which needs arguments"),
         ("model.conv=summary", "conv is 'summary'"),
         ("model.transpose=maybe", "model.transpose is 'maybe'"),
         ("model.conv=NoConv", "conv is 'NoConv'"),
-        ("model.expansion=1000000000", "GB to be trained"),
-        ("model.node_encoder=1000000000000", "GB to be trained"),
+        ("model.expansion=1000000000", "GB for training"),
+        ("model.node_encoder=1000000000000", "GB for training"),
         ("model.hidden_channels=1000000", "less than or equal to 100000"),
-        ("model.hidden_channels=100000", "GB to be trained"),
+        ("model.hidden_channels=100000", "GB for training"),
         ("model.num_layers=100000", "less than or equal to 1000"),
         ("model.policy=nm+distance99999999999", "max_distance is 99999999999"),
         ("train.batch_size=1000000000000000000000000", "train.batch_size: input should be less than"),
@@ -612,7 +617,16 @@ def test_9_an_encrypted_zip(trained: Path) -> None:
 
 @pytest.mark.parametrize("content", ["{}", "[]", "null", "1", '"x"', '{"members": []}'])
 @pytest.mark.parametrize(
-    "name", ["summary.json", "problem.json", "seed-0/scale.json", "seed-0/splits.json", "seed-0/last/config.json", "recipe.yaml"]
+    "name",
+    [
+        "summary.json",
+        "problem.json",
+        "calibration.json",
+        "seed-0/scale.json",
+        "seed-0/splits.json",
+        "seed-0/last/config.json",
+        "recipe.yaml",
+    ],
 )
 def test_9_json_that_is_valid_but_wrong(run: Path, name: str, content: str) -> None:
     (run / name).write_text(content)
@@ -654,7 +668,7 @@ def test_9_a_checkpoint_that_is_valid_but_wrong(run: Path, state: Any) -> None:
     elif isinstance(state, str):
         good[state] = {"rows": [{"epoch": "x"}], "best_epoch": 99, "best_weights": {"a": torch.zeros(1)}}[state]
     torch.save(good if isinstance(state, str) else state, file)
-    assert "checkpoint.pt is not of this run" in fails("train", "--resume", run)
+    assert "checkpoint.pt does not belong to this run" in fails("train", "--resume", run)
 
 
 def test_9_a_model_of_another_kind(tmp_path: Path) -> None:
@@ -666,7 +680,7 @@ def test_9_a_model_of_another_kind(tmp_path: Path) -> None:
     wide = {**huge, "hidden_channels": 40, "num_layers": 40}
     for arguments in (huge, wide, {}, {"in_channels": 3}, {"in_channels": "x", "hidden_channels": 4, "num_layers": 1}):
         change(tmp_path / "ds" / "config.json", arguments=arguments)
-        with pytest.raises(ValueError, match="is damaged: no DS can be made of it"):
+        with pytest.raises(ValueError, match="is damaged: it does not describe a valid DS"):
             Model.from_pretrained(tmp_path / "ds")
 
 
@@ -743,7 +757,7 @@ def test_10_targets_that_were_not_given_are_named(trained: Path) -> None:
     frame = pd.read_csv(trained / "mols.csv").assign(mass=1.5, name="x")
     frame.to_csv("in.csv", index=False)
     said = works("train", "-i", "in.csv", "-o", "run", *loud).stderr
-    assert "the targets are all columns of numbers: size, mass; choose with --target-columns" in said
+    assert "targets (regression): size, mass; these are all columns of numbers, use --target-columns to choose some" in said
     assert "columns of numbers" not in works("train", "-i", "in.csv", "--target-columns", "mass", "-o", "run2", *loud).stderr
 
 

@@ -47,14 +47,14 @@ def test_mistakes_exit_with_2_and_one_line(tmp_path: Path) -> None:
     bad = tmp_path / "bad.g6"
     bad.write_text("Es\n")
     for args, message in (
-        (["separate"], "a family or a file of pairs is needed"),
+        (["separate"], "give a family or a file of pairs"),
         (["separate", "rook"], "nothing to try: give --model"),
         (["separate", "rok", "--wl", "1"], "unknown family 'rok'; did you mean 'rook'?"),
         (["separate", "rook", "--model", "sunn:nm"], "unknown model 'sunn'; did you mean 'sun'?"),
         (["separate", "rook", "--model", "sun:eggo"], "unknown policy 'eggo'"),
         (["separate", str(bad), "--wl", "1"], "line 1: b'Es' is not a graph in graph6 format"),
         (["separate", "rook", "--wl", "1", "--act", "relu"], "--act is 'relu', expected silu, sine or none"),
-        (["card"], "give a model, such as sun:nm, or --terms, such as own,local"),
+        (["card"], "give either a model, such as sun:nm, or --terms, such as own,local"),
         (["card", "--terms", "own,lokal"], "unknown term 'lokal'; did you mean 'local'"),
         (["card", "sun:nm", "-o", str(tmp_path / "no" / "folder.md")], "there is no folder"),
     ):
@@ -76,8 +76,8 @@ def test_models_and_card(tmp_path: Path) -> None:
     done = reign("card", "--terms", "own,local,swap_local", "--policy", "nm", "--layers", "2", "--family", "triangles")
     assert done.exit_code == 0, done.output
     assert "inside the ReIGN(2) table, so 3-WL bounds them: own, local" in done.stdout
-    assert "outside the table, and bounded by 3-WL: swap_local" in done.stdout
-    assert "triangles: 1 of 1 pair in 2 rounds; in its own layers 1" in done.stdout
+    assert "outside the table, but bounded by 3-WL: swap_local" in done.stdout
+    assert "triangles: 1 of 1 pair in 2 rounds; with the model's layers 1" in done.stdout
 
 
 TINY = ["--batch-size", "4", "--layers", "1", "--width", "8", "--repeats", "1", "--device", "cpu"]
@@ -135,4 +135,4 @@ def test_bench_refuses_what_it_cannot_measure(args: list[str], message: str, mon
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_bench_says_that_there_is_no_gpu() -> None:
     done = reign("bench", "--device", "cuda")
-    assert (done.exit_code, done.stderr) == (2, "reign: device is 'cuda', and this machine has no GPU; use 'cpu'.\n")
+    assert (done.exit_code, done.stderr) == (2, "reign: device is 'cuda', but this machine has no GPU; use 'cpu'.\n")

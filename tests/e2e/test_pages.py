@@ -77,7 +77,7 @@ def test_reports_of_every_task(runs: Path) -> None:
         assert files == sorted(f"{figure}.{ending}" for figure in figures for ending in ("png", "svg"))
         assert "<b>ring" not in text
         assert "hidden_channels: 8" in text
-        assert "largest memory of the process" in text
+        assert "peak memory of the process" in text
     assert "&lt;b&gt;ring&lt;/b&gt;" in (runs / "ring" / "report.html").read_text()
 
 
@@ -140,14 +140,14 @@ def test_mistakes(runs: Path, tmp_path: Path) -> None:
     for args, message in (
         (["report", str(tmp_path)], "holds no finished run"),
         (["report", str(runs / "size"), "-o", str(tmp_path / "no" / "a.html")], "there is no folder"),
-        (["explain", str(runs / "size")], "give molecules, as in --smiles CCO"),
+        (["explain", str(runs / "size")], "give either molecules, as in --smiles CCO"),
         (["explain", str(runs / "size"), "--smiles", "xx", "-o", str(tmp_path / "a.html")], "no molecule could be read"),
         (
             ["explain", str(runs / "size"), "--smiles", "C", "--target", "color", "-o", str(tmp_path / "a.html")],
             "the run has no target 'color'; it has size",
         ),
         (["show", "bag", "CCO", "-o", str(tmp_path / "a.pdf")], "does not end in .svg or .png"),
-        (["show", "layer"], "give a model, such as sun, or --terms"),
+        (["show", "layer"], "give either a model, such as sun, or --terms"),
         (["show", "layers", "sunn"], "unknown model 'sunn'; did you mean 'sun'?"),
     ):
         done = CliRunner().invoke(app, args, env={"COLUMNS": "200"})
@@ -175,7 +175,7 @@ def test_a_report_that_fails_is_a_note(runs: Path, tmp_path: Path, monkeypatch: 
 
 def test_one_model_has_no_uncertainty(runs: Path, tmp_path: Path) -> None:
     start = ["predict", "-i", str(runs / "mols.csv"), "--model-paths", str(runs / "ring"), "-o", str(tmp_path / "out.csv"), "-q"]
-    assert "There is one model, which has no spread" in reign(*start, "--uncertainty-method", "ensemble").stderr
+    assert "A single model has no spread" in reign(*start, "--uncertainty-method", "ensemble").stderr
     assert "no spread" not in reign(*start).stderr
 
 

@@ -17,17 +17,18 @@ from typer.testing import CliRunner
 from reign.cli import app
 
 def paths(command, path):
-    yield path
+    yield path, [command.help or "", *(getattr(option, "help", None) or "" for option in command.params)]
     for name, each in getattr(command, "commands", {}).items():
         yield from paths(each, [*path, name])
 
 found = {}
-for path in paths(get_command(app), []):
+for path, texts in paths(get_command(app), []):
     done = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "100"})
     large = [name for name in ("torch", "torch_geometric", "numpy", "lightning") if name in sys.modules]
-    found[" ".join(path)] = [done.exit_code, done.output, large]
+    found[" ".join(path)] = [done.exit_code, done.output, large, texts]
 print(json.dumps(found))
 """
+Pages = dict[str, tuple[int, str, list[str], list[str]]]
 HEARD = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background jobs of a shell ignore it
 INTERRUPTED = """
 import os, signal, sys, time
@@ -50,24 +51,24 @@ def python(code: str, *args: str, **environment: str) -> subprocess.CompletedPro
 
 
 @pytest.fixture(scope="module")
-def pages() -> dict[str, tuple[int, str, list[str]]]:
-    """For every command the exit code of its help, the page, and which large packages have been loaded by then."""
+def pages() -> Pages:
+    """For every command the exit code of its help, the page, which large packages have been loaded by then, and the texts of the page."""
     done = python(HELP)
     assert done.returncode == 0, done.stderr
-    found: dict[str, tuple[int, str, list[str]]] = json.loads(done.stdout)
+    found: Pages = json.loads(done.stdout)
     return found
 
 
-def test_no_help_loads_torch(pages: dict[str, tuple[int, str, list[str]]]) -> None:
+def test_no_help_loads_torch(pages: Pages) -> None:
     assert {"", "train", "predict", "evaluate", "separate", "bench", "models", "data", "data info"} <= set(pages)
-    for name, (status, page, large) in pages.items():
+    for name, (status, page, large, _) in pages.items():
         assert status == 0, name
         assert large == [], f"reign {name} --help loads {large}: import them inside the function of the command"
         assert "Usage:" in page
 
 
-def test_help_is_short_and_in_groups(pages: dict[str, tuple[int, str, list[str]]]) -> None:
-    for name, (_, page, _) in pages.items():
+def test_help_is_short_and_in_groups(pages: Pages) -> None:
+    for name, (_, page, _, _) in pages.items():
         lines = [line.rstrip() for line in page.splitlines() if line.strip()]
         assert len(lines) <= LINES, name
         assert max(map(len, lines)) <= WIDTH, name
@@ -80,7 +81,17 @@ def test_help_is_short_and_in_groups(pages: dict[str, tuple[int, str, list[str]]
             assert len(options) <= GROUP, f"reign {name} --help has {len(options)} options under {title}"
 
 
-def test_commands_stand_in_groups(pages: dict[str, tuple[int, str, list[str]]]) -> None:
+def test_help_shows_every_word(pages: Pages) -> None:
+    """Brackets, as in x[k, i], would be taken for markup and left out; line breaks inside a paragraph would stay."""
+    for name, (_, page, _, texts) in pages.items():
+        shown = " ".join(page.replace("│", " ").split())
+        for text in texts:
+            for paragraph in text.split("\n\n"):
+                assert " ".join(paragraph.split()) in shown, f"reign {name} --help"
+                assert "\n" not in paragraph.strip(), f"reign {name} --help: {paragraph}"
+
+
+def test_commands_stand_in_groups(pages: Pages) -> None:
     page = pages[""][1]
     assert "─ Commands ─" not in page  # where typer puts a command without a group
     assert page.index("Train and predict") < page.index("│ train ") < page.index("Theory") < page.index("│ separate ")

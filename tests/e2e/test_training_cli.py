@@ -183,11 +183,11 @@ def test_graphs_from_python(tmp_path: Path) -> None:
     data = package.data.Counting(num_graphs=40, split="test")
     found = package.load("run").predict([data[0], data[1]])
     assert found["4-cycle_pred"].notna().all()
-    with pytest.raises(ValueError, match="not from SMILES"):
+    with pytest.raises(ValueError, match="not on SMILES"):
         package.load("run").predict(["CC"])
-    with pytest.raises(ValueError, match="expected all of one kind"):
+    with pytest.raises(ValueError, match="expected only SMILES or only PyG graphs"):
         package.load("run").predict(["CC", data[0]])
-    assert "learned from counting" in fails("predict", "-i", table(tmp_path), "--model-paths", "run", "-o", "x.csv")
+    assert "was trained on counting" in fails("predict", "-i", table(tmp_path), "--model-paths", "run", "-o", "x.csv")
 
 
 def test_mistakes(tmp_path: Path) -> None:
@@ -201,8 +201,8 @@ def test_mistakes(tmp_path: Path) -> None:
         (["train", "zinc", "-i", file], "give a recipe"),
         (["train", "-i", "none.csv"], "there is no file none.csv"),
         (["train", "zink"], "did you mean 'zinc'?"),
-        (["train", "-i", file, "-o", "run"], "holds a run already; continue it with --resume run"),
-        (["train", "-i", file, "-o", "full"], "holds other files and no run"),
+        (["train", "-i", file, "-o", "run"], "already holds a run; continue it with --resume run"),
+        (["train", "-i", file, "-o", "full"], "is not empty and holds no run"),
         (["train", "-i", file, "-o", file], "is a file, expected a folder"),
         (["train", "-i", file, "-o", "r", "--target-columns", "sise"], "no column 'sise'; did you mean 'size'?"),
         (["train", "-i", file, "-o", "r", "-t", "regresion"], "data.task: input should be 'regression'"),
@@ -218,26 +218,26 @@ def test_mistakes(tmp_path: Path) -> None:
         (["train", "-i", file, "-o", "r", "--set", "train.loss=bce"], "the task is regression; expected mse or l1"),
         (["train", "-i", file, "-o", "r", "--set", "data.name=zinc"], "not both"),
         (["train", "-i", file, "-o", "r", "--set", "data.smiles_columns=[]"], "data.smiles_columns"),
-        (["train", "-i", file, "-o", "r", "--seeds", "2", "--ensemble-size", "2"], "are the same; give one of them"),
+        (["train", "-i", file, "-o", "r", "--seeds", "2", "--ensemble-size", "2"], "mean the same; give only one of them"),
         (["train", "-i", file, "-o", "r", "--devices", "0"], "devices is 0, expected at least 1"),
-        (["train", "--resume", "run", "-o", "r"], "leave the recipe, -i and -o out"),
+        (["train", "--resume", "run", "-o", "r"], "leave out the recipe, -i and -o"),
         (["train", "-i", file, "-o", "r", "--set", "train.epoch=1"], "did you mean 'epochs'?"),
         (["train", "-i", file, "-o", "r", "--ensemble-size", "0"], "--ensemble-size is 0, expected at least 1"),
         (["train", "--resume", "none"], "holds no run to continue"),
-        (["train", "zinc", "--resume", "run"], "--resume takes the recipe and the folder from the run"),
+        (["train", "zinc", "--resume", "run"], "--resume reads the recipe from the folder of the run"),
         (["predict", "-i", file, "--model-paths", "none", "-o", "o.csv"], "holds no recipe.yaml"),
         (["predict", "-i", "none.csv", "--model-paths", "run", "-o", "o.csv"], "there is no file none.csv"),
         (["predict", "-i", file, "--model-paths", "run", "-o", "no/o.csv"], "there is no folder"),
         (["predict", "-i", file, "--model-paths", "run", "-o", "o.csv", "-s", "smile"], "did you mean 'smiles'?"),
-        (["predict", "-i", "taken.csv", "--model-paths", "run", "-o", "o.csv"], "has a column 'size_pred' already"),
-        (["predict", "-i", file, "--model-paths", "run", "--uncertainty-method", "x"], "expected ensemble or none"),
+        (["predict", "-i", "taken.csv", "--model-paths", "run", "-o", "o.csv"], "already has a column 'size_pred'"),
+        (["predict", "-i", file, "--model-paths", "run", "--uncertainty-method", "x"], "expected ensemble, dropout, mve, or none"),
         (["evaluate", "none"], "holds no recipe.yaml"),
         (["reproduce", "molecules"], "is a single recipe, not a table"),
         (["reproduce", "zinc", "--row", "sunego"], "did you mean 'sun-ego'?"),
         (["tune", "zinc/gin"], "has no grid to search"),
         (["tune", "zinc/gin", "--grid", "x"], "expected key=v1,v2"),
         (["tune", "zinc/gin", "--grid", "train.batch_size=8,abc"], "train.batch_size: input should be a valid integer"),
-        (["tune", "zinc/gin", "--grid", "train.batch_size=8", "--storage", "nonsense"], "use a URL as sqlite:///study.db"),
+        (["tune", "zinc/gin", "--grid", "train.batch_size=8", "--storage", "nonsense"], "use a URL such as sqlite:///study.db"),
         (["data", "info", "counting", "--set", "split=train"], "counting has no option 'split'"),
         (["data", "info", "zink"], "did you mean 'zinc'?"),
         (["data", "info", "counting", "--set", "kind=x"], "kind is 'x'"),
@@ -274,9 +274,7 @@ def test_resume_can_add_seeds(tmp_path: Path) -> None:
     assert len(read_json(tmp_path / "run/summary.json")["members"]) == 2
     works("train", "--resume", "run", "--seeds", "1")  # fewer are asked for: none is forgotten
     assert len(read_json(tmp_path / "run/summary.json")["members"]) == 2
-    assert "holds a run of another recipe (train.epochs is 2 there and 9 here)" in fails(
-        "train", "--resume", "run", "--epochs", "9"
-    )
+    assert "holds a run of another recipe (train.batch_size is 8 there and 9 here)" in fails("train", "--resume", "run", "-b", "9")
 
 
 def test_seeds_that_were_added_and_then_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,8 +293,8 @@ def test_a_table_that_changed(tmp_path: Path) -> None:
     works("train", "-i", file, "-o", "run", *SMALL)
     lines = Path(file).read_text().splitlines()
     Path(file).write_text("\n".join([lines[0], "CCCl,1.0", *lines[1:]]) + "\n")
-    assert "are not those that the run in run began with" in fails("train", "--resume", "run", "--seeds", "2")
-    assert "are not those the run learned from" in fails("evaluate", "run")
+    assert "have changed since the run in run was started" in fails("train", "--resume", "run", "--seeds", "2")
+    assert "have changed since the run was trained" in fails("evaluate", "run")
     assert "seed-0: mols.csv rmse" in works("evaluate", "run", "-i", file).stdout
 
 
@@ -502,7 +500,7 @@ def test_data_commands() -> None:
     done = works("data", "list")
     assert all(name in done.stdout for name in ("zinc", "molhiv", "tu", "csl", "counting", "graph-properties", "exp", "sr"))
     done = works("data", "info", "counting", "--set", "num_graphs=40")
-    assert "1-WL census: after 6 rounds 0 of 780 pairs" in done.stdout
+    assert "1-WL census: after 6 rounds, 0 of 780 pairs" in done.stdout
     assert "40 graphs ready" in works("data", "prepare", "counting", "--set", "num_graphs=40").stdout
     assert "which is not set" in fails("data", "prepare", "exp")
     assert "sun-ego-500k" in works("recipes").stdout

@@ -1,5 +1,6 @@
 """The fast path on a GPU: it learns what the plain path learns, and takes large graphs. Run with ``pytest -m gpu``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,12 @@ def test_golden_files_through_the_fast_path(name: str, real_data: Path) -> None:
 
 @pytest.mark.parametrize("name", reign.list_models())
 def test_the_first_ten_losses_are_those_of_the_plain_path(name: str) -> None:
+    """With SGD: Adam divides by the size of a gradient, so that where it should be zero (a bias before a norm) its rounding decides."""
     problem = _random_molecules(64)
-    fast, plain = (curve(problem, changed(IEEE, eager=eager), small(name)) for eager in (False, True))
+    if name in ("idgnnpublished", "ngnntupublished", "reign2"):  # which take no edge features
+        problem = replace(problem, edge_encoder=None, graphs=replace(problem.graphs, edge_attr=None))
+    config = changed(IEEE, optimiser=OptimiserConfig(name="sgd", lr=0.01, momentum=0.9))
+    fast, plain = (curve(problem, changed(config, eager=eager), small(name)) for eager in (False, True))
     assert len(fast.losses) == 10
     assert fast.losses == pytest.approx(plain.losses, rel=1e-5)
     assert fast.losses[-1] < fast.losses[0]
@@ -76,7 +81,7 @@ def test_the_first_ten_losses_are_those_of_the_plain_path(name: str) -> None:
 OPTIONS: dict[str, dict[str, Any]] = {
     "clip": {"clip": 0.01},
     "sgd": {"optimiser": OptimiserConfig(name="sgd", lr=0.01, momentum=0.9)},
-    "adamw": {"optimiser": OptimiserConfig(name="adamw", weight_decay=0.1)},
+    "adamw": {"optimiser": OptimiserConfig(name="adamw", weight_decay=10.0)},
     "sam": {"optimiser": OptimiserConfig(sharpness="sam")},
     "asam": {"optimiser": OptimiserConfig(sharpness="asam")},
     "accumulate": {"accumulate": 2, "batch_size": 32},
@@ -97,7 +102,9 @@ def test_training_options(name: str) -> None:
 def test_the_same_seed_gives_the_same_losses(model: ModelConfig, precision: str) -> None:
     problem = _random_molecules(64)
     config = changed(IEEE, precision=precision)
-    first, second = (curve(problem, config, model).losses for _ in range(2))
+    curves = [curve(problem, config, model) for _ in range(2)]
+    assert [found.notes for found in curves] == [[], []]
+    first, second = (found.losses for found in curves)
     assert first == second
     assert first[-1] < first[0]
 

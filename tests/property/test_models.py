@@ -15,7 +15,7 @@ from reign.testing import assert_batch_invariant, assert_equivariant, random_gra
 NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego+:2", "ego+distance:2"]
 OTHERS = ["ed", "2-nd", "2-nm", "2-ego:1"]
 FIXED = {"mpnn": ["whole"], "ppgn": ["null"], "ign2": ["null"]}  # models that take no policy, and the one they have
-FIXED |= {"ppgnpublished": ["null"], "ign2published": ["null"]}
+FIXED |= {"ppgnpublished": ["null"], "ign2published": ["null"], "ppgnrrwp": ["null"]}
 ANY = ["ds", "dss", "reconstructiongnn", "subgraphgnn"]  # models that need no bijection
 NEEDS_ROOTS = ["idgnn", "gnnak", "gnnakctx", "gnnakplus"]  # with domain members, which they have by default
 PUBLISHED = [name for name in reign.list_models() if name.endswith("published")]
@@ -186,7 +186,7 @@ def test_models_of_single_terms_say_which_term_does_not_fit() -> None:
     path = torch.tensor([[0, 1], [1, 0]])
     with pytest.raises(ValueError, match="term 'transpose' needs one subgraph per node"):
         reign.nn.ReIGN2(3, 6, 2, 1, policy="ed")(torch.randn(2, 3), path)
-    with pytest.raises(ValueError, match="policy 'ed' ties a subgraph to 2 nodes, expected one root"):
+    with pytest.raises(ValueError, match="a subgraph of policy 'ed' has 2 anchors, expected one root"):
         reign.nn.IDGNN(3, 6, 2, 1, policy="ed")(torch.randn(2, 3), path)
     with pytest.raises(ValueError, match="policy 'nd' with domain='members' leaves roots without a row"):
         reign.nn.IDGNN(3, 6, 2, 1, policy="nd")(torch.randn(2, 3), path)
@@ -205,7 +205,7 @@ def test_graphs_without_nodes_or_edges(name: str) -> None:
 
 
 def test_models_say_which_policies_they_take() -> None:
-    need_nodes = ["sun", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "sswl", "ign2", "ppgn"]
+    need_nodes = ["sun", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "sswl", "ign2", "ppgn", "localfolklore", "ppgnrrwp"]
     need_nodes += [name for name in PUBLISHED if name != "idgnnpublished"]
     need_none = [*ANY, "mpnn", "idgnn", "reign2", "idgnnpublished"]
     for name in need_nodes + need_none:

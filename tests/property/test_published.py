@@ -1,6 +1,8 @@
-"""Peers as published against plain dense formulas, on directed graphs with types of nodes and edges; and each of their options."""
+"""Every option of the peers as published: symmetry, batches, both domains, saving, gradients, and that it changes something.
 
-from collections.abc import Callable
+Signatures are checked where the same models are compared with their formulas (``test_authors.py``).
+"""
+
 from pathlib import Path
 from typing import Any
 
@@ -10,95 +12,11 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import reign
-from property import published_reference as plain
-from property.published_reference import Net, dense
+from reign.nn import Model
 from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs
 
-TYPES, BONDS, LAYERS = 5, 3, 2
-ALL = ["centroid", "subgraph", "context"]
-SWL = ["uL", "vL", "vv", "uu", "vu", "uG", "vG"]
-Formula = Callable[[Net, Data], Tensor]
-ENCODED: dict[str, Any] = {"node_encoder": TYPES, "edge_encoder": BONDS}
-ONE_HOT: dict[str, Any] = {"node_encoder": "one-hot"}
-BONDS_TOO: dict[str, Any] = {"edge_encoder": "one-hot", "edge_dim": BONDS}
-# name, options, number of channels of the input, plain formula
-CASES: dict[str, tuple[str, dict[str, Any], int, Formula]] = {
-    "gnn-ak": (
-        "gnnak-published",
-        ENCODED | {"inner_layers": 2, "policy": "ego:2"},
-        6,
-        lambda net, d: plain.gnn_ak(net, dense(d, 2), LAYERS, ALL[:2], False),
-    ),
-    "gnn-ak+": (
-        "gnnakplus-published",
-        ENCODED | {"inner_layers": 2, "policy": "ego:2", "hop_channels": 3},
-        6,
-        lambda net, d: plain.gnn_ak(net, dense(d, 2), LAYERS, ALL, True),
-    ),
-    "sswl+": ("sswl-published", ENCODED, 6, lambda net, d: plain.sswl(net, dense(d, None), LAYERS, SWL[:3])),
-    "swl": ("sswl-published", ENCODED | {"aggregations": SWL}, 6, lambda net, d: plain.sswl(net, dense(d, None), LAYERS, SWL)),
-    "ngnn": ("ngnn-published", ENCODED | {"policy": "ego:2"}, 6, lambda net, d: plain.ngnn(net, dense(d, 2), LAYERS)),
-    "ngnn-tu": (
-        "ngnntu-published",
-        ONE_HOT | {"policy": "ego:2", "log_softmax": True},
-        TYPES,
-        lambda net, d: plain.ngnn_tu(net, dense(d, 2), LAYERS, TYPES),
-    ),
-    **{
-        f"id-gnn {kind}": (
-            "idgnn-published",
-            ONE_HOT | {"kind": kind},
-            TYPES,
-            lambda net, d, kind=kind: plain.idgnn(net, dense(d, 2), LAYERS, kind, TYPES),
-        )
-        for kind in ("id", "gcn", "gin")
-    },
-    **{
-        f"{name} {kind}": (
-            f"{name}-published",
-            ONE_HOT | {"tensor": kind, "head_channels": [7, 4]} | (BONDS_TOO if kind == "distances" else {"edge_encoder": None}),
-            TYPES,
-            lambda net, d, kind=kind, formula=formula: formula(net, plain.tensor(dense(d, None), kind, TYPES, BONDS), LAYERS),
-        )
-        for name, formula in (("ppgn", plain.ppgn), ("ign2", plain.ign2))
-        for kind in ("degrees", "distances")
-    },
-}
-
-
-def graphs() -> list[Data]:
-    """Directed graphs without loops and parallel edges; the last two are not connected, and a single node."""
-    rng = torch.Generator().manual_seed(1)
-    found = []
-    for n, share in ((6, 0.35), (5, 0.4), (7, 0.12), (1, 0.0)):
-        edges = (torch.rand(n, n, generator=rng) < share).fill_diagonal_(False).nonzero().t()
-        types, kinds = torch.randint(0, TYPES, (n, 1), generator=rng), torch.randint(0, BONDS, (edges.size(1), 1), generator=rng)
-        found.append(Data(x=types, edge_index=edges, edge_attr=kinds))
-    return found
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_published_models_are_their_formulas(case: str) -> None:
-    name, options, channels, formula = CASES[case]
-    torch.manual_seed(0)
-    model = reign.build_model(name, channels, 6, LAYERS, 2, **options).double().eval()
-    with torch.no_grad():
-        for key, value in [*model.named_buffers(), *model.named_parameters()]:
-            if key.endswith("running_var"):
-                value.uniform_(0.5, 2)
-            elif value.is_floating_point() and value.dim() < 2:
-                value.normal_(0.2, 0.5)
-            elif value.is_floating_point():
-                value.mul_(2)
-    made = graphs()
-    batch = Batch.from_data_list(made)
-    with torch.no_grad():
-        out = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
-        expected = torch.stack([formula(Net(model), data) for data in made])
-    torch.testing.assert_close(out, expected, atol=1e-10, rtol=1e-10)
-    assert (out.amax(0) - out.amin(0)).max() > 1e-2
-
-
+DOMAINS = ("members", "all")
+CLOSE = {"atol": 1e-9, "rtol": 1e-9}
 # an option of a published model that is not its default
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("gnnak", {"inner_layers": 2}),
@@ -107,59 +25,161 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("gnnak", {"aggregation": "mean"}),
     ("gnnak", {"hop_channels": 3}),
     ("gnnak", {"residual": False}),
+    ("gnnak", {"norm": None}),
+    ("gnnakctx", {"norm": "layer_norm"}),
+    ("gnnakctx", {"parts": ["subgraph", "context"]}),
     ("gnnakplus", {"hop_channels": 4}),
+    ("gnnakplus", {"aggregation": "mean"}),
+    ("gnnakplus", {"parts": ["subgraph"]}),
     ("sswl", {"aggregations": ["uL", "vL"]}),
     ("sswl", {"aggregations": ["vL", "uL", "vv"]}),
+    ("sswl", {"aggregations": ["uL", "vL", "uu"]}),
+    ("sswl", {"aggregations": ["uL", "vL", "vu"]}),
+    ("sswl", {"aggregations": ["uL", "vL", "uG"]}),
+    ("sswl", {"aggregations": ["uL", "vL", "vG"]}),
     ("sswl", {"pool": "vG"}),
     ("sswl", {"max_distance": 1}),
     ("ngnn", {"label": "hop"}),
+    ("ngnn", {"resistance": False}),
     ("ngnn", {"label": None, "resistance": False}),
     ("ngnn", {"virtual_node": False}),
     ("ngnn", {"residual": "identity"}),
     ("ngnn", {"readout": "sum"}),
     ("ngnn", {"graph_pooling": "sum"}),
+    ("ngnntu", {"label": "hop"}),
     ("ngnntu", {"resistance": True}),
     ("ngnntu", {"label_channels": 3}),
     ("ngnntu", {"log_softmax": True}),
+    ("ngnntu", {"head_dropout": 0.0}),
     ("idgnn", {"kind": "id"}),
     ("idgnn", {"kind": "gcn"}),
     ("idgnn", {"pre_layers": 0}),
+    ("idgnn", {"pre_layers": 2}),
     ("idgnn", {"post_layers": 1}),
     ("idgnn", {"unit": False}),
     ("idgnn", {"graph_pooling": "mean"}),
     ("ppgn", {"depth": 1}),
     ("ppgn", {"suffix": "new"}),
     ("ppgn", {"widths": [4, 7]}),
+    ("ppgn", {"head_channels": []}),
     ("ppgn", {"tensor": "degrees"}),
     ("ign2", {"aggregation": "sum"}),
     ("ign2", {"suffix": "nodes", "pooled_channels": 5}),
     ("ign2", {"linear": True}),
+    ("ign2", {"log_softmax": True}),
+    ("ign2", {"tensor": "degrees"}),
     ("ign2", {"widths": [4, 7]}),
 ]
+ONLY_IN_TRAINING = ["head_dropout"]
+NO_DROPOUT: dict[str, dict[str, Any]] = {"ngnntu": {"head_dropout": 0.0}}
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+TENSORS = ["ppgn", "ign2"]  # they take all pairs, and have one domain
+
+
+def make(name: str, options: dict[str, Any], training: bool = False) -> Model:
+    """A model with vectors that are not those of the start, and norms that know the graphs."""
+    torch.manual_seed(0)
+    given: dict[str, Any] = ({"head_channels": [5]} if name in TENSORS else {"policy": "ego:2"}) | options
+    model = reign.build_model(f"{name}published", 3, 6, 2, 2, **given).double()
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm1d)]
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() < 2:
+                weight.normal_(0.2, 0.5)
+        for norm in norms:
+            norm.momentum = 1.0
+        run(model, Batch.from_data_list(data()))
+    return model.train(training)
+
+
+def data() -> list[Data]:
+    """Graphs in which ego nets of depth 2 do not hold all nodes."""
+    return random_graphs(3, min_nodes=4, max_nodes=7, edge_prob=0.3, dtype=torch.float64, seed=7)
+
+
+def run(model: Model, batch: Batch) -> Tensor:
+    return model(batch.x, batch.edge_index, None, batch.batch)
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS)
-def test_options_of_published_models(name: str, options: dict[str, Any], tmp_path: Path) -> None:
-    """Symmetry, batches, saving and gradients; and another output, with the same weights where these are of the same shapes."""
-    made = random_graphs(4, min_nodes=3, max_nodes=6, edge_prob=0.5, dtype=torch.float64, seed=2)
-    batch = Batch.from_data_list(made)
-    small: dict[str, Any] = {"head_channels": [5]} if name in ("ppgn", "ign2") else {}
-    torch.manual_seed(0)
-    plain_model, model = (reign.build_model(f"{name}published", 3, 6, 2, 2, **small, **given).double() for given in ({}, options))
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    model(
-        batch.x, batch.edge_index, None, batch.batch
-    ).square().sum().backward()  # norms learn of the graphs, and weights have gradients
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
-    model.eval()
-    assert_equivariant(model, batch, atol=1e-9, rtol=1e-9)
-    assert_batch_invariant(model, made, atol=1e-9, rtol=1e-9)
+def test_symmetry_batches_and_saving(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    graphs = data()
+    batch = Batch.from_data_list(graphs)
+    for domain in DOMAINS[1:] if name in TENSORS else DOMAINS:
+        model = make(name, options | {"domain": domain})
+        assert_equivariant(model, batch, **CLOSE)
+        assert_batch_invariant(model, graphs, **CLOSE)
     model.save_pretrained(tmp_path)
-    out = model(batch.x, batch.edge_index, None, batch.batch)
-    assert torch.equal(type(model).from_pretrained(tmp_path)(batch.x, batch.edge_index, None, batch.batch), out)
-    weights = list(model.state_dict().values())
-    if [w.shape for w in weights] == [w.shape for w in plain_model.state_dict().values()]:
-        plain_model.load_state_dict(dict(zip(plain_model.state_dict(), weights, strict=True)))
-        assert (plain_model.eval()(batch.x, batch.edge_index, None, batch.batch) - out).abs().max() > 1e-6
+    assert torch.equal(run(type(model).from_pretrained(tmp_path), batch), run(model, batch))
+
+
+@pytest.mark.parametrize(("name", "options"), [case for case in OPTIONS if case[0] not in TENSORS])
+def test_members_in_compact_storage_equal_full_storage_with_a_mask(name: str, options: dict[str, Any]) -> None:
+    """Outputs, gradients and running statistics in training mode."""
+    batch, results = Batch.from_data_list(data()), []
+    for storage in ("all", "members"):
+        model = make(name, NO_DROPOUT.get(name, {}) | options | {"domain": "members"}, training=True)
+        bag = model.policy(batch.x, batch.edge_index, batch=batch.batch, domain=storage)
+        out = model(batch.x, batch.edge_index, bag=bag)
+        (out * torch.arange(out.numel()).view_as(out)).sum().backward()
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+        results.append([out.detach(), *grads, *(b.double() for b in model.buffers())])
+    for full, compact in zip(*results, strict=True):
+        torch.testing.assert_close(full, compact, **CLOSE)
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS)
+def test_gradients_are_slopes(name: str, options: dict[str, Any]) -> None:
+    """The slope along a random direction of all weights is the gradient times that direction."""
+    model, batch = make(name, options | {"act": "silu"}), Batch.from_data_list(data())
+    bag = model.policy.from_data(batch, domain=model.domain)
+    weights = [p for p in model.parameters() if p.requires_grad]
+    start, way = [p.detach().clone() for p in weights], [torch.randn_like(p) for p in weights]
+
+    def loss(step: float) -> Tensor:
+        with torch.no_grad():
+            for p, value, direction in zip(weights, start, way, strict=True):
+                p.copy_(value + step * direction)
+        return model(batch.x, batch.edge_index, bag=bag).tanh().sum()
+
+    grads = torch.autograd.grad(loss(0.0), weights)
+    slope = sum((g * direction).sum() for g, direction in zip(grads, way, strict=True))
+    with torch.no_grad():
+        numeric = (loss(1e-6) - loss(-1e-6)) / 2e-6
+    assert abs(slope) > 1e-6
+    torch.testing.assert_close(slope, numeric, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS)
+def test_options_change_something(name: str, options: dict[str, Any]) -> None:
+    """The output with the same weights; or weights that only one of both models has, and that have gradients."""
+    batch, training = Batch.from_data_list(data()), any(key in ONLY_IN_TRAINING for key in options)
+    models = [make(name, given, training) for given in (options, {})]
+    shapes = [{key: value.shape for key, value in model.named_parameters()} for model in models]
+    if list(shapes[0].values()) == list(shapes[1].values()):
+        models[0].load_state_dict(dict(zip(shapes[0], models[1].parameters(), strict=True)), strict=False)
+        one, other = (run(model, batch) for model in models)
+        assert (one - other).abs().max() > 1e-6
+        return
+    found = 0
+    for model, others in zip(models, reversed(shapes), strict=True):
+        run(model, batch).square().sum().backward()
+        for key, p in model.named_parameters():
+            if others.get(key) != p.shape and p.requires_grad:
+                assert p.grad is not None
+                found += bool(p.grad.abs().max() > 1e-8)
+    assert found
+
+
+@pytest.mark.parametrize("name", ["gnnak", "gnnakctx", "ngnn", "ngnntu", "idgnn", "sswl"])
+def test_domains_are_two_models_on_ego_nets_and_one_on_whole_graphs(name: str) -> None:
+    batch = Batch.from_data_list(data())
+    for policy, same in (("ego:1", False), ("null", True)):
+        models = [make(name, NO_DROPOUT.get(name, {}) | {"policy": policy, "domain": domain}, training=True) for domain in DOMAINS]
+        models[0].load_state_dict(models[1].state_dict())
+        assert torch.allclose(*(run(model, batch) for model in models), atol=1e-9) == same
+
+
+def test_nodes_out_of_an_ego_net_have_a_row_of_hops_only_where_they_count() -> None:
+    rows = [make("gnnakplus", {"policy": "ego:1", "domain": domain}).layers[0].hops.num_embeddings for domain in DOMAINS]
+    assert rows == [2, 3]

@@ -54,6 +54,8 @@ OFF: dict[str, Dense] = {
     "needle_msg": einsum("ij,hjd,k->kid", "A", "X", "S"),
     "needle_msg@agg": einsum("gij,hjd,k->kid", "B", "X", "S"),
     "swap_local": einsum("kh,hid->kid", "A", "X"),
+    "folklore": einsum("ij,kjd,jid->kid", "A", "X", "X"),
+    "swap_folklore": einsum("kj,kjd,jid->kid", "A", "X", "X"),
     "root_msg": einsum("kik,kd->kid", "B", "D"),
 }
 OFF["own_root"] = lambda X, A, B: X * torch.eye(*X.shape[:2], dtype=X.dtype)[:, :, None]

@@ -17,6 +17,7 @@ from reign.theory._trace import bag_of, batches, trace
 
 POLICIES = ["null", "nd", "nm", "ego:1", "ego:2", "ego+:2", "nm+distance"]
 MODELS = ["ds", "reconstructiongnn", "idgnn", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "dss", "sun", "sswl", "reign2"]
+MODELS += ["localfolklore"]
 
 
 def disagreements(model: Model, pairs: Sequence[Pair]) -> list[tuple[str, int, bool, bool]]:
@@ -45,7 +46,7 @@ def test_networks_tell_apart_in_t_layers_what_colours_do_in_t_rounds(name: str) 
         assert disagreements(find_method(f"{name}:{policy}/5").make(1, "relu"), quick()) == []
 
 
-@pytest.mark.parametrize("name", ["mpnn", "ign2", "ppgn", "ds:ed", "ds:2-nm", "dss:ed"])
+@pytest.mark.parametrize("name", ["mpnn", "ign2", "ppgn", "ppgnrrwp", "ds:ed", "ds:2-nm", "dss:ed"])
 def test_baselines_and_other_policies(name: str) -> None:
     assert disagreements(find_method(f"{name}/4").make(1, "relu"), [p for p in quick() if p.one.num_nodes <= 16]) == []
 
@@ -60,6 +61,8 @@ VARIANTS: list[Model] = [
     IDGNN(1, 8, 3, 1, train_eps=False),
     SubgraphGNN(1, 8, 3, 1, policy="nm", terms=["local", "transpose", "root_needle@A"], jk="cat", residual=True),
     SubgraphGNN(1, 8, 3, 1, policy="ego:2", terms=["local"], root_terms=["non_roots@Ak"], jk="sum"),
+    SubgraphGNN(1, 8, 3, 1, policy="null", terms=["own", "folklore"], encodings={"pairs": ["hop:2"], "nodes": ["return:4"]}),
+    SubgraphGNN(1, 8, 3, 1, policy="ego:2", terms=["own+folklore", "own+needle"], domain="members", labels={"kind": "hop"}),
 ]
 
 

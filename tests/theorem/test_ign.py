@@ -66,6 +66,6 @@ def test_networks_are_invariant_and_learn(orders: tuple[int, ...]) -> None:
 
 
 def test_wrong_orders() -> None:
-    with pytest.raises(ValueError, match="orders are \\(3, 3\\), expected to start with 2"):
+    with pytest.raises(ValueError, match="orders are \\(3, 3\\), expected 2 followed by"):
         IGN(1, 4, 1, (3, 3))
     assert IGNLinear(2, 2, 1, 1).weight.shape == (15, 1, 1)

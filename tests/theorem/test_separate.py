@@ -156,9 +156,9 @@ def test_what_has_no_exact_form() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             separate([pair], [model], act=None)
-    with pytest.raises(ValueError, match="covers no residual connections"):
+    with pytest.raises(ValueError, match="does not cover residual connections"):
         separate([pair], wl=[reign.nn.DS(1, 8, 2, 1, residual=True)])
-    with pytest.raises(ValueError, match="nothing would decide"):
+    with pytest.raises(ValueError, match="nothing to decide by"):
         separate([pair], ["mpnn"], exact=False, act=None)
 
 
@@ -167,7 +167,7 @@ def test_methods_by_name() -> None:
     assert parse_method("mpnn") == ("mpnn", None, None)
     with pytest.raises(ValueError, match="expected a number of layers"):
         parse_method("sun:nm/x")
-    with pytest.raises(ValueError, match="a WL test of order 7 was asked for, expected 1 to 4"):
+    with pytest.raises(ValueError, match="the order of the WL test is 7, expected 1 to 4"):
         separate(family("triangles"), wl=[7])
     with pytest.raises(ValueError, match="unknown model 'sunn'; did you mean 'sun'"):
         separate(family("triangles"), wl=["sunn:nm"])
@@ -194,7 +194,9 @@ def test_ppgn_is_as_strong_as_3_wl_on_csl() -> None:
 
 def test_families_from_files_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REIGN_DATA", raising=False)
-    with pytest.raises(ValueError, match="in the folder that REIGN_DATA names, which is not set; export REIGN_DATA=<folder>"):
+    with pytest.raises(
+        ValueError, match="in the folder given by the environment variable REIGN_DATA, which is not set; export REIGN_DATA=<folder>"
+    ):
         family("exp")
 
 
@@ -206,7 +208,7 @@ def test_cards(name: str) -> None:
         assert section in text
     assert "x[k,i] <- " in text
     assert "invariant to permutations of nodes (S_n): checked" in text
-    assert "rook: 0 of 1 pair; in its own layers 0" in text
+    assert "rook: 0 of 1 pair; with the model's layers 0" in text
     assert f"triangles: {int(name == 'sun')} of 1 pair" in text
     assert page.markdown().startswith("# ")
     assert page.html().startswith("<!doctype html>")

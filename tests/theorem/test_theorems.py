@@ -175,7 +175,7 @@ def test_both_combinations_of_gnn_ak(combine: str) -> None:
         (
             lambda: instance(ReIGN2),
             "sun",
-            "ReIGN2 cannot be put into sun: with node marking ReIGN\\(2\\) tells graphs apart that no SUN does",
+            "SUN cannot implement ReIGN2: with node marking, ReIGN\\(2\\) tells graphs apart that no SUN does",
         ),
         (lambda: instance(DS, "nm", residual=True), "reign2", "DS with residual connections"),
         (lambda: DS(2, 3, 2, 2), "reign2", "got base encoder GIN .* norms"),
@@ -184,7 +184,7 @@ def test_both_combinations_of_gnn_ak(combine: str) -> None:
         (lambda: SUN(2, 3, 2, 2, conv="graphconv", norm=None, needle="sum"), "reign2", "got MLPs"),
         (lambda: GNNAK(2, 3, 2, 2, conv="graphconv", norm=None), "sun", "aggregation='sum'"),
         (lambda: instance(DS, "nm+distance"), "ign3", "no construction is known for policy 'nm\\+distance5'"),
-        (lambda: IDGNN(2, 3, 2, 2, conv="graphconv", norm=None), "ign3", "covers domain='all'"),
+        (lambda: IDGNN(2, 3, 2, 2, conv="graphconv", norm=None), "ign3", "covers only domain='all'"),
         (lambda: instance(DS, "nm"), "ign4", "target is 'ign4', expected 'reign2', 'sun' or 'ign3'"),
     ],
 )
@@ -212,11 +212,21 @@ def test_the_model_given_stays_as_it_is() -> None:
     ("make", "target", "message"),
     [
         (lambda: instance(DSS, "nm", aggregated_adjacency=True), "sun", "no construction is known for the term 'needle_msg@agg'"),
-        (lambda: instance(NGNN, "ego:2", task_level="node"), "ign3", "covers task_level='graph'"),
-        (lambda: ReIGN2(2, 3, 1, 1, terms=["own", "swap_local"], root_terms=None, norm=None), "reign2", "'swap_local' is no entry"),
-        (lambda: DSS(2, 3, 1, 1, **(linear_options(DSS) | {"domain": "members"})), "reign2", "covers domain='all'"),
+        (lambda: instance(NGNN, "ego:2", task_level="node"), "ign3", "covers only task_level='graph'"),
+        (lambda: NGNN(2, 3, 1, 1, **(linear_options(NGNN) | {"readout": "mean"})), "ign3", "covers NGNN only with readout='sum'"),
+        (
+            lambda: ReIGN2(2, 3, 1, 1, terms=["own", "swap_local"], root_terms=None, norm=None),
+            "reign2",
+            "'swap_local' is not in the",
+        ),
+        (lambda: DSS(2, 3, 1, 1, **(linear_options(DSS) | {"domain": "members"})), "reign2", "covers only domain='all'"),
     ],
 )
 def test_what_would_be_wrong_is_refused(make, target: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         implement(make(), target, graphs=graphs())
+
+
+def test_gates_need_graphs() -> None:
+    with pytest.raises(ValueError, match="needs graphs, because the gates of the construction are exact only on given graphs"):
+        implement(instance(DS, "nm"), "ign3")

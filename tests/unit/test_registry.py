@@ -47,9 +47,9 @@ def test_unknown_names(name: object, message: str) -> None:
 
 def test_a_name_is_taken_once() -> None:
     registry = shapes()
-    with pytest.raises(ValueError, match="shape 'Square' is registered already, as 'a square'; choose another name."):
+    with pytest.raises(ValueError, match="shape 'Square' is already registered as 'a square'; choose another name."):
         registry.register("Square")("another")
-    with pytest.raises(ValueError, match="shape 'disc' is registered already"):
+    with pytest.raises(ValueError, match="shape 'disc' is already registered"):
         registry.register("plate", "disc")("a plate")
     assert "plate" not in registry
     registry.register("square")("a square")
@@ -74,7 +74,7 @@ def test_names_that_cannot_be() -> None:
     registry: Registry[object] = Registry("shape", spelling=str.lower, pattern="[a-z]+")
     with pytest.raises(ValueError, match="'my shape' cannot be the name of a shape, expected a name that matches \\[a-z\\]\\+"):
         registry.register("my shape")("x")
-    with pytest.raises(ValueError, match="'--' cannot be the name of a shape, expected some letters or digits"):
+    with pytest.raises(ValueError, match="'--' cannot be the name of a shape, expected a text with letters or digits"):
         shapes().register("--")("x")
     with pytest.raises(ValueError, match="None cannot be the name of a shape"):
         shapes().register()("x")

@@ -91,6 +91,13 @@ def test_permutations_are_never_the_identity() -> None:
         random_permutation([1, 1])
 
 
+def test_random_graphs_of_impossible_sizes() -> None:
+    with pytest.raises(ValueError, match="sizes are 5 to 2 and edge_prob is 0.5, expected 0 <= min_nodes <= max_nodes"):
+        random_graphs(1, min_nodes=5, max_nodes=2, edge_prob=0.5)
+    with pytest.raises(ValueError, match="edge_prob is 2.0, expected"):
+        random_graphs(1, edge_prob=2.0)
+
+
 def test_random_graphs_are_seeded_and_undirected() -> None:
     graphs = random_graphs(30, edge_dim=2, num_features=4, dtype=torch.float64)
     again = random_graphs(30, edge_dim=2, num_features=4, dtype=torch.float64)
@@ -111,7 +118,7 @@ def test_permute_graph_moves_nodes_to_their_places() -> None:
 
 
 def test_checks_that_could_not_fail_are_refused() -> None:
-    with pytest.raises(ValueError, match="the function gave None, expected a tensor or a SubgraphBag"):
+    with pytest.raises(ValueError, match="the function returned None, expected a tensor or a SubgraphBag"):
         assert_equivariant(lambda *args, **kwargs: None, GRAPHS[0])
     with pytest.raises(ValueError, match="level is 'nodes'"):
         inspect.unwrap(assert_equivariant)(degree, GRAPHS[0], level="nodes")

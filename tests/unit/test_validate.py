@@ -39,7 +39,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "edge between graphs": (lambda: call(X, EDGES, batch=BATCH), "edge 2 joins node 1 of graph 0 to node 2 of graph 1"),
     "batch_size too small": (
         lambda: NodeMarking()(X, EDGES[:, :2], batch=BATCH, batch_size=1),
-        "batch_size is 1, expected at least 2",
+        "batch_size is 1, expected a whole number of at least 2, because batch has the graph 1",
     ),
     "batch for edge_attr": (lambda: call(X, EDGES, BATCH), "edge_attr is .* for 4 edges and 3 nodes.*looks like batch"),
     "batch for edge_attr, as many nodes as edges": (
@@ -50,6 +50,15 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: call(X, EDGES, torch.ones(3, 2)),
         "edge_attr is .* expected \\(4, channels\\); one row",
     ),
+    "far too many graphs": (
+        lambda: NodeMarking()(X, EDGES, batch_size=20_000_000),
+        "batch or batch_size gives 20,000,000 graphs for 3 nodes, expected ids without large gaps",
+    ),
+    "sparse features": (
+        lambda: call(X.to_sparse(), EDGES),
+        "x has layout torch.sparse_coo, expected a dense tensor; use x.to_dense",
+    ),
+    "no values": (lambda: call(X.to("meta"), EDGES.to("meta")), "on the device 'meta' and has no values"),
     "two devices": (lambda: call(X.to("meta"), EDGES), "several devices \\(x on meta, edge_index on cpu\\)"),
 }
 

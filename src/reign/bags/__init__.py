@@ -1,26 +1,29 @@
-"""Bags of subgraphs: which pairs (k, i) exist, how they lie in memory, and the maps between scopes."""
+"""Bags of subgraphs: which pairs (k, i) exist, how they are stored, and the maps between scopes."""
 
 from reign.bags._bag import Domain, SubgraphBag
+from reign.bags._blocks import node_values, pair_values
 from reign.bags._columns import Column
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import FAR, HopTable, hop_table, near_table, stored_table
-from reign.bags._keep import PerRow
+from reign.bags._keep import Bound, PerRow
 from reign.bags._memory import SMALL, STATE_BYTES, DoesNotFit, check_fits, free_memory, out_of_memory, warn_of_size
 from reign.bags._narrow import narrow_edges, narrow_near, narrow_pairs
 from reign.bags._store import BagStore, Frame, all_real
 from reign.bags._triples import Neighbours, Where
 from reign.bags._views import DenseBag
-from reign.bags._wiring import Messages
+from reign.bags._wiring import FolkloreMessages, Messages
 
 __all__ = [
     "FAR",
     "SMALL",
     "STATE_BYTES",
     "BagStore",
+    "Bound",
     "Column",
     "DenseBag",
     "DoesNotFit",
     "Domain",
+    "FolkloreMessages",
     "Frame",
     "HopTable",
     "Messages",
@@ -37,7 +40,9 @@ __all__ = [
     "narrow_near",
     "narrow_pairs",
     "near_table",
+    "node_values",
     "out_of_memory",
+    "pair_values",
     "stored_table",
     "warn_of_size",
 ]

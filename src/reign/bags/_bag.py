@@ -15,7 +15,7 @@ from reign.bags._draw import draw
 from reign.bags._edges import PairEdges, pair_edges
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import root_hops
-from reign.bags._keep import Keeper, PerRow, kept
+from reign.bags._keep import Bound, Keeper, PerRow, kept
 from reign.bags._place import on_several_paths, resistance
 from reign.bags._weights import PLAIN, WEIGHT, WeightedWiring, weigh
 from reign.bags._wiring import Wiring
@@ -32,28 +32,28 @@ Domain = Literal["all", "members"]
 class SubgraphBag(Keeper):
     r"""A batch of graphs, their subgraphs, and the values :math:`x^k_i` of node i in subgraph k, written ``x[k, i]``.
 
-    No subgraph is ever copied. Subgraph k keeps an induced part of the graph, so one bit per pair describes it:
+    Subgraphs are never copied. Subgraph k is an induced part of the graph, so one bit per pair describes it:
 
     .. math:: A^k_{ij} = A_{ij} \cdot \mathrm{member}^k_i \cdot \mathrm{member}^k_j
 
-    (less the undirected edges listed in ``cut``, for edge deletion). The pairs of a batch are rows, ragged and never
-    padded: with ``domain="all"`` pair (k, i) of a graph of n nodes sits n rows after (k - 1, i) and one after
-    (k, i - 1); with ``domain="members"`` only the pairs inside a subgraph have a row, in the same order.
+    (without the undirected edges listed in ``cut``, for edge deletion). The pairs of a batch are the rows of one tensor, without
+    padding. With ``domain="all"``, pair (k, i) of a graph of n nodes is n rows after (k - 1, i) and one row after (k, i - 1). With
+    ``domain="members"``, only the pairs inside a subgraph have a row, in the same order.
 
-    Nodes and subgraphs are numbered over the whole batch, as in PyG. Bags are made by policies, and rarely by hand.
+    Nodes and subgraphs are numbered over the whole batch, as in PyG. Bags are usually made by policies.
 
     Args:
-        graph: the graph all subgraphs share.
-        policy: the policy that selected them.
+        graph: the graph that all subgraphs share.
+        policy: the policy that selected the subgraphs.
         domain: whether "all" pairs of a graph have rows, or only those of "members".
         node_based: whether there is one subgraph per node, and subgraph k belongs to node k.
-        anchor: what each subgraph is tied to: its root (one column), its edge or its tuple of nodes (two).
+        anchor: the nodes that each subgraph is tied to: its root (one column), or its edge or tuple of nodes (two columns).
         sub_batch: the graph of each subgraph.
         row_ptr: the first row of each subgraph, and the end of the last.
         sub: the subgraph of each row.
         node: the node of each row.
         member: whether the node is in the subgraph.
-        mark: channels that go in front of the features, if the policy marks.
+        mark: channels in front of the features, if the policy marks nodes.
         cut: the undirected edges (subgraph, node, node) that are deleted although both nodes are members.
     """
 
@@ -98,9 +98,9 @@ class SubgraphBag(Keeper):
         return self.sub.device
 
     def real(self, space: str) -> Bool[Tensor, "rows"] | None:
-        """Which of the nodes, subgraphs ("sub"), pairs or graphs are real; None if all are, as in every bag that a policy makes.
+        """Which of the nodes, subgraphs ("sub"), pairs or graphs are real; None if all are, as in every bag made by a policy.
 
-        Only the bag of a ``Frame`` is padded. Padding counts for no norm.
+        Only the bag of a ``Frame`` is padded. Padding is excluded from the statistics of norms.
         """
         return cast("Tensor | None", self._kept.get(("real", space)))
 
@@ -116,19 +116,19 @@ class SubgraphBag(Keeper):
         """The root of each subgraph."""
         if self.anchor.size(1) != 1:
             raise ValueError(
-                f"policy '{self.policy}' ties a subgraph to {self.anchor.size(1)} nodes, expected one root; "
+                f"a subgraph of policy '{self.policy}' has {self.anchor.size(1)} anchors, expected one root; "
                 "use bag.anchor, or a policy with roots such as 'nm' or 'ego+:3'."
             )
         return self.anchor[:, 0]
 
     @kept
     def root_row(self) -> Int[Tensor, "subgraphs"]:
-        """The row of pair (k, root of k), -1 where it has none (node deletion with domain members)."""
+        """The row of pair (k, root of k), or -1 if it has none (node deletion with ``domain="members"``)."""
         return self.row_within(torch.arange(self.num_subgraphs, device=self.device), self.root)
 
     @kept
     def transpose(self) -> Int[Tensor, "pairs"]:
-        """The row of pair (i, k) for each row (k, i), -1 where it has none. Node-based policies only."""
+        """The row of pair (i, k) for each row (k, i), or -1 if it has none. Only for node-based policies."""
         self.require_node_based("transpose")
         return self.row_within(self.node, self.sub)
 
@@ -141,12 +141,12 @@ class SubgraphBag(Keeper):
             )
 
     def row(self, sub: Int[Tensor, "*any"], node: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
-        """The row of each pair (subgraph, node), -1 where it is not stored."""
+        """The row of each pair (subgraph, node), or -1 if it is not stored."""
         same_graph = self.graph.batch[node] == self.sub_batch[sub]
         return torch.where(same_graph, self.row_within(sub, node), -1)
 
     def row_within(self, sub: Int[Tensor, "*any"], node: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
-        """As ``row``, for pairs whose subgraph and node are known to belong to one graph."""
+        """As ``row``, for pairs whose subgraph and node are known to belong to the same graph."""
         if self.domain == "all":
             return self._shift[sub] + node
         position, there = ragged.find(self._key, sub * self.num_nodes + node)
@@ -154,7 +154,7 @@ class SubgraphBag(Keeper):
 
     @kept
     def edge_row(self) -> Int[Tensor, "edges"]:
-        """The row of pair (i, j) for each edge j -> i of the graph. Node-based policies with domain all only."""
+        """The row of pair (i, j) for each edge j -> i of the graph. Only for node-based policies with ``domain="all"``."""
         source, target = self.graph.edge_index
         return self.row_within(target, source)
 
@@ -178,62 +178,67 @@ class SubgraphBag(Keeper):
 
     @property
     def edge_weight(self) -> Float[Tensor, "edges"] | None:
-        """The weights of edges in a bag that ``weighted`` made; None if there are none."""
+        """The edge weights of a bag made by ``weighted``; None if there are none."""
         return cast("Tensor | None", self._kept.get(WEIGHT))
 
     @property
     def plain(self) -> "SubgraphBag":
-        """The bag without weights of edges."""
+        """The bag without edge weights."""
         return cast("SubgraphBag", self._kept.get(PLAIN, self))
 
     def weighted(self, weight: Float[Tensor, "edges"]) -> "SubgraphBag":
-        """The same bag with a weight for each edge, by which every sum over neighbours counts them: for explanations."""
+        """The same bag with a weight for each edge, which multiplies its messages in every sum over neighbours. Used for explanations."""
         return weigh(self, weight)
 
     def hops(self, max_distance: int) -> Int[Tensor, "pairs"]:
-        """The hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for nodes out of reach."""
+        """The hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for unreachable nodes."""
         return self.keep(("hops", max_distance), lambda: PerRow(root_hops(self, max_distance), "pair")).values
 
     @property
     def on_several_paths(self) -> Bool[Tensor, "pairs"]:
-        """Whether at least two neighbours of the node lie one hop nearer to the root."""
+        """Whether at least two neighbours of the node are one hop closer to the root."""
         return self.keep("several paths", lambda: PerRow(on_several_paths(self), "pair")).values
 
     @property
     def resistance(self) -> Float[Tensor, "pairs"]:
-        """The resistance distance from the root to the node inside the subgraph, every edge a resistance of 1; 0 outside of it."""
+        """The resistance distance from the root to the node inside the subgraph, where every edge has resistance 1; 0 outside it."""
         return self.keep("resistance", lambda: PerRow(resistance(self), "pair")).values
+
+    @property
+    def largest(self) -> int:
+        """The number of nodes of the largest graph; in the bag of a ``Frame``, of all graphs that it can hold."""
+        return self.keep("largest", lambda: Bound(int(self.graph.sizes.max()) if self.num_graphs else 0)).value
 
     # -- values ----------------------------------------------------------------------------------------------------
 
     def lift(self, h: Shaped[Tensor, "nodes channels"], rows: slice = slice(None)) -> Shaped[Tensor, "rows lifted"]:
-        """Values on nodes as values on pairs, marks in front: ``x[k, i] = [mark[k, i], h[i]]``."""
+        """Map values on nodes to values on pairs, with marks in front: ``x[k, i] = [mark[k, i], h[i]]``."""
         if h.dim() != 2 or h.size(0) != self.num_nodes:
             raise ValueError(f"h has shape {tuple(h.shape)}, expected ({self.num_nodes}, channels): a row per node of the bag.")
         whole, to_node = rows == slice(None), self.wiring.to_node if h.requires_grad else None
         if whole and to_node is not None and to_node.ptr is not None and (kernels := kernels_for(h)) is not None:
             lifted: Tensor = kernels.lift(h, self.mark, self.node, Segments(to_node.ptr, to_node.index))
             return lifted
-        values = to_node.t(h) if whole and to_node is not None else h[self.node[rows]]  # what flows back is a sum in a fixed order
+        values = to_node.t(h) if whole and to_node is not None else h[self.node[rows]]  # the gradient is a sum in a fixed order
         return values if self.mark is None else torch.cat([self.mark[rows].to(h.dtype), values], dim=1)
 
     @property
     def x(self) -> Shaped[Tensor, "pairs channels"]:
-        """The values x[k, i] as the policy gives them: marks, then the node's features."""
+        """The values x[k, i] set by the policy: marks, then the features of the node."""
         return self.lift(self.graph.x)
 
-    # -- for people ------------------------------------------------------------------------------------------------
+    # -- views -----------------------------------------------------------------------------------------------------
 
     def subgraph(self, k: int, members_only: bool = False) -> Data:
         """Subgraph k as a PyG ``Data`` on all nodes of its graph, in their original order.
 
-        It has ``x`` (marks, then features), ``edge_index``, ``edge_attr``, ``member``, and ``root``: the root, or both
-        nodes of an edge or a tuple. Nodes without a row (domain members, outside the subgraph) have zeros as ``x``.
+        It has ``x`` (marks, then features), ``edge_index``, ``edge_attr``, ``member``, and ``root`` (the root, or both
+        nodes of an edge or a tuple). Nodes without a row (outside the subgraph, with ``domain="members"``) have zeros as ``x``.
 
         Args:
-            k: the number of the subgraph.
-            members_only: leave the other nodes out. Nodes are then numbered anew, ``node`` has their numbers in the graph, and
-                ``root`` is -1 where it is not a member.
+            k: index of the subgraph.
+            members_only: leave out nodes that are not members. Nodes are then renumbered, ``node`` holds their original numbers, and
+                ``root`` is -1 if it is not a member.
         """
         return views.subgraph(self, k, members_only)
 
@@ -242,25 +247,25 @@ class SubgraphBag(Keeper):
         return self.num_subgraphs
 
     def __iter__(self) -> Iterator[Data]:
-        """The subgraphs in turn, as ``subgraph`` gives them."""
+        """Iterate over the subgraphs, as returned by ``subgraph``."""
         return (self.subgraph(k) for k in range(len(self)))
 
     def draw(self, subgraphs: Sequence[int] | None = None, *, labels: Sequence[str] | None = None, dark: bool = False) -> "Picture":
-        """A picture of the graph and its subgraphs, which notebooks show; ``bag.draw().save("bag.svg")`` keeps it.
+        """A picture of the graph and its subgraphs. Notebooks show it; ``bag.draw().save("bag.svg")`` writes it to a file.
 
         Args:
-            subgraphs: which ones to draw; the first 36 if not given.
-            labels: what is written on the nodes; their numbers if not given.
-            dark: whether to draw for dark paper.
+            subgraphs: the subgraphs to draw; the first 36 if not given.
+            labels: labels of the nodes; their numbers if not given.
+            dark: whether to draw on a dark background.
         """
         return draw(self, subgraphs, labels, dark)
 
     def to_dense(self) -> views.DenseBag:
-        """The tensors (A, x) of the paper, and membership, for a bag of one graph; take ``bag[g]`` out of a batch."""
+        """The tensors (A, x) of the paper and the membership, for a bag of one graph. In a batch, use ``bag[g]``."""
         return views.to_dense(self)
 
     def expand(self) -> Data:
-        """The disjoint union of all subgraphs as a plain PyG ``Data``, a node per row: slow, but any PyG layer takes it.
+        """The disjoint union of all subgraphs as a plain PyG ``Data``, with one node per row. It is slow, but works with any PyG layer.
 
         ``batch`` is the subgraph of each row, ``node`` its node in the shared graph, ``sub_batch`` the graph of each
         subgraph.
@@ -272,9 +277,9 @@ class SubgraphBag(Keeper):
 
         .. math:: (\sigma \cdot x)^{\sigma(k)}_{\sigma(i)} = x^k_i
 
-        Without ``subgraphs`` the subgraphs follow their nodes: one permutation acts on both, the symmetry of the paper.
-        With it both act independently, on the tensors (A, x) alone: the root of the k-th subgraph of a node-based bag is
-        then still node k, so what relies on roots sees another bag.
+        Without ``subgraphs``, the subgraphs follow their nodes: one permutation acts on both, which is the symmetry of the paper.
+        With ``subgraphs``, both permutations act independently, and only on the tensors (A, x). The root of the k-th subgraph of a
+        node-based bag is then still node k, so operations that use roots give other results.
         """
         return relabel.permute(self, nodes, subgraphs)
 

@@ -1,7 +1,7 @@
-"""A bag as a list of columns: tensors of which it is known to what their rows belong, and into what their values point.
+"""A bag as a list of columns: tensors with a known space of their rows, and a known space that their values point into.
 
-Nothing in a bag reaches from one graph to another. So every map of it can be cut at graphs, and the maps of any batch of graphs put together
-from the pieces: rows laid end to end, values moved by as much as the rows they point to.
+No index of a bag points from one graph to another. Every index map can therefore be split by graph, and the maps of any batch can be assembled
+from the pieces: rows are concatenated, and values are shifted with the rows that they point to.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -16,13 +16,13 @@ from reign.kernels import Sum
 
 
 class Column(NamedTuple):
-    """What the rows of a tensor belong to ("node", "pair", ...), and what its values point into.
+    """The space of the rows of a tensor ("node", "pair", ...), and the space that its values point into.
 
     Args:
-        rows: what the rows belong to.
-        values: what the values point into; None if they point to nothing.
-        bounds: whether the values are bounds: there is one more of them than rows.
-        ends: whether the tensor holds two such columns as its rows, as ``edge_index`` does.
+        rows: the space of the rows.
+        values: the space that the values point into; None if they are not indices.
+        bounds: whether the values are bounds, so that there is one more value than rows.
+        ends: whether the tensor holds two such columns as its rows, like ``edge_index``.
     """
 
     rows: str
@@ -57,7 +57,7 @@ Replace = Callable[[str, Tensor, Column], Tensor]
 
 
 def walk(bag: SubgraphBag, change: Replace) -> SubgraphBag:
-    """The same bag with every tensor of it replaced; what it keeps comes along where its columns are known, and is dropped elsewhere."""
+    """The same bag with every tensor replaced. Cached values are replaced if their columns are known, and dropped otherwise."""
 
     def tensor(name: str, value: Tensor | None, column: Column) -> Tensor | None:
         return None if value is None else change(name, value, column)
@@ -66,7 +66,7 @@ def walk(bag: SubgraphBag, change: Replace) -> SubgraphBag:
     ends = change("edge_index", graph.edge_index, Column("edge", "node", ends=True))
     given = {name: tensor(name, getattr(graph, name), column) for name, column in GRAPH.items()}
     shared = SharedGraph(edge_index=ends, **given)  # type: ignore[arg-type]
-    own = BAG if bag.anchor.size(1) == 1 else BAG | {"anchor": Column("sub")}  # no sum reads several anchors
+    own = BAG if bag.anchor.size(1) == 1 else BAG | {"anchor": Column("sub")}  # no sum reads more than one anchor
     changed = {name: tensor(name, getattr(bag, name), column) for name, column in own.items()}
     made = replace(bag, graph=shared, **changed)  # type: ignore[arg-type]
     for key, value in bag._kept.items():
@@ -77,7 +77,7 @@ def walk(bag: SubgraphBag, change: Replace) -> SubgraphBag:
 
 
 def _kept(name: str, column: Column | None, value: Any, change: Replace) -> Any:
-    """A kept value with all its tensors replaced, None if it is not known how."""
+    """A cached value with all its tensors replaced; None if its columns are not known."""
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Tensor):
@@ -97,7 +97,7 @@ def _kept(name: str, column: Column | None, value: Any, change: Replace) -> Any:
 
 
 def _nested(name: str, bag: SubgraphBag, change: Replace) -> SubgraphBag:
-    """A bag that a bag keeps: its graphs as bags of one subgraph each, so its subgraphs are graphs and its pairs are nodes."""
+    """A bag cached by another bag: each graph as a bag with one subgraph, so that its subgraphs are graphs and its pairs are nodes."""
     known = {"sub": "graph", "pair": "node", "graph": "graph", "node": "node", "edge": "edge", None: None}
 
     def inside(field: str, value: Tensor, column: Column) -> Tensor:
@@ -131,7 +131,7 @@ def _spaces_of_sum(value: Sum, name: str) -> dict[str, Column]:
 
 
 def all_columns(bag: SubgraphBag) -> Iterator[tuple[str, Tensor, Column]]:
-    """Every tensor of a bag with its name and its column."""
+    """Every tensor of a bag, with its name and its column."""
     found: list[tuple[str, Tensor, Column]] = []
 
     def note(name: str, value: Tensor, column: Column) -> Tensor:

@@ -1,4 +1,4 @@
-"""A picture of a bag: the graph, and its subgraphs beside it."""
+"""A picture of a bag: the graph and its subgraphs."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from reign.bags._bag import SubgraphBag
     from reign.draw import Picture
 
-SHOWN = 36  # subgraphs, if it is not said which
+SHOWN = 36  # default number of subgraphs to draw
 
 
 def draw(bag: "SubgraphBag", subgraphs: Sequence[int] | None, labels: Sequence[str] | None, dark: bool) -> "Picture":
     """See ``SubgraphBag.draw``."""
     if bag.num_graphs != 1:
-        raise ValueError(f"draw takes a bag of one graph, got {bag.num_graphs}; use bag[g].draw().")
+        raise ValueError(f"draw needs a bag of one graph, got {bag.num_graphs} graphs; use bag[g].draw().")
     if labels is not None and len(labels) != bag.num_nodes:
-        raise ValueError(f"labels are {len(labels)} texts, expected one for each of the {bag.num_nodes} nodes.")
+        raise ValueError(f"got {len(labels)} labels, expected one for each of the {bag.num_nodes} nodes.")
     from reign.draw import Subgraph, draw_bag
 
     chosen = list(range(min(len(bag), SHOWN))) if subgraphs is None else list(subgraphs)
@@ -37,7 +37,7 @@ def draw(bag: "SubgraphBag", subgraphs: Sequence[int] | None, labels: Sequence[s
                 [*cut, *((j, i) for i, j in cut)],
             )
         )
-    sizes = f"{bag.num_nodes} nodes, {len(bag)} subgraphs" + (f", {len(chosen)} of them shown" if len(chosen) < len(bag) else "")
+    sizes = f"{bag.num_nodes} nodes, {len(bag)} subgraphs" + (f", {len(chosen)} shown" if len(chosen) < len(bag) else "")
     return draw_bag(bag.num_nodes, _pairs(bag.graph.edge_index), panels, f"policy {bag.policy}", sizes, labels, dark)
 
 

@@ -1,4 +1,4 @@
-"""The edges of all subgraphs: those of the shared graph between two members, less the ones that were cut."""
+"""The edges of all subgraphs: the edges of the shared graph between two members, without those that were cut."""
 
 from typing import TYPE_CHECKING, NamedTuple
 

@@ -1,4 +1,4 @@
-"""The graph that all subgraphs share: a batch of graphs as PyG lays them out, with its edges in CSR form."""
+"""The graph that all subgraphs share: a PyG batch of graphs, with its edges in CSR form."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,21 +13,21 @@ from reign.kernels import ragged
 
 
 class CSR(NamedTuple):
-    """For every node i the nodes ``node[ptr[i]:ptr[i + 1]]``, and the ids of the edges they come along."""
+    """For every node i the neighbours ``node[ptr[i]:ptr[i + 1]]``, and the ids of the edges to them."""
 
     ptr: Int[Tensor, "bounds"]
     node: Int[Tensor, "entries"]
     edge: Int[Tensor, "entries"]
 
     def expand(self, node: Int[Tensor, "rows"]) -> tuple[Tensor, Tensor, Tensor]:
-        """All entries of each given node in turn: the row asking, the node found, the edge between them."""
+        """All entries of the given nodes: the position of the node in the input, the neighbour, and the edge between them."""
         row, entry = ragged.ranges(self.ptr[node], self.ptr[node + 1] - self.ptr[node])
         return row, self.node[entry], self.edge[entry]
 
 
 @dataclass(frozen=True, eq=False)
 class SharedGraph(Keeper):
-    """A batch of graphs. Directed edges, self-loops and parallel edges keep the meaning they have in PyG."""
+    """A batch of graphs. Directed edges, self-loops and parallel edges have the same meaning as in PyG."""
 
     x: Shaped[Tensor, "nodes *channels"]
     edge_index: Int[Tensor, "2 edges"]
@@ -44,7 +44,7 @@ class SharedGraph(Keeper):
         batch: Any = None,
         batch_size: int | None = None,
     ) -> "SharedGraph":
-        """Check what a user gave, and make the graph. ``batch_size`` is needed only if the last graphs have no nodes."""
+        """Check the user's input, and make the graph. ``batch_size`` is needed only if the last graphs have no nodes."""
         check_shapes(x, edge_index, edge_attr, batch)
         if x.device.type == "cpu":
             check_values(x, edge_index, edge_attr, batch)
@@ -54,11 +54,13 @@ class SharedGraph(Keeper):
         else:
             graphs = int(batch[-1]) + 1 if batch.numel() else 0
         if batch_size is not None and (type(batch_size) is not int or batch_size < graphs):
-            raise ValueError(f"batch_size is {batch_size!r}, expected at least {graphs}: batch names graph {graphs - 1}.")
+            raise ValueError(
+                f"batch_size is {batch_size!r}, expected a whole number of at least {graphs}, because batch has the graph {graphs - 1}."
+            )
         if max(graphs, batch_size or 0) > 10_000_000 + x.size(0):
             raise ValueError(
-                f"batch or batch_size counts {max(graphs, batch_size or 0):,} graphs for {x.size(0):,} nodes, expected ids from 0 "
-                "upwards; renumber them with batch.unique(return_inverse=True)[1]."
+                f"batch or batch_size gives {max(graphs, batch_size or 0):,} graphs for {x.size(0):,} nodes, expected ids without "
+                "large gaps; renumber them with batch.unique(return_inverse=True)[1]."
             )
         sizes = torch.bincount(batch, minlength=graphs if batch_size is None else batch_size)
         return cls(x, edge_index, edge_attr, batch, ragged.offsets(sizes))
@@ -80,14 +82,14 @@ class SharedGraph(Keeper):
 
     @kept
     def in_edges(self) -> CSR:
-        """For every node the sources j of its incoming edges j -> i, along which messages come."""
+        """For every node i the sources j of its incoming edges j -> i, which carry its messages."""
         source, target = self.edge_index
         edge = torch.argsort(target, stable=True)
         return CSR(ragged.offsets(torch.bincount(target, minlength=self.num_nodes)), source[edge], edge)
 
     @kept
     def neighbours(self) -> CSR:
-        """For every node its distinct neighbours, whichever way the edge points: what hops go along."""
+        """For every node its distinct neighbours, regardless of the direction of edges. Hop distances use these."""
         source, target = self.edge_index
         n = max(self.num_nodes, 1)
         keep = source != target

@@ -1,6 +1,6 @@
-"""Hop distances from many sources at once: one breadth-first search over all of them, one step per hop.
+"""Hop distances from many sources at once, by a single breadth-first search with one step per hop.
 
-Distances ignore the direction of edges. ``FAR`` stands for a node in another component, or farther than asked.
+Distances ignore the direction of edges. ``FAR`` stands for a node in another component, or beyond the largest requested distance.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from reign.bags._bag import SubgraphBag
 
 FAR = torch.iinfo(torch.int16).max
-CHUNK = 2**24  # neighbours looked at in one go
+CHUNK = 2**24  # number of neighbours processed at a time
 
 
 @dataclass(frozen=True, eq=False)
 class HopTable:
-    """Distances from node u to node i: row ``shift[u] + i`` of a full table, or where the sorted ``key`` is u * n + i."""
+    """Distances from node u to node i: row ``shift[u] + i`` of a full table, or the row at which the sorted ``key`` is u * n + i."""
 
     num_nodes: int
     distance: Int[Tensor, "rows"]
@@ -55,7 +55,7 @@ def hop_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int 
         hop += 1
         if hop == FAR:
             raise ValueError(
-                f"a shortest path of {FAR} hops or more was met, expected fewer; give a depth (ego nets) or cut the graph."
+                f"the graph has a shortest path of at least {FAR} hops, expected fewer; use a policy with a depth (ego nets), or split the graph."
             )
         reached = []
         for part in _chunks(graph, node):
@@ -65,7 +65,7 @@ def hop_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int 
             fresh = (distance[row] == FAR).nonzero().squeeze(1)
             row = row[fresh]
             distance[row] = hop
-            if hop != max_hops:  # several neighbours may reach a node in the same hop: one of them carries the search on
+            if hop != max_hops:  # several neighbours may reach a node in the same hop; only one of them continues the search
                 claim = torch.arange(row.numel(), dtype=torch.int32, device=row.device)
                 slot[row] = claim
                 fresh = fresh[slot[row] == claim]
@@ -75,7 +75,7 @@ def hop_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int 
 
 
 def near_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int) -> HopTable:
-    """Distances from distinct sources to the nodes within ``max_hops`` only, in memory proportional to their number."""
+    """Distances from distinct sources to the nodes within ``max_hops``. The memory is proportional to the number of these nodes."""
     n = graph.num_nodes
     before, frontier = source[:0], source.sort().values * (n + 1)
     rings = [frontier]
@@ -88,7 +88,7 @@ def near_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int
             for via, node, _ in [graph.neighbours.expand(frontier[part] % n)]
         ]
         key = torch.cat(reached).unique()
-        # neighbours differ by at most one hop, so only the last two rings can have been reached before
+        # distances of neighbours differ by at most one, so only the last two rings can have been reached before
         known = ragged.find(frontier, key)[1] | ragged.find(before, key)[1]
         before, frontier = frontier, key[~known]
         rings.append(frontier)
@@ -98,7 +98,7 @@ def near_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int
 
 
 def _chunks(graph: SharedGraph, node: Tensor) -> list[slice]:
-    """The nodes of a frontier in parts with a bounded number of neighbours, so that dense graphs need little extra memory."""
+    """Split the nodes of a frontier into parts with a bounded number of neighbours, so that dense graphs need little extra memory."""
     degree = graph.neighbours.ptr[node + 1] - graph.neighbours.ptr[node]
     total = degree.cumsum(0)
     if not node.numel() or int(total[-1]) <= CHUNK:
@@ -109,7 +109,7 @@ def _chunks(graph: SharedGraph, node: Tensor) -> list[slice]:
 
 
 def stored_table(graph: SharedGraph, hop_distance: Int[Tensor, "rows"]) -> HopTable:
-    """The full table with every node as a source, from distances computed earlier (``transforms.AddHopDistance``)."""
+    """The full table with every node as a source, from stored distances (``transforms.AddHopDistance``)."""
     size = graph.sizes[graph.batch]
     return HopTable(graph.num_nodes, hop_distance, shift=size.cumsum(0) - size - graph.ptr[graph.batch])
 

@@ -1,8 +1,8 @@
-"""What a bag keeps in memory: index maps and sums that are made when they are first asked for, and then stay.
+"""The cache of a bag: index maps and sums that are computed on first use and then stored.
 
-A ``Keeper`` keeps what is made through its method ``keep``, and ``@kept`` turns a method into a property that does so.
-Values are made outside of inference mode, so that what was first asked for in inference mode can still be trained on. Copies
-and pickles hold the same values; an object with other fields (``dataclasses.replace``, ``bag.to(device)``) makes its own.
+A ``Keeper`` stores the values that are computed through its method ``keep``, and ``@kept`` turns a method into a cached property.
+Values are computed outside inference mode, so that they can be used in training even if they were first needed in inference mode. Copies
+and pickles hold the same values; an object with other fields (``dataclasses.replace``, ``bag.to(device)``) computes its own.
 """
 
 from collections.abc import Callable, Hashable
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Keeper:
-    """An object that keeps what it made.
+    """An object with a cache.
 
     >>> keeper = Keeper()
     >>> keeper.keep("answer", lambda: 6 * 7), keeper.keep("answer", lambda: 1 / 0)
@@ -28,21 +28,21 @@ class Keeper:
     _sealed: list[bool] = field(default_factory=list, init=False, repr=False)
 
     def keep(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value that was made under this key before; if there is none, it is made now."""
+        """The value stored under this key; if there is none, it is computed and stored."""
         if key not in self._kept:
             if self._sealed:
-                raise RuntimeError(f"{key} was not made ready for a bag of fixed sizes")
+                raise RuntimeError(f"{key} was not prepared for a bag of fixed sizes")
             with torch.inference_mode(False):
                 self._kept[key] = make()
         return cast(T, self._kept[key])
 
     def seal(self) -> None:
-        """From here on nothing new is kept: what is kept changes in place, and what would be made now would not."""
+        """Forbid new values from now on. Stored values are updated in place, but new ones would not be."""
         self._sealed.append(True)
 
 
 def kept(method: Callable[[Any], T]) -> T:
-    """A property whose value is made once, and kept under the full name of the method."""
+    """A property whose value is computed once, and stored under the full name of the method."""
     key = method.__qualname__
 
     def get(self: Any) -> T:
@@ -52,12 +52,23 @@ def kept(method: Callable[[Any], T]) -> T:
 
 
 @dataclass(frozen=True, eq=False)
+class Bound:
+    """A stored upper bound of something in the graphs of a bag; for several bags together, the largest of their bounds applies."""
+
+    value: int
+
+    def spaces(self, name: str) -> dict[str, tuple[str, str | None, bool]]:
+        """A bound has no rows."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
 class PerRow:
-    """Kept values of which there is one for each node, subgraph ("sub"), pair or graph of a bag."""
+    """Stored values with one row for each node, subgraph ("sub"), pair or graph of a bag."""
 
     values: Tensor
     rows: str
 
     def spaces(self, name: str) -> dict[str, tuple[str, str | None, bool]]:
-        """What the values belong to; they point to nothing."""
+        """The space of the rows. The values are not indices."""
         return {"values": (self.rows, None, False)}

@@ -1,4 +1,4 @@
-"""The index maps of a bag as fused kernels read them; the bag keeps them."""
+"""The index maps of a bag in the format of the fused kernels, cached by the bag."""
 
 import torch
 from torch import Tensor
@@ -10,12 +10,12 @@ from reign.kernels import INNER, KEPT, OUTER, ROOT, Edges, Pairs, Picks, ragged
 
 
 def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> Pairs:
-    """The pairs of a bag.
+    """The pairs of a bag, in the format of the fused kernels.
 
     Args:
         bag: the bag.
-        roots_apart: whether norms after slots leave roots out.
-        masked: whether norms leave out the pairs outside of subgraphs, and their values are zero.
+        roots_apart: whether norms after slots exclude roots.
+        masked: whether norms exclude the pairs outside subgraphs, and the values of these are zero.
     """
 
     def make() -> Pairs:
@@ -36,12 +36,12 @@ def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> Pairs:
 
 
 def narrow_edges(bag: SubgraphBag, neighbours: Neighbours, where: Where = "off") -> Edges:
-    """The messages between neighbours."""
+    """The messages between neighbours, in the format of the fused kernels."""
     return bag.keep(("narrow edges", neighbours, where), lambda: _edges(bag.wiring.make_messages(neighbours, where)))
 
 
 def narrow_near(bag: SubgraphBag) -> tuple[Picks, Edges]:
-    """The pairs that roots get messages from, and these messages: from the picked pairs to the roots."""
+    """The pairs that send messages to roots, and these messages."""
 
     def make() -> tuple[Picks, Edges]:
         messages = bag.wiring.make_messages("Ak", "on")

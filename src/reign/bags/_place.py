@@ -1,4 +1,4 @@
-"""Where a node lies in a subgraph, beyond its hop distance: whether several shortest paths lead to it, and how well it is joined to the root."""
+"""The position of a node in a subgraph beyond its hop distance: whether several shortest paths lead to it, and its resistance distance."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from reign.bags._hops import FAR, hop_table, near_table
 if TYPE_CHECKING:
     from reign.bags._bag import SubgraphBag
 
-ENTRIES = 2**22  # numbers in the matrices that are inverted in one go
+ENTRIES = 2**22  # number of entries of the matrices that are inverted at a time
 
 
 def on_several_paths(bag: "SubgraphBag") -> Bool[Tensor, "pairs"]:
@@ -31,13 +31,13 @@ def on_several_paths(bag: "SubgraphBag") -> Bool[Tensor, "pairs"]:
 def resistance(bag: "SubgraphBag") -> Float[Tensor, "pairs"]:
     r"""See ``SubgraphBag.resistance``: :math:`L^+_{kk} + L^+_{ii} - 2 L^+_{ki}` of the Laplacian L of subgraph k.
 
-    Subgraphs of about one size are inverted together, each in a square with zeros around it, which change nothing.
+    Subgraphs of similar size are inverted together. Their matrices are padded with zeros, which do not change the result.
     """
     root_row = bag.wiring.root_row
     rows = bag.member.nonzero().squeeze(1)
     sub = bag.sub[rows]
     size = torch.bincount(sub, minlength=bag.num_subgraphs)
-    place = torch.zeros_like(bag.sub)  # of a member among those of its subgraph
+    place = torch.zeros_like(bag.sub)  # the position of a member among the members of its subgraph
     place[rows] = torch.arange(rows.numel(), device=bag.device) - (size.cumsum(0) - size)[sub]
     via, near, _ = bag.graph.neighbours.expand(bag.node[rows])
     other = bag.row_within(sub[via], near)

@@ -1,4 +1,4 @@
-"""Bags made from bags: nodes and subgraphs renumbered, one graph taken out of a batch, or all moved to another device."""
+"""Make a bag from another bag: renumber nodes and subgraphs, select one graph of a batch, or move it to another device."""
 
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ def permute(bag: "SubgraphBag", nodes: Int[Tensor, "nodes"], subgraphs: Int[Tens
 def take(bag: "SubgraphBag", g: int) -> "SubgraphBag":
     """The bag of graph g alone."""
     if not 0 <= g < bag.num_graphs:
-        raise IndexError(f"graph {g} was asked for, expected 0 to {bag.num_graphs - 1}.")
+        raise IndexError(f"the graph index is {g}, expected 0 to {bag.num_graphs - 1}.")
     graph = bag.graph
     first, end = (int(v) for v in graph.ptr[g : g + 2])
     subs = (bag.sub_batch == g).nonzero().squeeze(1)
@@ -81,7 +81,9 @@ def take(bag: "SubgraphBag", g: int) -> "SubgraphBag":
 def move(bag: "SubgraphBag", device: Any) -> "SubgraphBag":
     """See ``SubgraphBag.to``."""
     if not isinstance(device, torch.device | str | int):
-        raise ValueError(f"a bag moves between devices, got {device!r}; for another precision give features of that dtype.")
+        raise ValueError(
+            f"a bag can be moved only to a device, got {device!r}; for another precision, make the bag from features of that dtype."
+        )
 
     def tensors(part: Any) -> dict[str, Any]:
         values = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
@@ -96,7 +98,7 @@ def _move(values: Tensor, position: Tensor) -> Tensor:
 
 
 def _order(sub_batch: Tensor, anchor: Tensor) -> Tensor:
-    """The order of subgraphs by graph, then by what they are tied to."""
+    """The order of subgraphs by graph, then by anchor."""
     order = torch.arange(sub_batch.numel(), device=sub_batch.device)
     for key in [*anchor.unbind(1)[::-1], sub_batch]:
         order = order[torch.argsort(key[order], stable=True)]

@@ -1,11 +1,11 @@
-"""The bags of a whole data set, from which those of any batch are put together on the device, without reading a size back.
+"""The bags of a whole data set. The bag of any batch is assembled from them on the device, without reading sizes back to the CPU.
 
-What a model asks of a bag (index maps, sums, counts) is made once, for all graphs, and cut at graphs. A ``Frame`` is a batch of fixed sizes: a
-bag in which the graphs that do not fill it are followed by padding, as one more graph whose rows count for no norm. ``Frame.fill(ids)``
-writes other graphs into it in place, so that all that is computed from it can be captured once and replayed.
+Everything that a model needs from a bag (index maps, sums, counts) is computed once for all graphs, and split by graph. A ``Frame`` is a
+batch of fixed sizes: a bag in which the graphs are followed by padding, as one more graph that is excluded from norms. ``Frame.fill`` writes
+other graphs into it in place, so that a computation on it can be captured once and replayed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -14,14 +14,15 @@ from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
 from reign.bags._columns import Column, all_columns, walk
+from reign.bags._keep import Bound
 from reign.kernels import Gathered, gather_columns
 
-WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # numbers of so many bytes
+WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # integer types by their number of bytes
 
 
 @dataclass(eq=False)
 class _Piece:
-    """A column of the whole data set: whole numbers that point within graphs, or values."""
+    """A column of the whole data set: indices relative to the start of their graph, or values."""
 
     column: Column
     data: Tensor
@@ -30,16 +31,17 @@ class _Piece:
 
 
 class BagStore:
-    """The bags of a data set, cut at graphs.
+    """The bags of a data set, split by graph.
 
     Args:
-        bags: bags of all graphs in turn, a few graphs each; each must keep what the model will ask for (``model.prepare``).
+        bags: the bags of all graphs in order, a few graphs per bag. ``model.prepare`` must have been called on each.
     """
 
     def __init__(self, bags: Iterable[SubgraphBag]) -> None:
         parts: dict[str, list[tuple[Tensor, Tensor]]] = {}
         self.columns: dict[str, Column] = {}
         sizes: dict[str, list[Tensor]] = {}
+        largest: dict[Hashable, int] = {}
         self.template: SubgraphBag | None = None
         for bag in bags:
             bounds = _Bounds(bag)
@@ -51,9 +53,13 @@ class BagStore:
             for space in sorted({c for column in self.columns.values() for c in (column.rows, column.values) if c is not None}):
                 sizes.setdefault(space, []).append(bounds.of(space).diff())
             if self.template is not None and set(self.template._kept) != set(bag._kept):
-                raise ValueError("the bags of this data set keep different things.")
+                raise ValueError("the bags of this data set have different cached values.")
+            for key, kept in bag._kept.items():
+                if isinstance(kept, Bound):
+                    largest[key] = max(largest.get(key, 0), kept.value)
             self.template = bag
         assert self.template is not None
+        self.template._kept.update({key: Bound(value) for key, value in largest.items()})
         self.spaces = list(sizes)
         self.sizes = torch.stack([torch.cat(sizes[space]) for space in self.spaces], dim=1).cpu()
         device = self.template.device
@@ -77,7 +83,7 @@ class BagStore:
         return self.sizes.size(0)
 
     def totals(self, ids: Int[Tensor, "*batches graphs"]) -> Int[Tensor, "*batches spaces"]:
-        """The sizes of batches, on the CPU: one number for each of ``spaces``. An id of ``num_graphs`` is no graph."""
+        """The sizes of batches, on the CPU: one number for each of ``spaces``. The id ``num_graphs`` stands for no graph."""
         return self._padded_sizes[ids].sum(-2)
 
     def frame(self, num_graphs: int, totals: Int[Tensor, "spaces"]) -> "Frame":
@@ -86,12 +92,12 @@ class BagStore:
 
 
 class Frame:
-    """A bag of fixed sizes into which any graphs that fit can be written.
+    """A bag of fixed sizes, into which any graphs that fit can be written.
 
     Args:
         store: the bags of all graphs.
-        num_graphs: how many graphs it can hold.
-        totals: the sizes it can hold, one for each of the store's spaces.
+        num_graphs: the largest number of graphs.
+        totals: the largest total sizes, one for each space of the store.
     """
 
     def __init__(self, store: BagStore, num_graphs: int, totals: Int[Tensor, "spaces"]) -> None:
@@ -112,7 +118,7 @@ class Frame:
             out = torch.zeros(*((2,) if column.ends else ()), rows, *piece.width, dtype=piece.dtype, device=device)
             if not _is_index(piece.data, column):
                 raw = WHOLE.get(out[0].numel() * out.element_size()) if rows else None
-                if raw is not None:  # a row of a few bytes is copied as one number
+                if raw is not None:  # a row of 1, 2, 4 or 8 bytes is copied as one integer
                     data = piece.data.contiguous().view(len(piece.data), -1).view(raw).view(-1)
                     self._columns.append(Gathered("value", data, out.view(rows, -1).view(raw).view(-1), number[column.rows]))
                 else:
@@ -138,14 +144,14 @@ class Frame:
         return (totals <= self.totals).all(-1)
 
     def fill(self) -> None:
-        """Write the graphs ``self.ids`` into the bag; an id of ``store.num_graphs`` is no graph."""
+        """Write the graphs ``self.ids`` into the bag. The id ``store.num_graphs`` stands for no graph."""
         self._gather(self.ids, self.store._sizes, self.store._starts)
         for data, out, space in self._wide:
             torch.index_select(data, 0, self._positions[space], out=out)
 
 
 def _finish(bag: SubgraphBag, real: dict[str, Tensor]) -> None:
-    """Say which rows are real, also of a bag that the bag keeps; nothing else may be kept from now on."""
+    """Record which rows are real, also for a bag in the cache, and forbid new cached values."""
     for space, rows in real.items():
         bag._kept["real", space] = rows
     for kept in bag._kept.values():
@@ -156,7 +162,7 @@ def _finish(bag: SubgraphBag, real: dict[str, Tensor]) -> None:
 
 
 def all_real(bag: SubgraphBag) -> SubgraphBag:
-    """The same bag, of which it is said row by row that nothing is padding, as in the bag of a ``Frame``."""
+    """The same bag with explicit masks that mark all rows as real, as in the bag of a ``Frame``."""
     sizes = {"graph": bag.num_graphs, "node": bag.num_nodes, "sub": bag.num_subgraphs, "pair": bag.num_pairs}
     for space, size in sizes.items():
         bag._kept["real", space] = torch.ones(size, dtype=torch.bool, device=bag.device)
@@ -168,7 +174,7 @@ def _is_index(data: Tensor, column: Column) -> bool:
 
 
 class _Bounds:
-    """Where the rows of each graph begin, in every space of a bag."""
+    """The first row of each graph in every space of a bag."""
 
     def __init__(self, bag: SubgraphBag) -> None:
         graph = bag.graph
@@ -184,7 +190,7 @@ class _Bounds:
             assert len(self.known) > before, unknown
 
     def _learn(self, value: Tensor, column: Column, graphs: Tensor) -> None:
-        """Bounds say where the entries of each row begin; other rows belong to the graph of what they point to."""
+        """Find the graphs of rows: bounds hold the start of the entries of each row; other rows belong to the graph they point to."""
         assert column.values is not None
         if column.bounds and column.rows in self.known:
             self.known[column.values] = value[self.known[column.rows]]
@@ -199,7 +205,7 @@ class _Bounds:
         return self.known[space]
 
     def local(self, value: Tensor, column: Column) -> Tensor:
-        """A column with values counted from the first row of their graph; 32 bits for whole numbers that point somewhere."""
+        """A column with values counted from the first row of their graph. Indices have 32 bits."""
         if column.values is None:
             return value
         if column.ends:

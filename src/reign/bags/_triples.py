@@ -1,4 +1,4 @@
-"""Triples (k, i, j): the pair (k, i) that a local form updates, and the neighbours j over which it sums."""
+"""Triples (k, i, j): the pair (k, i) that a local term updates, and the neighbours j over which it sums."""
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -8,12 +8,12 @@ from torch import Tensor
 if TYPE_CHECKING:
     from reign.bags._wiring import Wiring
 
-Where = Literal["off", "on"]  # update all pairs (roots are overwritten later), or the roots alone
+Where = Literal["off", "on"]  # update all pairs (roots are overwritten later), or only the roots
 Neighbours = Literal["Ak", "A", "nodes", "agg", "swap"]
 
 
 class Triples(NamedTuple):
-    """Subgraph k, node i, neighbour j, the row ``target`` that their sum goes to (out of ``size``), and the edge."""
+    """Subgraph k, node i, neighbour j, the row ``target`` (out of ``size``) that the value is added to, and the edge."""
 
     k: Tensor
     i: Tensor

@@ -1,4 +1,4 @@
-"""Bags in forms that are easy to look at: one subgraph, the paper's tensors, or a plain PyG graph."""
+"""Views of a bag: one subgraph, the paper's tensors, or a plain PyG graph."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +22,7 @@ class DenseBag(NamedTuple):
 def subgraph(bag: "SubgraphBag", k: int, members_only: bool = False) -> Data:
     """See ``SubgraphBag.subgraph``."""
     if not 0 <= k < bag.num_subgraphs:
-        raise ValueError(f"subgraph {k} was asked for, expected 0 to {bag.num_subgraphs - 1}.")
+        raise ValueError(f"the subgraph index is {k}, expected 0 to {bag.num_subgraphs - 1}.")
     g = int(bag.sub_batch[k])
     first, end = (int(v) for v in bag.graph.ptr[g : g + 2])
     bounds = bag.row_ptr[k : k + 2]
@@ -43,7 +43,7 @@ def subgraph(bag: "SubgraphBag", k: int, members_only: bool = False) -> Data:
 
 
 def _of_members(data: Data) -> Data:
-    """A subgraph without the nodes that are not in it."""
+    """A subgraph without the nodes that are not members."""
     new = torch.where(data.member, data.member.cumsum(0) - 1, -1)
     return Data(
         x=data.x[data.member],
@@ -57,7 +57,7 @@ def _of_members(data: Data) -> Data:
 def to_dense(bag: "SubgraphBag") -> DenseBag:
     """See ``SubgraphBag.to_dense``."""
     if bag.num_graphs != 1:
-        raise ValueError(f"to_dense takes a bag of one graph, got {bag.num_graphs}; use bag[g].to_dense().")
+        raise ValueError(f"to_dense needs a bag of one graph, got {bag.num_graphs} graphs; use bag[g].to_dense().")
     shape = (bag.num_subgraphs, bag.num_nodes)
     x = bag.x
     source, target, edge = bag.pair_edges

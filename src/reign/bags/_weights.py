@@ -1,7 +1,7 @@
-"""A bag whose edges have weights: every sum over neighbours counts each of them by the weight of its edge.
+"""A bag with edge weights, which multiply the messages in every sum over neighbours.
 
-Which nodes are in a subgraph, and how far they are from its root, stays as it is: weights are for explanations, which ask what a prediction
-rests on. An edge of weight 0 carries no message.
+Membership and hop distances do not change. Weights are used by explanations, to find out which edges matter for a prediction. An edge of
+weight 0 carries no message.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from reign._validate import kind_of
 from reign.bags._triples import Neighbours, Where
-from reign.bags._wiring import Messages, Wiring
+from reign.bags._wiring import FolkloreMessages, Messages, Wiring
 from reign.kernels import Sum
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def weigh(bag: "SubgraphBag", weight: Any) -> "SubgraphBag":
     """See ``SubgraphBag.weighted``."""
     edges = bag.graph.edge_index.size(1)
     if not isinstance(weight, Tensor) or weight.shape != (edges,) or not weight.is_floating_point():
-        raise ValueError(f"weight is {kind_of(weight)}, expected a floating-point number for each of the {edges} edges.")
+        raise ValueError(f"weight is {kind_of(weight)}, expected one floating-point number for each of the {edges} edges.")
     made = replace(bag)
     made._kept[WEIGHT], made._kept[PLAIN] = weight, bag.plain
     return made
@@ -33,9 +33,9 @@ def weigh(bag: "SubgraphBag", weight: Any) -> "SubgraphBag":
 
 @dataclass(frozen=True, eq=False)
 class WeightedSum:
-    """``sum(x)[t]`` is the sum of ``weight[e] * x[source of e]`` over the entries e that go into t.
+    """``sum(x)[t]`` is the sum of ``weight[e] * x[source of e]`` over the entries e with target t.
 
-    Without ``rows`` the values are those of the entries already. ``index_t`` is the target of each entry, as in ``Sum``.
+    Without ``rows``, x already has one row per entry. ``index_t`` is the target of each entry, as in ``Sum``.
     """
 
     rows: Sum | None
@@ -54,10 +54,10 @@ class WeightedSum:
 
 
 class WeightedWiring(Wiring):
-    """The sums of a bag whose edges have weights; the index maps are those of the bag without weights, which keeps them."""
+    """The sums of a bag with edge weights. The index maps are those of the bag without weights, which caches them."""
 
     def keep(self, key: Any, make: Any) -> Any:
-        """The bag without weights keeps what is made here: nothing of it depends on the weights."""
+        """Store a value in the cache of the bag without weights, since none of these values depends on the weights."""
         return self.bag.plain.keep(key, make)
 
     def rows(self, neighbours: Neighbours, values: str, where: Where = "off") -> Any:
@@ -92,6 +92,12 @@ class WeightedWiring(Wiring):
     def messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
         """See ``Wiring.messages``."""
         plain = super().messages(neighbours, where)
+        into: Any = WeightedSum(None, self._weight[plain.from_edges.index], plain.into_targets)
+        return plain._replace(into_targets=into)
+
+    def folklore(self, neighbours: Neighbours, where: Where = "off", members: bool = False) -> FolkloreMessages:
+        """See ``Wiring.folklore``."""
+        plain = super().folklore(neighbours, where, members)
         into: Any = WeightedSum(None, self._weight[plain.from_edges.index], plain.into_targets)
         return plain._replace(into_targets=into)
 

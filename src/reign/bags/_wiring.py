@@ -1,7 +1,7 @@
-"""Which rows are summed into which, for every term: made once for each bag, when a term first asks.
+"""Which rows are summed into which, for every term. The maps are built once for each bag, on first use.
 
-A local form sums over triples: the pair (k, i) that is updated and the neighbour j of i. Which rows it takes its values
-from is a pair of these letters: ``local`` takes x[k, j], ``needle@Ak`` takes x[j, i], and so on.
+A local term sums over triples: the pair (k, i) that is updated and a neighbour j of i. The rows it reads are given by two of these
+letters: ``local`` reads x[k, j], ``needle@Ak`` reads x[j, i], and so on.
 """
 
 from collections.abc import Callable, Hashable
@@ -23,21 +23,30 @@ T = TypeVar("T")
 
 
 class Messages(NamedTuple):
-    """Message passing in two steps: every message from its source row and its edge, then their sums."""
+    """Message passing in two steps: make every message from its source row and its edge, then sum the messages."""
 
     from_rows: Sum
     from_edges: Sum
     into_targets: Sum
 
 
+class FolkloreMessages(NamedTuple):
+    """Message passing from two rows at once: make every message from x[k, j], x[j, i] and its edge, then sum the messages."""
+
+    from_subgraph: Sum
+    from_node: Sum
+    from_edges: Sum
+    into_targets: Sum
+
+
 @dataclass(frozen=True, eq=False)
 class Wiring:
-    """The sums of one bag: a view, since the bag itself keeps what is made here."""
+    """The sums of one bag. It has no state: the bag caches all maps that are made here."""
 
     bag: "SubgraphBag"
 
     def keep(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The bag keeps what its wiring makes."""
+        """Store a value in the cache of the bag."""
         return self.bag.keep(key, make)
 
     # -- between scopes --------------------------------------------------------------------------------------------
@@ -72,7 +81,7 @@ class Wiring:
 
     @kept
     def root_row(self) -> Int[Tensor, "nodes"]:
-        """The rows of the roots; an error if some roots have no row."""
+        """The rows of the roots. Raise ``ValueError`` if some roots have no row."""
         rows = self.bag.root_row
         if self.bag.domain == "members" and bool((rows < 0).any()):
             raise ValueError(self.rootless())
@@ -81,13 +90,13 @@ class Wiring:
     def rootless(self) -> str:
         """The message for roots that are not members."""
         return (
-            f"policy '{self.bag.policy}' with domain='members' leaves roots without a row, and this model uses terms of roots "
+            f"policy '{self.bag.policy}' with domain='members' leaves roots without a row, but this model uses terms of roots "
             "(root, node_root, roots, root_terms, strict sums or pooling of roots); use domain='all'."
         )
 
     @kept
     def roots_are_members(self) -> bool:
-        """Is every root in its own subgraph?"""
+        """Whether every root is a member of its own subgraph."""
         return bool(self.bag.member[self.root_row].all())
 
     @kept
@@ -122,13 +131,13 @@ class Wiring:
     def triples(self, neighbours: Neighbours, where: Where = "off") -> Triples:
         """All (k, i, j), with j a neighbour of i in subgraph k ("Ak") or in the graph ("A"), for pairs (k, i) or roots (i, i).
 
-        For nodes i: j a neighbour in the graph ("nodes"), or once for each subgraph in which it is one ("agg"). Along the other
-        axis: j a neighbour of k in the graph ("swap").
+        For nodes i, j is a neighbour in the graph ("nodes"), counted once for each subgraph in which it is a neighbour ("agg"). Along the
+        other axis, j is a neighbour of k in the graph ("swap").
         """
         return self.keep(("triples", neighbours, where), lambda: find_triples(self, neighbours, where))
 
     def rows(self, neighbours: Neighbours, values: str, where: Where = "off") -> Sum:
-        """The sum of x[a, b] over the neighbours, with ``values`` the letters a and b out of k, i, j."""
+        """The sum of x[a, b] over the neighbours. ``values`` holds the letters a and b, each one of k, i, j."""
 
         def build() -> Sum:
             t = self.triples(neighbours, where)
@@ -159,12 +168,12 @@ class Wiring:
         return self.keep(("root_messages", where), build)
 
     def messages(self, neighbours: Neighbours, where: Where = "off") -> "Messages":
-        """What a base encoder needs: from rows to messages, from edges to messages, and messages summed into targets."""
+        """The maps that a base encoder needs: from rows to messages, from edges to messages, and from messages to targets."""
 
         return self.keep(("messages", neighbours, where), lambda: self.make_messages(neighbours, where))
 
     def make_messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
-        """The same, made anew and not kept."""
+        """As ``messages``, but computed again and not cached."""
         t = self.triples(neighbours, where)
         on_nodes = neighbours in ("nodes", "agg")
         row = t.j if on_nodes else self.bag.row_within(*((t.j, t.i) if neighbours == "swap" else (t.k, t.j)))
@@ -176,6 +185,32 @@ class Wiring:
             Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
         )
 
+    def folklore(self, neighbours: Neighbours, where: Where = "off", members: bool = False) -> FolkloreMessages:
+        """The maps for a folklore sum over the neighbours j of i ("A"), or of k ("swap"): the rows of x[k, j] and of x[j, i].
+
+        Args:
+            neighbours: the kind of neighbours.
+            where: whether the sum is for all pairs (k, i) or for the roots.
+            members: whether to leave out triples in which one of the pairs is not a member of its subgraph.
+        """
+        return self.keep(("folklore", neighbours, where, members), lambda: self.make_folklore(neighbours, where, members))
+
+    def make_folklore(self, neighbours: Neighbours, where: Where, members: bool) -> FolkloreMessages:
+        """As ``folklore``, but computed again and not cached."""
+        bag = self.bag
+        t = self.triples(neighbours, where)
+        row, other = bag.row_within(t.k, t.j), bag.row_within(t.j, t.i)
+        there: Tensor | slice = slice(None)
+        if members or bag.domain == "members":
+            there = ((row >= 0) & (other >= 0) & bag.member[row] & bag.member[other]).nonzero().squeeze(1)
+        own = f"folklore {neighbours} {where} {members}"
+        return FolkloreMessages(
+            Sum.broadcast(row[there], bag.num_pairs, ("pair", own)),
+            Sum.broadcast(other[there], bag.num_pairs, ("pair", own)),
+            Sum.broadcast(t.edge[there], bag.graph.edge_index.size(1), ("edge", own)),
+            Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
+        )
+
     def _sum_of_rows(self, row: Tensor, target: Tensor, size: int, into: str) -> Sum:
         if self.bag.domain == "members":  # rows that are not stored have the value 0
             there = (row >= 0).nonzero().squeeze(1)
@@ -184,7 +219,7 @@ class Wiring:
 
 
 def _targets(neighbours: Neighbours, where: Where) -> str:
-    """What the sums over neighbours belong to."""
+    """The space of the sums over neighbours."""
     if neighbours in ("nodes", "agg"):
         return "node"
     return "sub" if where == "on" else "pair"

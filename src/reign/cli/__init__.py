@@ -1,7 +1,7 @@
 """The command line: parse, call the library, print.
 
-A command is a function in one of the files here, named in ``COMMANDS``. These files import typer, rich and the standard library alone;
-everything else is imported inside the functions, so that ``--help`` is there at once.
+A command is a function in one of these files, listed in ``COMMANDS``. At their top, these files import only typer, rich and the standard
+library; everything else is imported inside the functions, so that ``--help`` starts quickly.
 """
 
 from collections.abc import Callable
@@ -10,13 +10,21 @@ from typing import Annotated
 import typer
 
 from reign import __version__
-from reign.cli import benchmark, data, experiments, lists, prediction, reports, results, show, theory, training
+from reign.cli import benchmark, data, experiments, explore, lists, prediction, reports, results, show, theory, training
+from reign.cli.command import ManyWords
 
-COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by the group in which --help shows them
-    "Train and predict": (training.train, prediction.predict, prediction.evaluate, reports.report, reports.explain),
+COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by their group in --help
+    "Train and predict": (
+        training.train,
+        prediction.predict,
+        prediction.evaluate,
+        prediction.fingerprint,
+        reports.report,
+        reports.explain,
+    ),
     "The paper's experiments": (experiments.reproduce, experiments.tune, experiments.recipes, results.results),
     "Theory": (theory.separate, theory.card, theory.questions),
-    "What there is, and what it costs": (lists.models, lists.policies, show.app, data.app, benchmark.bench),
+    "Models, data and costs": (lists.models, lists.policies, show.app, explore.explore, data.app, benchmark.bench),
 }
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -25,7 +33,7 @@ for _group, _commands in COMMANDS.items():
         if isinstance(_command, typer.Typer):
             app.add_typer(_command, rich_help_panel=_group)
         else:
-            app.command(rich_help_panel=_group)(_command)
+            app.command(rich_help_panel=_group, cls=ManyWords)(_command)
 
 
 def _version(asked: bool) -> None:
@@ -38,4 +46,4 @@ def _version(asked: bool) -> None:
 def main(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
-    """Subgraph graph neural networks."""
+    """Train, compare and explain subgraph graph neural networks."""

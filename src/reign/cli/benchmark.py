@@ -9,19 +9,21 @@ from reign.cli.tools import at_least_one, check_writable, plain_console, user_mi
 
 def bench(
     model: Annotated[str, model_option(help="A model; reign models lists them.")] = "sun",
-    policy: Annotated[str | None, model_option(help="A policy; ego+:3 if not given, for models that have one.")] = None,
+    policy: Annotated[str | None, model_option(help="A policy; ego+:3 if not given (unless the model takes no policy).")] = None,
     batch_size: Annotated[int, data_option("-b", "--batch-size", help="Number of graphs in a batch.")] = 128,
     width: Annotated[int, model_option(help="Number of channels of the layers.")] = 64,
     layers: Annotated[int, model_option(help="Number of layers.")] = 6,
     device: Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")] = "auto",
-    repeats: Annotated[int, machine_option(help="Number of steps over which the median is taken.")] = 10,
-    json: Annotated[Path | None, output_option(help="Write all figures to this file, too.")] = None,
+    repeats: Annotated[int, machine_option(help="Number of steps to measure; their median is shown.")] = 10,
+    json: Annotated[Path | None, output_option(help="Also write all figures to this JSON file.")] = None,
 ) -> None:
     """Measure what a training step costs on this machine.
 
-    A step is forward, backward and Adam. Measured are its time and memory, and how far it is from the memory floor.
+    A step is a forward pass, a backward pass and an Adam update.
 
-    The same batch is also given to a yardstick, SUN as one would write it with torch_geometric on a disjoint union of subgraphs.
+    The table shows its time and memory, and how far it is from the lower bound given by memory bandwidth.
+
+    For comparison, the same batch is run through a yardstick: SUN written in plain torch_geometric on a disjoint union of subgraphs.
     """
     for name, value in (("--batch-size", batch_size), ("--width", width), ("--layers", layers), ("--repeats", repeats)):
         at_least_one(name, value)

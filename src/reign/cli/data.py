@@ -8,7 +8,7 @@ from reign.cli.render import dataset_table
 from reign.cli.render_runs import split_table, target_table
 from reign.cli.tools import plain_console, user_mistakes
 
-app = typer.Typer(name="data", help="Data sets: list, info, prepare.", no_args_is_help=True)
+app = typer.Typer(name="data", help="List, describe and prepare data sets.", no_args_is_help=True)
 Options = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="An option of the data set, such as kind=er; repeat for more."),
@@ -17,14 +17,14 @@ Options = Annotated[
 
 @app.command("list")
 def list_sets() -> None:
-    """List the data sets, and their options."""
+    """List the data sets and their options."""
     with user_mistakes():
         plain_console().print(dataset_table())
 
 
 @app.command()
 def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Options = None) -> None:
-    """Statistics of a data set: graphs, splits, nodes, edges, targets; for counting also the 1-WL census."""
+    """Show statistics of a data set: graphs, splits, nodes, edges and targets; for counting, also how many pairs of graphs 1-WL cannot tell apart."""
     with user_mistakes():
         from reign.data import find_dataset, load_problem, split_statistics, target_statistics
 
@@ -38,7 +38,7 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
 
             found = census([data for split in kind.splits for data in kind(split=split, **chosen)])
             console.print(
-                f"1-WL census: after {found.rounds} rounds {found.alike:,} of {found.pairs:,} pairs of graphs are not distinguished."
+                f"1-WL census: after {found.rounds} rounds, {found.alike:,} of {found.pairs:,} pairs of graphs are not distinguished."
             )
 
 
@@ -46,7 +46,7 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
 def prepare(
     names: Annotated[list[str] | None, typer.Argument(help="Data sets; all if not given.")] = None, options: Options = None
 ) -> None:
-    """Download or generate data sets now, so that training starts at once later."""
+    """Download or generate data sets in advance, so that training starts at once."""
     with user_mistakes():
         from reign.data import cache_folder, find_dataset, list_datasets, load_problem
 
@@ -65,7 +65,7 @@ def prepare(
                     console.print(f"{label}: not ready. {error}", soft_wrap=True)
                     continue
                 console.print(f"{label}: {len(problem.graphs):,} graphs ready")
-        console.print(f"kept in {cache_folder()}", soft_wrap=True)
+        console.print(f"The data sets are in {cache_folder()}.", soft_wrap=True)
 
 
 def _options(name: str, given: list[str] | None) -> dict[str, Any]:
@@ -73,5 +73,5 @@ def _options(name: str, given: list[str] | None) -> dict[str, Any]:
     from reign.train.overrides import override
 
     chosen = {key: value for text in given or [] for key, value in override(text).items()}
-    find_dataset(name).complete(chosen)  # says which option it does not have
+    find_dataset(name).complete(chosen)  # raises an error for an unknown option
     return chosen

@@ -5,17 +5,30 @@ from typing import Annotated, Any
 
 import typer
 
-from reign.cli.options import Accelerator, Devices, Jobs, Nodes, Quiet, Settings, WithReport, output_option, training_option
+from reign.cli.options import (
+    Accelerator,
+    Devices,
+    Jobs,
+    Nodes,
+    Quiet,
+    Settings,
+    WithReport,
+    data_option,
+    given,
+    output_option,
+    recipe_for,
+    training_option,
+)
 from reign.cli.render_runs import study_table
 from reign.cli.reports import report_at_end
 from reign.cli.results import show_status
-from reign.cli.tools import at_least_one, fail, plain_console, user_mistakes
+from reign.cli.tools import at_least_one, fail, free, plain_console, stem, user_mistakes
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="A table, to see its rows and columns.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show the rows and columns of this table.")] = None,
 ) -> None:
-    """List the tables of the paper; each cell is a recipe, TABLE/ROW/COLUMN."""
+    """List the tables of the paper. Each cell is a recipe, TABLE/ROW/COLUMN."""
     with user_mistakes():
         from reign.cli.render_paper import list_of_tables, paper_table
         from reign.experiments import find_table, list_tables
@@ -31,9 +44,9 @@ def reproduce(
         str | None, typer.Argument(help="A table of the paper (reign recipes lists them), or a YAML file.", show_default=False)
     ] = None,
     seeds: Annotated[int | None, training_option(help="Number of seeds; as in the paper if not given.")] = None,
-    quick: Annotated[bool, training_option("--quick", help="A small share of data and epochs, to see that it works.")] = False,
-    row: Annotated[list[str] | None, training_option(help="Only this row; repeat for more.")] = None,
-    column: Annotated[list[str] | None, training_option(help="Only this column; repeat for more.")] = None,
+    quick: Annotated[bool, training_option("--quick", help="Use a small share of the data and few epochs, as a test.")] = False,
+    row: Annotated[list[str] | None, training_option(help="Run only this row; repeat for more.")] = None,
+    column: Annotated[list[str] | None, training_option(help="Run only this column; repeat for more.")] = None,
     output: Annotated[
         Path | None,
         output_option("-o", "--output-dir", help="Folder of the runs; runs/<table> if not given."),
@@ -47,14 +60,17 @@ def reproduce(
     write_report: WithReport = True,
     status: Annotated[
         bool,
-        output_option("--status", help="Only show how much of all tables has been run at full length, by the records in results."),
+        output_option(
+            "--status",
+            help="Only show how much of all tables has been run at full length, according to the records in the folder results.",
+        ),
     ] = False,
 ) -> None:
-    """Run a table of the paper, and print our numbers beside the paper's.
+    """Run a table of the paper, and print our numbers next to the paper's.
 
-    Differences are in standard deviations, and the comparison is also written as table.csv.
+    Differences are in standard deviations. The comparison is also written to table.csv.
 
-    What is done is not done again: stop and start as you like.
+    Finished models are not trained again, so you can interrupt this command and run it again at any time.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
@@ -86,7 +102,7 @@ def reproduce(
                     plan, folder, *changes, rows=row, columns=column, quick=quick, fabric=fabric, callback=callback, jobs=jobs
                 )
             except KeyboardInterrupt:
-                fail("stopped; the same command continues from here.")
+                fail("stopped; run the same command again to continue.")
         if fabric.is_global_zero:
             write_comparison(folder / "table.csv", plan, found)
             plain_console().print(comparison_table(plan, found, quick))
@@ -96,22 +112,35 @@ def reproduce(
 
 def tune(
     recipe: Annotated[
-        str, typer.Argument(help="TABLE/ROW/COLUMN as in train, or a YAML file; - for a CSV with --set data.path=FILE.")
-    ],
+        str | None,
+        typer.Argument(help="TABLE/ROW/COLUMN as in reign train, or a YAML file; use - for a CSV given by --set data.path=FILE."),
+    ] = None,
+    data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
+    smiles_columns: Annotated[list[str] | None, data_option("-s", "--smiles-columns", help="Column of SMILES.")] = None,
+    target_columns: Annotated[list[str] | None, data_option(help="Column to predict; all columns of numbers if not given.")] = None,
+    task_type: Annotated[
+        str | None, data_option("-t", "--task-type", help="regression, classification (0 or 1) or multiclass.")
+    ] = None,
+    split_type: Annotated[str | None, data_option(help="How to split the rows: random or scaffold_balanced.")] = None,
+    splits_column: Annotated[str | None, data_option(help="Column with the split of each row: train, val or test.")] = None,
     grid: Annotated[
         list[str] | None,
-        training_option(metavar="KEY=V1,V2", help="Choices for a setting, in place of those of the table; repeat for more."),
+        training_option(
+            metavar="KEY=V1,V2", help="Values to try for a setting, in place of the table's grid; repeat for more settings."
+        ),
     ] = None,
     storage: Annotated[
         str | None,
-        output_option(help="A database URL such as sqlite:///study.db: several workers with the same one share the study."),
+        output_option(help="A database URL such as sqlite:///study.db. Several workers with the same URL share the study."),
     ] = None,
-    study: Annotated[str | None, output_option(help="Name of the study; that of the recipe if not given.")] = None,
+    study: Annotated[str | None, output_option(help="Name of the study; the name of the recipe if not given.")] = None,
     trials: Annotated[
         int | None,
-        training_option(help="Number of points this worker tries; all that are left if not given."),
+        training_option(
+            help="Number of grid points that this worker tries (all if not given), or number of trials for a CSV (20 if not given)."
+        ),
     ] = None,
-    seeds: Annotated[int, training_option(help="Number of seeds for each point.")] = 1,
+    seeds: Annotated[int, training_option(help="Number of seeds for each grid point.")] = 1,
     output: Annotated[
         Path | None,
         output_option("-o", "--output-dir", help="Folder of the runs; runs/tune/<name> if not given."),
@@ -121,7 +150,14 @@ def tune(
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Search the grid of a recipe by the validation metric, with optuna."""
+    """Search settings for the best validation metric, with optuna.
+
+    reign tune -i molecules.csv --target-columns logS -o RUNS
+
+    For a CSV, the search covers learning rate, weight decay, batch size, width, depth and dropout, and the settings of --grid.
+
+    Bad trials are stopped early, and the best settings are trained with all --seeds at the end.
+    """
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.experiments.tune import Search
@@ -132,7 +168,23 @@ def tune(
         at_least_one("--seeds", seeds)
         at_least_one("--trials", trials)
         at_least_one("--jobs", jobs)
+        if (recipe is None) == (data_path is None):
+            fail("give a recipe, as in: reign tune zinc/sun-ego, or a table, as in: reign tune -i molecules.csv.")
         changes = [*(override(text) for text in settings or []), {"seeds": list(range(seeds))}]
+        if data_path is not None:
+            data = given(
+                path=str(data_path.absolute()),
+                smiles_columns=smiles_columns,
+                target_columns=target_columns,
+                task=task_type,
+                split=split_type,
+                splits_column=splits_column,
+            )
+            tune_on_table(
+                data_path, data, changes, dict(map(choices, grid or [])), study, storage, trials, seeds, output, accelerator, quiet
+            )
+            return
+        assert recipe is not None
         search = Search.of("molecules" if recipe == "-" else recipe, dict(map(choices, grid or [])), *changes)
         folder = output if output is not None else Path("runs") / "tune" / search.name.replace("/", "-")
         fabric = make_fabric(search.recipes()[0].train.precision, accelerator)
@@ -142,5 +194,55 @@ def tune(
                     search, folder, study_name=study, storage=storage, trials=trials, fabric=fabric, callback=callback, jobs=jobs
                 )
             except KeyboardInterrupt:
-                fail("stopped; with --storage the same command continues from here.")
+                fail("stopped; if --storage was given, run the same command again to continue.")
         plain_console().print(study_table(found))
+
+
+def tune_on_table(
+    file: Path,
+    data: dict[str, Any],
+    changes: list[dict[str, Any]],
+    choices: dict[str, list[Any]],
+    study: str | None,
+    storage: str | None,
+    trials: int | None,
+    seeds: int,
+    output: Path | None,
+    accelerator: str,
+    quiet: bool,
+) -> None:
+    """Search the settings for a table, then train the best ones."""
+    from reign.cli.progress import showing_progress
+    from reign.experiments import find_recipe
+    from reign.experiments.tune import best_first
+    from reign.experiments.tune_table import TableSearch, tune_table
+    from reign.train import train
+    from reign.train.devices import make_fabric
+    from reign.train.overrides import merge
+
+    if not file.is_file():
+        fail(f"there is no file {file}.")
+    search = TableSearch(find_recipe(recipe_for(merge({"data": data}, *changes)), {"data": data}, *changes)[0], choices)
+    folder = output if output is not None else free(Path("runs") / "tune" / stem(file))
+    if (folder / "best").exists():
+        fail(f"{folder}/best already exists; choose a new folder with -o.")
+    fabric = make_fabric(search.recipe.train.precision, accelerator)
+    with showing_progress(not quiet) as callback:
+        try:
+            found = tune_table(
+                search, folder, study_name=study or stem(file), storage=storage, trials=trials, fabric=fabric, callback=callback
+            )
+            if not best_first(found):
+                fail("no trial was completed; use more --trials.")
+            best = best_first(found)[0]
+            train(search.recipe_of(best.params, seeds), folder / "best", fabric=fabric, callback=callback)
+        except KeyboardInterrupt:
+            fail("stopped; if --storage was given, run the same command again to continue.")
+    console = plain_console()
+    console.print(study_table(found))
+    stopped = sum(trial.state.name == "PRUNED" for trial in found.trials)
+    console.print(
+        f"{stopped} of {len(found.trials)} trials were stopped early. The best settings are those of trial {best.number}."
+    )
+    console.print(f"The best run is in {folder / 'best'}.", soft_wrap=True)
+    console.print(f"Predict with: reign predict -i FILE.csv --model-paths {folder / 'best'} -o out.csv", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``reign models`` and ``reign policies``: what there is."""
+"""``reign models`` and ``reign policies``: lists of models and policies."""
 
 from typing import Annotated
 
@@ -9,9 +9,9 @@ from reign.cli.tools import plain_console
 
 
 def policies(
-    example: Annotated[bool, typer.Option("--example", help="Also show the bag of a small graph under each.")] = False,
+    example: Annotated[bool, typer.Option("--example", help="Also show the bag of a small graph for each policy.")] = False,
 ) -> None:
-    """List the selection policies: how a graph becomes a bag of subgraphs."""
+    """List the selection policies, which turn a graph into a bag of subgraphs."""
     console = plain_console()
     console.print(policy_table())
     if example:
@@ -19,5 +19,5 @@ def policies(
 
 
 def models() -> None:
-    """List the models, with their terms and default policies."""
+    """List the models, with their default policies."""
     plain_console().print(model_table())

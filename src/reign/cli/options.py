@@ -1,11 +1,13 @@
 """Options that several commands share, and the groups in which ``--help`` shows options."""
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 data_option = partial(typer.Option, rich_help_panel="Data")
+rows_option = partial(typer.Option, rich_help_panel="Rows, descriptors, metrics")
+unsure_option = partial(typer.Option, rich_help_panel="Uncertainty")
 model_option = partial(typer.Option, rich_help_panel="Model")
 training_option = partial(typer.Option, rich_help_panel="Training")
 output_option = partial(typer.Option, rich_help_panel="Output")
@@ -13,21 +15,33 @@ machine_option = partial(typer.Option, rich_help_panel="Machine")
 
 Settings = Annotated[
     list[str] | None,
-    training_option("--set", metavar="KEY=VALUE", help="Change any setting, such as train.optimiser.lr=0.01; repeat for more."),
+    training_option("--set", metavar="KEY=VALUE", help="Change any setting, such as train.optimiser.lr=0.01."),
 ]
-Accelerator = Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")]
-Devices = Annotated[int, machine_option(help="Number of processes on this machine; torchrun works as well.")]
+Accelerator = Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or gpu.")]
+Devices = Annotated[int, machine_option(help="Number of processes on this machine (or use torchrun).")]
 Nodes = Annotated[int, machine_option(help="Number of machines.")]
-Quiet = Annotated[bool, output_option("-q", "--quiet", help="Show no progress.")]
+Quiet = Annotated[bool, output_option("-q", "--quiet", help="Do not show progress.")]
 WithReport = Annotated[
     bool,
-    output_option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end, if matplotlib is installed."),
+    output_option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end (with matplotlib)."),
 ]
 Jobs = Annotated[
     int | None,
     machine_option(
         "-j",
         "--jobs",
-        help="Number of models to train at once. If not given, as many as fit on a GPU, and one on a CPU, where they are processes.",
+        help="Number of models to train at once; if not given, as many as fit on a GPU, or one on a CPU.",
     ),
 ]
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def recipe_for(settings: dict[str, Any]) -> str:
+    """The recipe with the default settings for tables of molecules, by the task in the settings of the user."""
+    data = settings.get("data")
+    task = data.get("task", "regression") if isinstance(data, dict) else "regression"
+    return "molecules" if task == "regression" else "molecules-classification"

@@ -1,91 +1,193 @@
 """``reign predict`` and ``reign evaluate``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reign.cli.options import Accelerator, Quiet, data_option, model_option, output_option
-from reign.cli.tools import check_writable, fail, plain_console, stem, user_mistakes
+if TYPE_CHECKING:
+    from reign.train import Predictor
+
+from reign.cli.options import Accelerator, Quiet, data_option, model_option, output_option, unsure_option
+from reign.cli.tools import check_writable, plain_console, stem, user_mistakes
+
+DescriptorsPath = Annotated[
+    Path | None, data_option(help="A CSV of descriptors, with one row per molecule, if the training used one.")
+]
+UncertaintyMethod = Annotated[
+    str | None, unsure_option(help="ensemble, mve, dropout or none; if not given, mve or ensemble if the run supports it.")
+]
+Alpha = Annotated[float, unsure_option(help="Share of rows that may lie outside their interval.")]
+
+
+def asked_method(name: str | None) -> str | bool:
+    """The value of --uncertainty-method: a method, True for the default, or False for none."""
+    return True if name is None else False if name == "none" else name
+
+
+def possible_method(predictor: "Predictor", method: str | bool) -> str | bool:
+    """The method, or False, with a message, if these models do not support it."""
+    from reign.train.uncertainty import WHY_NOT, methods_of
+
+    if method in WHY_NOT and method not in methods_of(predictor.models):
+        plain_console(stderr=True).print(f"{WHY_NOT[str(method)]} No uncertainty is given.", soft_wrap=True)
+        return False
+    return method
 
 
 def predict(
     data_path: Annotated[Path, data_option("-i", "--data-path", help="A CSV of molecules.")],
-    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat for an ensemble of several.")],
+    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat to average several runs.")],
     output: Annotated[Path | None, output_option("-o", "--output", help="CSV to write; <input>_preds.csv if not given.")] = None,
     smiles_columns: Annotated[
         list[str] | None,
         data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
     ] = None,
-    uncertainty_method: Annotated[
-        str | None, model_option(help="ensemble (the spread over models) or none; ensemble if there are several models.")
+    descriptors_path: DescriptorsPath = None,
+    best_model: Annotated[bool, model_option("--best-model", help="Use only the model with the best validation metric.")] = False,
+    uncertainty_method: UncertaintyMethod = None,
+    calibration_method: Annotated[
+        str | None, unsure_option(help="temperature or isotonic for probabilities of classes; none for no calibration.")
+    ] = None,
+    conformal_alpha: Alpha = 0.1,
+    nearest: Annotated[
+        int | None,
+        unsure_option(help="Number of most similar training molecules to list, with a warning for molecules unlike all of them."),
     ] = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Predict for a CSV of molecules.
+    """Predict the targets of a run for a CSV of molecules.
 
-    Every row comes back, in order, with the columns <target>_pred, <target>_unc and error.
+    The output has all rows and columns of the input, in order, and the columns <target>_pred and error; with uncertainties also <target>_unc, <target>_lower and <target>_upper.
 
-    For 0/1 targets the prediction is a probability. Rows that cannot be predicted have the reason in the column error.
+    For 0/1 targets the prediction is a probability. If a row cannot be predicted, its column error gives the reason.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.disk import write_csv
         from reign.train import load
         from reign.train.devices import find_device
+        from reign.train.uncertainty import has_dropout
 
-        if uncertainty_method not in (None, "ensemble", "none"):
-            fail(f"--uncertainty-method is '{uncertainty_method}', expected ensemble or none.")
+        method = asked_method(uncertainty_method)
         target = output if output is not None else data_path.with_name(f"{stem(data_path)}_preds.csv")
         check_writable(target)
-        predictor = load(*model_paths, device=find_device(accelerator))
-        if uncertainty_method == "ensemble" and len(predictor.models) == 1:
-            plain_console(stderr=True).print(
-                "There is one model, which has no spread: no uncertainty is given. Train several with --ensemble-size 5, or give several "
-                "runs by repeating --model-paths.",
-                soft_wrap=True,
-            )
+        predictor = load(*model_paths, device=find_device(accelerator), best=best_model)
+        method = possible_method(predictor, method)
         with showing_progress(not quiet) as callback:
-            table = predictor.predict_file(data_path, smiles_columns, uncertainty=uncertainty_method != "none", callback=callback)
+            table = predictor.predict_file(
+                data_path,
+                smiles_columns,
+                uncertainty=method,
+                calibration=calibration_method,
+                alpha=conformal_alpha,
+                nearest=nearest,
+                descriptors_path=descriptors_path,
+                callback=callback,
+            )
         write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
     bad = int((table["error"] != "").sum())
+    if method is True and not any(f"{target}_unc" in table.columns for target in predictor.targets):
+        plain_console(stderr=True).print(
+            "A single model without a predicted variance has no uncertainty. Train with --ensemble-size 5 or --loss-function mve"
+            + (", or use --uncertainty-method dropout." if has_dropout(predictor.models[0].model) else "."),
+            soft_wrap=True,
+        )
     plain_console().print(
-        f"{len(table) - bad:,} of {len(table):,} rows predicted, in {target}."
-        + (f" {bad:,} could not be predicted; see its column error." if bad else ""),
+        f"{len(table) - bad:,} of {len(table):,} rows predicted; the output is in {target}."
+        + (f" {bad:,} could not be predicted; see the column error." if bad else ""),
         soft_wrap=True,
     )
 
 
-def evaluate(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    split: Annotated[str, data_option(help="train, val or test.")] = "test",
-    data_path: Annotated[
-        Path | None,
-        data_option("-i", "--data-path", help="Another CSV with the same columns; all of its rows count."),
+def fingerprint(
+    data_path: Annotated[Path, data_option("-i", "--data-path", help="A CSV of molecules.")],
+    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat for several.")],
+    output: Annotated[Path | None, output_option("-o", "--output", help="CSV to write; <input>_fps.csv if not given.")] = None,
+    smiles_columns: Annotated[
+        list[str] | None,
+        data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
     ] = None,
+    descriptors_path: DescriptorsPath = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Measure a run again, from its weights, on a split of its data or on another CSV."""
+    """Write the vectors of molecules from which the head of a model predicts.
+
+    The output has all rows and columns of the input, in order, and the columns fp_0, fp_1, ... (for several models model_0_fp_0, ...) and error.
+    """
+    with user_mistakes():
+        from reign.cli.progress import showing_progress
+        from reign.disk import write_csv
+        from reign.train import load
+        from reign.train.devices import find_device
+        from reign.train.vectors import vectors_of_file
+
+        target = output if output is not None else data_path.with_name(f"{stem(data_path)}_fps.csv")
+        check_writable(target)
+        predictor = load(*model_paths, device=find_device(accelerator))
+        with showing_progress(not quiet) as callback:
+            table = vectors_of_file(predictor, data_path, smiles_columns, callback, descriptors_path)
+        write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
+    bad = int((table["error"] != "").sum())
+    plain_console().print(f"{len(table) - bad:,} of {len(table):,} rows have vectors; the output is in {target}.", soft_wrap=True)
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    split: Annotated[str, data_option(help="Split to evaluate on: train, val or test.")] = "test",
+    data_path: Annotated[
+        Path | None,
+        data_option("-i", "--data-path", help="Evaluate on all rows of another CSV with the same columns."),
+    ] = None,
+    descriptors_path: DescriptorsPath = None,
+    metrics: Annotated[
+        list[str] | None,
+        model_option(help="Metric, such as rmse, mae, r2, roc, prc, f1, mcc; repeat for more. As in training if not given."),
+    ] = None,
+    uncertainty_method: UncertaintyMethod = None,
+    conformal_alpha: Alpha = 0.1,
+    accelerator: Accelerator = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Compute the metrics of a run again, on a split of its data or on another CSV.
+
+    If the run has uncertainties, their quality is shown, too.
+    """
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.train import load
         from reign.train.devices import find_device
+        from reign.train.reliability import in_words
 
+        method = asked_method(uncertainty_method)
         predictor = load(run, device=find_device(accelerator))
+        method = possible_method(predictor, method)
         with showing_progress(not quiet) as callback:
-            result = predictor.evaluate(split, callback) if data_path is None else predictor.evaluate_file(data_path, callback)
-    names = [str(model.folder.relative_to(run)) for model in predictor.models]
-    values = result["models"]
-    if "ensemble" in result and len(values) > 1:
-        names, values = [*names, f"ensemble of {len(names)}"], [*values, result["ensemble"]]
-    for name, value in zip(names, values, strict=True):
-        plain_console().print(f"{name}: {result['split']} {result['metric']} {value:.5g}")
+            result = (
+                predictor.evaluate(split, callback, metrics, uncertainty=method, alpha=conformal_alpha)
+                if data_path is None
+                else predictor.evaluate_file(
+                    data_path, callback, metrics, uncertainty=method, alpha=conformal_alpha, descriptors_path=descriptors_path
+                )
+            )
+    names, found = [str(model.folder.relative_to(run)) for model in predictor.models], result["all_metrics"]
+    if "ensemble" in result and len(found) > 1:
+        names, found = [*names, f"ensemble of {len(names)}"], [*found, result["ensemble_metrics"]]
+    for name, measured in zip(names, found, strict=True):
+        for metric, (value, *each) in measured.items():
+            by_target = ", ".join(f"{target} {v:.5g}" for target, v in zip(result["targets"], each, strict=False))
+            plain_console().print(
+                f"{name}: {result['split']} {metric} {value:.5g}" + (f" ({by_target})" if each else ""), soft_wrap=True
+            )
+    for target, ways in result.get("uncertainty", {}).items():
+        for how, quality in ways.items():
+            plain_console().print(f"{target}, {how}: {in_words(quality)}", soft_wrap=True)
     if left_out := result.get("left_out"):
         row, reason = next(iter(left_out.items()))
         plain_console().print(
-            f"{result['rows'] - len(left_out):,} of {result['rows']:,} rows were measured. Row {row} was left out: {reason}."
-            + (f" So were {len(left_out) - 1:,} more." if len(left_out) > 1 else ""),
+            f"{result['rows'] - len(left_out):,} of {result['rows']:,} rows were evaluated. Row {row} was left out: {reason}."
+            + (f" In total, {len(left_out):,} rows were left out." if len(left_out) > 1 else ""),
             soft_wrap=True,
         )

@@ -14,11 +14,11 @@ from reign.train.callbacks import Callback
 if TYPE_CHECKING:
     from reign.data.molecules import Report
 
-SHOWN = 10  # rows that were left out
+SHOWN = 10  # number of left-out rows that are printed
 
 
 class ProgressBars(Callback):
-    """Two bars, for epochs and for batches; where there is no terminal, a line for every tenth of the epochs or predictions."""
+    """Two bars, for epochs and for batches. Without a terminal, a line is printed for every tenth of the epochs or predictions."""
 
     def __init__(self, console: Console, progress: Progress) -> None:
         self.console, self.progress = console, progress
@@ -51,7 +51,7 @@ class ProgressBars(Callback):
         return RunLine(self, f"{label} ({number + 1} of {total})")
 
     def table(self, report: "Report") -> None:
-        """Print what was found in a table."""
+        """Print a summary of a table that was read."""
         for line in report.lines():
             self.console.print(line)
         for row, reason in list(report.left_out.items())[:SHOWN]:
@@ -65,14 +65,14 @@ class ProgressBars(Callback):
 
 
 class RunLine(Callback):
-    """The line of one of several models that are trained at once; where there is no terminal, it is printed when the model is done."""
+    """The line of one of several models that are trained at once. Without a terminal, it is printed when the model is done."""
 
     def __init__(self, bars: ProgressBars, label: str) -> None:
         self.bars, self.label = bars, label
         self.task = bars.progress.add_task(f"{label}: waiting", total=None, start=False)
 
     def member(self, folder: str, number: int, total: int) -> None:
-        """The model begins."""
+        """Start the line of a model."""
         self.bars.progress.start_task(self.task)
         self.bars.progress.update(self.task, description=f"{self.label}: starting")
 
@@ -89,13 +89,13 @@ class RunLine(Callback):
 
 
 def numbers_of(row: dict[str, Any]) -> str:
-    """The numbers of an epoch, for people."""
+    """The numbers of an epoch, formatted for reading."""
     return ", ".join(f"{k.replace('_', ' ')} {v:.4g}" for k, v in row.items() if k not in ("epoch", "lr"))
 
 
 @contextmanager
 def showing_progress(loud: bool = True) -> Iterator[Callback]:
-    """A callback that shows progress on the error stream, or one that shows nothing."""
+    """A callback that shows progress on stderr, or one that shows nothing unless ``loud``."""
     if not loud:
         yield Callback()
         return

@@ -14,7 +14,7 @@ def policy_table() -> Table:
 
     table = Table(title="Selection policies", caption="Depths can be any number; add @0.5 or @8 to sample subgraphs.")
     table.add_column("name", style="bold")
-    table.add_column("each subgraph is")
+    table.add_column("subgraphs")
     for name, meaning in policy_meanings().items():
         table.add_row(name, meaning)
     return table
@@ -27,7 +27,7 @@ def model_table() -> Table:
     table = Table(title="Models")
     table.add_column("name", style="bold")
     table.add_column("policy")
-    table.add_column("what it is")
+    table.add_column("description")
     for model in model_summaries():
         table.add_row(model.name, model.policy, model.about)
     return table
@@ -39,18 +39,18 @@ def family_table() -> Table:
 
     table = Table(title="Families of graph pairs")
     table.add_column("name", style="bold")
-    table.add_column("what it is")
+    table.add_column("description")
     for name, family in FAMILIES.items():
         table.add_row(name, family.meaning)
     return table
 
 
 def separation_table(family: str, verdicts: "list[Verdict]") -> Table:
-    """How many pairs each method separates, in how many layers or rounds, and by how much."""
+    """The number of pairs that each method separates, the layers or rounds it needs, and the margins."""
     table = Table(
         title=f"Pairs of {family} told apart",
-        caption="Layers (or rounds) are the fewest that tell a pair apart. Margins are those of float64, in units of the threshold: above 1 "
-        "is separated.",
+        caption="Layers (or rounds) are the smallest number that tells a pair apart. Margins are measured in float64, in units of the "
+        "threshold: a pair is separated if its margin is above 1.",
     )
     for column in ("method", "separated", "of", "layers", "smallest margin", "largest margin"):
         table.add_column(column, justify="left" if column == "method" else "right")
@@ -82,8 +82,8 @@ def dataset_table() -> Table:
     """The data sets by name."""
     from reign.data import DATASETS
 
-    table = Table(title="Data sets", caption="reign data info NAME --set KEY=VALUE")
-    for column in ("name", "what it is", "options"):
+    table = Table(title="Data sets", caption="reign data info NAME --set KEY=VALUE shows a data set with other options.")
+    for column in ("name", "description", "options"):
         table.add_column(column, style="bold" if column == "name" else "")
     for name, kind in DATASETS.items():
         table.add_row(name, kind.about, ", ".join(f"{key}={value}" for key, value in kind.defaults().items()))

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from reign.experiments.bench import Report
     from reign.experiments.measure import Kernel
 
-SHOWN = 15  # number of kernels with a row of their own
+SHOWN = 15  # number of kernels with their own row
 
 
 def cost_table(report: "Report") -> Table:
-    """Time and memory of every version of the step, beside the yardstick and the floor."""
+    """Time and memory of every version of the step, compared with the yardstick and the floor."""
     work = report.workload
     table = Table(title=f"Training step of {work.model} {work.num_layers} x {work.hidden_channels}, {report.policy}")
     for column in ("step", "ms", "graphs/s", "memory MB", "speed-up", "memory share", "x floor"):
@@ -32,7 +32,7 @@ def cost_table(report: "Report") -> Table:
 
 
 def explanations(report: "Report") -> list[str]:
-    """What the figures of the table mean, and what they were measured with."""
+    """Explanations of the figures in the table, and how they were measured."""
     from reign.experiments.bench import VERSIONS
 
     work, where = report.workload, report.environment
@@ -41,15 +41,15 @@ def explanations(report: "Report") -> list[str]:
     lines = [
         f"{device}, torch {where['torch']}. {work.batch_size} graphs with {report.nodes:,} nodes and {report.pairs:,} pairs: {report.data}.",
         *(f"{name}: {VERSIONS[name]}." for name in report.steps),
-        "A step is forward, backward and Adam. Its memory is what it adds at its peak to what is held between steps.",
-        f"Floor: {report.floor_bytes / 1e6:,.0f} MB at {report.bytes_per_second / 1e9:,.1f} GB/s, the speed of a large copy, "
-        f"take {milliseconds(report.floor_seconds)} ms.",
+        "A step is a forward pass, a backward pass and an Adam update. Its memory is its peak minus the memory held between steps.",
+        f"Floor: a step reads and writes at least {report.floor_bytes / 1e6:,.0f} MB; at {report.bytes_per_second / 1e9:,.1f} GB/s, the "
+        f"speed of a large copy, this takes {milliseconds(report.floor_seconds)} ms.",
     ]
     if "yardstick" in report.steps:
         lines.append("Speed-up and memory share are relative to the yardstick.")
     if report.store_bytes is not None:
         lines.append(
-            f"The bags of the whole data set hold {report.store_bytes / 1e6:,.0f} MB on the GPU, the index maps of a batch and the optimiser "
+            f"The bags of the whole data set take {report.store_bytes / 1e6:,.0f} MB on the GPU, the index maps of a batch and the optimiser "
             f"{(report.frame_bytes or 0) / 1e6:,.0f} MB."
         )
     return lines + report.notes

@@ -1,4 +1,4 @@
-"""Tables for the terminal: those of the paper, and ours beside them."""
+"""Tables for the terminal: the paper's results and ours."""
 
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def list_of_tables(papers: "dict[str, Paper]") -> Table:
     """The tables of the paper by name."""
-    table = Table(title="Tables of recipes", caption="reign train TABLE/ROW/COLUMN, reign reproduce TABLE")
-    for column in ("table", "what it is", "rows", "columns"):
+    table = Table(title="Tables of recipes", caption="Use reign train TABLE/ROW/COLUMN, or reign reproduce TABLE.")
+    for column in ("table", "description", "rows", "columns"):
         table.add_column(column, style="bold" if column == "table" else "")
     for name, paper in papers.items():
         if paper.is_single:
@@ -42,10 +42,10 @@ def paper_table(paper: "Paper") -> Table:
 
 
 def comparison_table(paper: "Paper", cells: "list[Cell]", quick: bool) -> Table:
-    """Ours beside the paper's."""
-    caption = "Difference in standard deviations: the paper's, or ours where it gives none. " + " ".join(paper.notes)
+    """Our results next to the paper's."""
+    caption = "Differences are in standard deviations of the paper, or ours if the paper gives none. " + " ".join(paper.notes)
     if quick:
-        caption = "A quick look on a small share of the data: not to be compared with the paper. " + caption
+        caption = "A quick test on a small share of the data; these numbers cannot be compared with the paper's. " + caption
     table = Table(title=f"{paper.title}: {paper.unit}", caption=caption)
     for name in ("model", "column", "ours", "paper", "difference"):
         table.add_column(name, justify="left" if name in ("model", "column") else "right")
@@ -74,7 +74,7 @@ def _paper(value: "float | Number | None") -> str:
 
 
 def progress_table(found: "list[Progress]") -> Table:
-    """How far the plan of evidence is."""
+    """How much of the planned runs is done."""
     table = Table(title="Runs at full length")
     for name in ("part", "table", "models done", "still to run", "hours left"):
         table.add_column(name, justify="left" if name in ("part", "table", "still to run") else "right")

@@ -1,5 +1,6 @@
 """Tables for the terminal: results of runs and studies, statistics of data sets."""
 
+from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -12,7 +13,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
     """The results of a run."""
     name, members = summary["metric"], summary["members"]
     folds = summary.get("folds")
-    how = f"{folds} folds, the epoch with the best mean" if folds else f"weights of the {summary['report']} epoch"
+    how = f"{folds} folds, epoch with the best mean" if folds else f"weights of the {summary['report']} epoch"
     table = Table(title=f"{name}, {how}", caption=f"{summary['parameters']:,} weights, {summary['seconds']:.0f} s of training")
     table.add_column("split")
     table.add_column("mean" if len(members) > 1 else name, justify="right")
@@ -26,6 +27,39 @@ def summary_table(summary: dict[str, Any]) -> Table:
             table.add_row(split, number(found["mean"]), *more)
     if len(members) > 1 and "ensemble" in summary:
         table.add_row("test, ensemble", number(summary["ensemble"]["test"]), "", str(summary["ensemble"]["size"]))
+    return table
+
+
+def metrics_table(summary: dict[str, Any]) -> Table | None:
+    """All metrics of a run on all splits, for each target; None if that is no more than the summary has."""
+    found: dict[str, dict[str, Any]] = summary.get("metrics") or {}
+    first: dict[str, Any] = next(iter(found.values()), {})
+    targets = list(next(iter(first.values()))["targets"]) if first and "targets" in next(iter(first.values())) else []
+    if len(first) < 2 and not targets:
+        return None
+    several = len(summary["members"]) > 1
+    table = Table(title=f"weights of the {summary['report']} epoch" + (", mean over models" if several else ""))
+    for column in ("split", "metric", "all targets" if targets else "value", *targets):
+        table.add_column(column, justify="left" if column in ("split", "metric") else "right")
+    for split in ("train", "val", "test"):
+        for name, about in found.get(split, {}).items():
+            table.add_row(split, name, number(about["mean"]), *(number(about["targets"][t]) for t in targets))
+    return table
+
+
+def replicates_table(summaries: list[dict[str, Any]]) -> Table:
+    """The results of the same training on several splits, and their mean and deviation."""
+    splits = [split for split in ("train", "val", "test") if all(split in summary for summary in summaries)]
+    table = Table(title=f"{summaries[0]['metric']} on {len(summaries)} splits")
+    for column in ("replicate", *splits):
+        table.add_column(column, justify="left" if column == "replicate" else "right")
+    values = [[float(summary[split]["mean"]) for split in splits] for summary in summaries]
+    for r, row in enumerate(values):
+        table.add_row(str(r), *map(number, row))
+    columns = list(zip(*values, strict=True))
+    table.add_row("mean", *(number(mean(column)) for column in columns))
+    if len(values) > 1:
+        table.add_row("std", *(number(stdev(column)) for column in columns))
     return table
 
 
@@ -64,5 +98,5 @@ def target_table(task: str, found: "list[TargetStatistics]") -> Table:
 
 
 def number(value: float | None) -> str:
-    """A number with four digits; nothing for None."""
+    """A number with four digits, or an empty text for None."""
     return "" if value is None else f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""``reign report`` and ``reign explain``: pages to look at."""
+"""``reign report`` and ``reign explain``: HTML pages about runs and predictions."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from reign.cli.options import data_option, model_option, output_option
 from reign.cli.tools import bars, check_writable, fail, plain_console, user_mistakes
 
-LARGEST = 200  # molecules of a table that one page shows
+LARGEST = 200  # largest number of molecules on one page
 
 
 def report(
@@ -18,10 +18,17 @@ def report(
     ],
     output: Annotated[
         Path | None,
-        output_option("-o", "--output", help="Page to write; report.html in the folder, or here for several, if not given."),
+        output_option(
+            "-o",
+            "--output",
+            help="HTML file to write; if not given, report.html in the folder, or in the current folder for several.",
+        ),
     ] = None,
 ) -> None:
-    """Write one page of HTML about runs: curves, predictions, the paper's numbers, settings, time and memory. It needs no network."""
+    """Write an HTML page about runs.
+
+    It has curves, predictions, the paper's numbers, settings, time and memory, and works offline.
+    """
     with user_mistakes():
         from reign.plots import write_report
 
@@ -30,8 +37,8 @@ def report(
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(help="Folder of a run that learned from molecules.")],
-    smiles: Annotated[list[str] | None, data_option(help="A molecule; repeat for more.")] = None,
+    run: Annotated[Path, typer.Argument(help="Folder of a run that was trained on molecules.")],
+    smiles: Annotated[list[str] | None, data_option(help="SMILES of a molecule; repeat for more.")] = None,
     data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules.")] = None,
     smiles_columns: Annotated[
         list[str] | None, data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given.")
@@ -39,12 +46,15 @@ def explain(
     target: Annotated[
         str | None, model_option(help="Target or class to explain; the first target, or the predicted class, if not given.")
     ] = None,
-    output: Annotated[Path, output_option("-o", "--output", help="Page to write.")] = Path("explanation.html"),
-    csv: Annotated[Path | None, output_option(help="Write the score of every atom to this file, too.")] = None,
+    output: Annotated[Path, output_option("-o", "--output", help="HTML file to write.")] = Path("explanation.html"),
+    csv: Annotated[Path | None, output_option(help="Also write the score of every atom to this file.")] = None,
 ) -> None:
-    """Show which atoms, bonds and subgraphs a prediction rests on, drawn on the molecule and on the matrix of x[k, i]."""
+    """Show which atoms, bonds and subgraphs matter for a prediction.
+
+    The page shows the scores on the molecule, and on the matrix of all nodes in all subgraphs.
+    """
     if bool(smiles) == (data_path is not None):
-        fail("give molecules, as in --smiles CCO, or a table, as in -i molecules.csv, and not both.")
+        fail("give either molecules, as in --smiles CCO, or a table, as in -i molecules.csv.")
     with user_mistakes():
         from reign.disk import write_csv
         from reign.plots.molecules import explain_smiles, score_rows, smiles_of_file, write_explanations
@@ -56,29 +66,29 @@ def explain(
         texts = smiles or smiles_of_file(Path(str(data_path)), smiles_columns or predictor.recipe.data.smiles_columns)
         if len(texts) > LARGEST:
             fail(
-                f"{data_path} has {len(texts):,} rows, expected at most {LARGEST}, since each has pictures on the page; take the rows of interest."
+                f"{data_path} has {len(texts):,} rows, expected at most {LARGEST}, because each has pictures on the page; select the rows of interest."
             )
         with bars() as progress:
             found, errors = explain_smiles(predictor, texts, target, progress)
         for text, error in errors.items():
-            plain_console(stderr=True).print(f"left out: {text}: {error}", soft_wrap=True)
+            plain_console(stderr=True).print(f"{text} was left out: {error}", soft_wrap=True)
         if not found:
             fail("no molecule could be read.")
         write_explanations(output, f"Explanations of {run.name or run}", found, errors)
         if csv is not None:
             write_csv(csv, *score_rows(found))
-    plain_console().print(f"{len(found)} of {len(texts)} molecules explained, in {output}.", soft_wrap=True)
+    plain_console().print(f"{len(found)} of {len(texts)} molecules explained; the page is in {output}.", soft_wrap=True)
 
 
 def report_at_end(folder: Path) -> None:
-    """Write the report of what was just trained, if matplotlib is there, and say where it is; whatever goes wrong is a note, not an error."""
+    """Write the report of a finished training if matplotlib is installed, and print its path. Failures are printed, but are not errors."""
     if find_spec("matplotlib") is None:
         return
     try:
         from reign.plots import write_report
 
         plain_console().print(f"The report is in {write_report([folder])}.", soft_wrap=True)
-    except Exception as error:  # the run is done, and stays as it is
+    except Exception as error:  # the run itself is finished and complete
         from reign.disk import first_line
 
         plain_console(stderr=True).print(f"The report could not be written ({first_line(error)}).", soft_wrap=True)

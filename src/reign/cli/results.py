@@ -1,4 +1,4 @@
-"""``reign results``: what has been run at full length."""
+"""``reign results``: the experiments that have been run at full length."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from reign.cli.options import output_option
 from reign.cli.tools import fail, plain_console, user_mistakes
 
-Results = Annotated[Path, typer.Argument(help="Folder of records.", metavar="FOLDER")]
+Results = Annotated[Path, typer.Argument(help="Folder with the records of full-length runs.", metavar="FOLDER")]
 
 
 def results(
@@ -17,13 +17,16 @@ def results(
         Path | None,
         typer.Option(metavar="RUNS", help="First add the finished runs of a table, such as runs/zinc from reign reproduce zinc."),
     ] = None,
-    table: Annotated[str | None, typer.Option(help="The table that --add belongs to; the name of its folder if not given.")] = None,
-    commit: Annotated[str | None, typer.Option(help="The commit that --add was made with.")] = None,
+    table: Annotated[str | None, typer.Option(help="The table of the added runs; the name of their folder if not given.")] = None,
+    commit: Annotated[str | None, typer.Option(help="The commit that the added runs were made with.")] = None,
     write: Annotated[
-        bool, output_option("--write", help="Write the tables to FOLDER/README.md, and between the marks in the README beside it.")
+        bool,
+        output_option(
+            "--write", help="Write the tables to FOLDER/README.md, and between the markers in the README next to FOLDER."
+        ),
     ] = False,
 ) -> None:
-    """Show results at full length beside the paper's numbers, and what is still to be run."""
+    """Show full-length results next to the paper's numbers, and what has not been run yet."""
     with user_mistakes():
         from reign.cli.render_paper import progress_table
         from reign.experiments import find_table
@@ -35,20 +38,22 @@ def results(
             name = table or add.name
             files = record_table(add, name, find_table(name), folder, commit)
             if not files:
-                fail(f"{add} holds no finished run of the table {name}, expected {add}/ROW/COLUMN as reign reproduce makes them.")
+                fail(
+                    f"{add} holds no finished run of the table {name}, expected folders {add}/ROW/COLUMN as written by reign reproduce."
+                )
             console.print(f"{len(files)} runs added: {', '.join(map(str, files))}", soft_wrap=True)
         records = read_records(folder)
         if not records:
             fail(f"{folder} holds no records; add runs with --add.")
         if write:
             for file in write_pages(folder, records):
-                console.print(f"{file} is written.", soft_wrap=True)
+                console.print(f"{file} was written.", soft_wrap=True)
         console.print(results_markdown(records), soft_wrap=True, highlight=False)
         console.print(progress_table(progress(records)))
 
 
 def show_status(folder: Path) -> None:
-    """What is done and what is missing of all that is to be run, and how long it would take."""
+    """Show which planned runs are done, which are missing, and how long these would take."""
     from reign.cli.render_paper import progress_table
     from reign.experiments.evidence import progress
     from reign.experiments.records import read_records

@@ -10,8 +10,8 @@ from reign.cli.tools import check_writable, fail, plain_console, user_mistakes
 if TYPE_CHECKING:
     from reign.draw import Picture
 
-app = typer.Typer(name="show", help="Pictures: bag, layer, layers, orbits.", no_args_is_help=True)
-Dark = Annotated[bool, typer.Option("--dark", help="Draw for dark paper.")]
+app = typer.Typer(name="show", help="Draw bags of subgraphs, layers and orbits.", no_args_is_help=True)
+Dark = Annotated[bool, typer.Option("--dark", help="Draw on a dark background.")]
 
 
 @app.command()
@@ -25,13 +25,13 @@ def bag(
     ],
     policy: Annotated[str, typer.Option(help="A policy, such as ego+:2; reign policies lists them.")] = "ego+:2",
     output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png.")] = Path("bag.svg"),
-    index: Annotated[int, typer.Option(help="Which graph of a data set or a file.")] = 0,
+    index: Annotated[int, typer.Option(help="Index of the graph in a data set or file.")] = 0,
     subgraph: Annotated[
-        list[int] | None, typer.Option(help="Only this subgraph; repeat for more. The first 36 if not given.")
+        list[int] | None, typer.Option(help="Draw only this subgraph; repeat for more. The first 36 if not given.")
     ] = None,
     dark: Dark = False,
 ) -> None:
-    """Draw a graph and its subgraphs side by side; molecules are drawn as molecules."""
+    """Draw a graph and its subgraphs side by side. Molecules are drawn as molecules."""
     with user_mistakes():
         from reign.plots import draw_bag_of, read_graph
 
@@ -43,13 +43,16 @@ def bag(
 def layer(
     model: Annotated[str | None, typer.Argument(help="A model, such as sun; reign models lists them.")] = None,
     terms: Annotated[str | None, typer.Option(help="A layer from a list of terms, such as own,local,transpose.")] = None,
-    root_terms: Annotated[str | None, typer.Option(help="Terms of roots, which then have weights of their own.")] = None,
+    root_terms: Annotated[str | None, typer.Option(help="Terms of roots, which then have their own weights.")] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png.")] = Path("layer.svg"),
     dark: Dark = False,
 ) -> None:
-    """Draw what a layer reads to update x[k, i] and the root x[i, i], one colour for each parameter."""
+    """Draw which values a layer reads, with one colour for each parameter.
+
+    Values are drawn as a matrix with one row for each subgraph and one column for each node, for the update of a root and of another node.
+    """
     if (model is None) == (terms is None):
-        fail("give a model, such as sun, or --terms, such as own,local, and not both.")
+        fail("give either a model, such as sun, or --terms, such as own,local.")
     with user_mistakes():
         from reign.plots import draw_layer
 
@@ -64,7 +67,7 @@ def layers(
     output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png.")] = Path("layers.svg"),
     dark: Dark = False,
 ) -> None:
-    """Draw the layers of several models side by side, as the paper's comparison does."""
+    """Draw the layers of several models side by side, as in the paper."""
     with user_mistakes():
         from reign.plots import draw_layers
 
@@ -75,11 +78,11 @@ def layers(
 @app.command()
 def orbits(
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png; the second one has -symmetry in its name.")
+        Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png. A second picture has -symmetry in its name.")
     ] = Path("orbits.svg"),
     dark: Dark = False,
 ) -> None:
-    """Draw the five orbits of a bag as a cube, and its two symmetries: one S_n against S_n x S_n."""
+    """Draw the five orbits of a bag as a cube, and compare the symmetries S_n and S_n x S_n in a second picture."""
     with user_mistakes():
         from reign.plots import draw_orbits, draw_symmetry
 

@@ -1,4 +1,4 @@
-"""Commands of the theory lab: separate, card, questions."""
+"""``reign separate``, ``card`` and ``questions``: commands about expressive power."""
 
 from functools import partial
 from pathlib import Path
@@ -15,47 +15,55 @@ if TYPE_CHECKING:
 
 margin_option = partial(typer.Option, rich_help_panel="Margins")
 Terms = Annotated[
-    str | None, model_option(help="A model from a list of terms, such as own,local,transpose; reign.list_terms() has all.")
+    str | None, model_option(help="A model from a list of terms, such as own,local,transpose; reign.list_terms() lists them.")
 ]
-RootTerms = Annotated[str | None, model_option(help="Terms of roots, which then have weights of their own.")]
+RootTerms = Annotated[str | None, model_option(help="Terms of roots, which then have their own weights.")]
 PolicyName = Annotated[str, model_option(help="The policy of the model from --terms.")]
 
 
 def separate(
-    family: Annotated[str | None, typer.Argument(help="A family of pairs (see --list), or a file of graph6 lines or .npy.")] = None,
+    family: Annotated[
+        str | None, typer.Argument(help="A family of graph pairs (see --list), or a file of graphs: graph6 lines, or .npy.")
+    ] = None,
     model: Annotated[
         list[str] | None,
-        model_option(help="A model, such as sun:nm, mpnn or sun:ego+:2/4 (4 layers); repeat for more."),
+        model_option(
+            help="A model, with its policy and layers: mpnn, sun:nm (policy nm), sun:ego+:2/4 (policy ego+:2, 4 layers); repeat for more."
+        ),
     ] = None,
     wl: Annotated[
         list[str] | None,
         model_option(
-            help="A WL test, such as 1 or 3, or the colour test of a model, such as sun:nm (until stable) or sun:nm/6; repeat for more."
+            help="Order of a WL test, such as 3; or a model for its colour refinement, such as sun:nm (until stable) or sun:nm/6; repeat for more."
         ),
     ] = None,
     terms: Terms = None,
     root_terms: RootTerms = None,
     policy: PolicyName = "nm",
-    csv: Annotated[Path | None, output_option(help="Write pair, method, separated, layer, margin to this file.")] = None,
+    csv: Annotated[Path | None, output_option(help="Write the results for every pair to this CSV file.")] = None,
     layers: Annotated[
         int | None,
-        model_option(help="Number of layers of models that do not say it themselves; 6 if not given."),
+        model_option(help="Number of layers of models whose name does not give it; 6 if not given."),
     ] = None,
     act: Annotated[
         str,
-        margin_option(help="Activation of the float64 margins: silu, sine, or none to measure no margins."),
+        margin_option(help="Activation of the networks for float64 margins: silu or sine; none for no margins."),
     ] = "silu",
-    use_float: Annotated[bool, margin_option("--float", help="Decide by margins in float64, which can miss differences.")] = False,
-    seeds: Annotated[int, margin_option(help="Number of random weights to try in float64.")] = 3,
+    use_float: Annotated[
+        bool, margin_option("--float", help="Decide by float64 margins in place of exact arithmetic; this can miss differences.")
+    ] = False,
+    seeds: Annotated[int, margin_option(help="Number of random networks to try in float64.")] = 3,
     each: Annotated[bool, output_option("--each", help="Also print a line for each pair.")] = False,
-    all_pairs: Annotated[bool, data_option("--all-pairs", help="All pairs of a file, not only consecutive graphs.")] = False,
+    all_pairs: Annotated[
+        bool, data_option("--all-pairs", help="Compare all pairs of graphs in a file, not only consecutive ones.")
+    ] = False,
     show: Annotated[bool, data_option("--list", help="List the families.")] = False,
 ) -> None:
-    """Which pairs of graphs does each model or WL test tell apart?
+    """Test which pairs of graphs each model or WL test tells apart.
 
-    Models are run over a finite field with random weights, which is exact.
+    Models are run over a finite field with random weights, so that results are exact.
 
-    The table also has the margin of a network in float64: above 1 the outputs differ by more than 100 times the noise of permuted copies.
+    The table also shows the margin of a float64 network: above 1, two graphs differ by more than 100 times the noise of permuted copies.
     """
     from reign.disk import write_csv
     from reign.theory import family as find
@@ -66,7 +74,7 @@ def separate(
         console.print(family_table())
         return
     if family is None:
-        fail("a family or a file of pairs is needed, as in: reign separate csl --model sun:nm --wl 3; --list shows the families.")
+        fail("give a family or a file of pairs, as in: reign separate csl --model sun:nm --wl 3; --list shows the families.")
     if not model and not wl and terms is None:
         fail("nothing to try: give --model, as in --model sun:nm, --terms, as in --terms own,local, or --wl, as in --wl 3.")
     if seeds < 1:
@@ -112,25 +120,29 @@ def separate(
 
 
 def card(
-    model: Annotated[str | None, typer.Argument(help="A model, such as sun:nm, or dss:ego+:2/4 (4 layers).")] = None,
+    model: Annotated[
+        str | None,
+        typer.Argument(help="A model, with its policy and layers: sun:nm (policy nm), dss:ego+:2/4 (policy ego+:2, 4 layers)."),
+    ] = None,
     terms: Terms = None,
     root_terms: RootTerms = None,
     policy: PolicyName = "nm",
     layers: Annotated[int, model_option(help="Number of layers of the model from --terms.")] = 6,
     family: Annotated[
-        list[str] | None, data_option(help="A family to try; repeat for more. All that need no file, if not given.")
+        list[str] | None,
+        data_option(help="A family of graph pairs to try; repeat for more. All families that need no data file if not given."),
     ] = None,
     output: Annotated[Path | None, output_option("-o", "--output", help="Write the page to this file: .md, .html or text.")] = None,
 ) -> None:
-    """One page about a model.
+    """Show a page about a model.
 
-    Its equations, symmetry and cost, its WL bound, and what it tells apart.
+    The page has its equations, symmetry and cost, its WL bound, and the pairs of graphs it tells apart.
     """
     from reign.disk import write_text
     from reign.theory import card as make
 
     if (model is None) == (terms is None):
-        fail("give a model, such as sun:nm, or --terms, such as own,local, and not both.")
+        fail("give either a model, such as sun:nm, or --terms, such as own,local.")
     with user_mistakes():
         check_writable(output)
         page = make(from_terms(terms, root_terms, policy, layers) if terms is not None else str(model), family)
@@ -141,12 +153,12 @@ def card(
 
 
 def questions(
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the tables as Markdown to this file, too.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small families and two policies only.")] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the tables as Markdown to this file.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Use only small families and two policies.")] = False,
 ) -> None:
-    """Tables for the questions the paper leaves open.
+    """Show tables on questions that the paper leaves open.
 
-    The order of models and policies, ReIGN(2) against 3-WL, and 2-node policies.
+    They compare models and policies by expressive power, ReIGN(2) with 3-WL, and policies with two nodes per subgraph.
     """
     from reign.disk import write_text
     from reign.theory import answer

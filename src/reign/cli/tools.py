@@ -1,4 +1,4 @@
-"""What commands share: progress bars, errors without tracebacks, files."""
+"""Functions that commands share: progress bars, errors without tracebacks, files."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,19 +11,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 def fail(message: str) -> NoReturn:
-    """Say what is wrong, and exit with 2."""
+    """Print an error message, and exit with code 2."""
     typer.echo(f"reign: {message}", err=True)
     raise typer.Exit(2)
 
 
 def plain_console(stderr: bool = False) -> Console:
-    """A console that prints text as it is: names of files and columns are not markup, whatever brackets they have."""
+    """A console that prints text literally: brackets in the names of files and columns are not markup."""
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 @contextmanager
 def user_mistakes() -> Iterator[None]:
-    """A ``ValueError`` or a file that cannot be read or written is a user's mistake, as is a package that is missing: one line, exit 2."""
+    """Turn a user's mistakes into one line and exit code 2: a ``ValueError``, a file that cannot be read or written, a missing package."""
     try:
         yield
     except KeyboardInterrupt:
@@ -31,9 +31,11 @@ def user_mistakes() -> Iterator[None]:
     except (ValueError, OSError) as error:
         fail(str(error))
     except MemoryError:
-        fail("the memory of this machine is too small.")
+        fail("this machine has too little memory; use smaller batches, models or graphs.")
     except ModuleNotFoundError as missing:
-        fail(f"{missing.name} is not installed; pip install 'reign[train,chem,plot,tune]' has all that commands need.")
+        fail(
+            f"{missing.name} is not installed; pip install 'reign[train,chem,plot,tune]' installs everything that the commands need."
+        )
 
 
 @contextmanager
@@ -54,7 +56,7 @@ def bars() -> Iterator[Callable[[Iterable[Any], str], Iterable[Any]]]:
 
 
 def check_writable(file: Path | None) -> None:
-    """Say now, not after the work, that a file cannot be written."""
+    """Check before the work that a file can be written."""
     from reign.disk import check_writable as check
 
     if file is not None:
@@ -62,13 +64,13 @@ def check_writable(file: Path | None) -> None:
 
 
 def at_least_one(name: str, value: int | None) -> None:
-    """A number of things that must not be zero."""
+    """Check that a number is at least 1."""
     if value is not None and value < 1:
         fail(f"{name} is {value}, expected at least 1.")
 
 
 def stem(file: Path) -> str:
-    """The name of a table without .csv, .csv.gz and the like."""
+    """The name of a table without .csv, .csv.gz or a similar ending."""
     name = file.name
     for ending in (".gz", ".bz2", ".xz", ".zip", ".csv", ".tsv"):
         name = name.removesuffix(ending)
@@ -76,7 +78,7 @@ def stem(file: Path) -> str:
 
 
 def free(folder: Path) -> Path:
-    """A folder that does not exist yet: the given one, or the same with a number."""
+    """A folder that does not exist yet: the given one, or its name with a number added."""
     number, found = 2, folder
     while found.exists():
         found = folder.with_name(f"{folder.name}-{number}")

@@ -14,12 +14,15 @@ from reign.cli.options import (
     Settings,
     WithReport,
     data_option,
+    given,
     machine_option,
     model_option,
     output_option,
+    recipe_for,
+    rows_option,
     training_option,
 )
-from reign.cli.render_runs import summary_table
+from reign.cli.render_runs import metrics_table, replicates_table, summary_table
 from reign.cli.reports import report_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, stem, user_mistakes
 
@@ -28,44 +31,62 @@ def train(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            help="TABLE, TABLE/ROW or TABLE/ROW/COLUMN of the paper, such as zinc/sun-ego (reign recipes lists them), or a YAML file."
+            help="A recipe: TABLE/ROW/COLUMN of the paper, such as zinc/sun-ego (reign recipes lists them), or a YAML file."
         ),
     ] = None,
     data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
     smiles_columns: Annotated[
         list[str] | None,
-        data_option("-s", "--smiles-columns", help="Column of SMILES; repeat for more, which together make one graph."),
+        data_option("-s", "--smiles-columns", help="Column of SMILES; the molecules of a row form one graph."),
     ] = None,
     target_columns: Annotated[
         list[str] | None,
-        data_option(help="Column to predict; repeat for more. All other columns of numbers if not given."),
+        data_option(help="Column to predict; all columns of numbers if not given."),
     ] = None,
     task_type: Annotated[
         str | None,
-        data_option("-t", "--task-type", help="regression, classification (0 or 1) or multiclass."),
+        data_option("-t", "--task-type", help="Task: regression, classification (0 or 1) or multiclass."),
     ] = None,
-    split_type: Annotated[str | None, data_option(help="random or scaffold_balanced.")] = None,
-    split_sizes: Annotated[list[float] | None, data_option(help="Shares of train, val and test: give it three times.")] = None,
-    splits_column: Annotated[str | None, data_option(help="Column that says train, val or test.")] = None,
-    split_seed: Annotated[int | None, data_option(help="Seed of the random split.")] = None,
+    split_type: Annotated[str | None, data_option(help="How to split the rows: random or scaffold_balanced.")] = None,
+    split_sizes: Annotated[list[float] | None, data_option(help="Shares of train, val and test, such as 0.8 0.1 0.1.")] = None,
+    splits_column: Annotated[str | None, data_option(help="Column with the split of each row: train, val or test.")] = None,
+    split_seed: Annotated[int | None, data_option(help="Seed for splitting the rows.")] = None,
+    weight_column: Annotated[str | None, rows_option(help="Column with the weight of each row in training.")] = None,
+    class_balance: Annotated[bool, rows_option("--class-balance", help="Weight rows so that all classes count equally.")] = False,
+    metrics: Annotated[list[str] | None, rows_option(help="Metrics to compute, such as rmse, mae, r2, roc, prc, f1, mcc.")] = None,
+    descriptors_columns: Annotated[
+        list[str] | None, rows_option(help="Column of numbers that is an additional input of the model.")
+    ] = None,
+    descriptors_path: Annotated[Path | None, rows_option(help="A CSV of additional inputs, with one row per molecule.")] = None,
+    molecule_featurizers: Annotated[
+        list[str] | None, rows_option(help="Additional inputs from RDKit: rdkit_2d, morgan_count, morgan_binary.")
+    ] = None,
+    num_replicates: Annotated[int | None, rows_option(help="Number of splits, with different seeds, to train on.")] = None,
+    num_folds: Annotated[int | None, rows_option(help="Number of folds for cross-validation.")] = None,
     model: Annotated[str | None, model_option(help="A model, such as sun or gnn-ak+ (reign models lists them).")] = None,
     policy: Annotated[str | None, model_option(help="A policy, such as ego+:3 (reign policies lists them).")] = None,
+    dropout: Annotated[float | None, model_option(help="Dropout probability.")] = None,
+    loss_function: Annotated[
+        str | None, model_option("-l", "--loss-function", help="Loss: mse, l1, mve (predicts a variance, too), bce, ...")
+    ] = None,
     epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
     batch_size: Annotated[int | None, training_option("-b", "--batch-size", help="Number of graphs in a batch.")] = None,
     ensemble_size: Annotated[
         int | None,
-        training_option(help="Number of models to train; their mean is the prediction, their spread the uncertainty."),
+        training_option(help="Number of models; their mean is the prediction."),
     ] = None,
     seeds: Annotated[
         int | None,
-        training_option(help="The same in the words of the paper: the number of seeds, 0, 1, ..."),
+        training_option(help="Number of seeds 0, 1, ...; the same as --ensemble-size."),
     ] = None,
     output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
-    resume: Annotated[Path | None, training_option(help="Continue the run in this folder.")] = None,
+    resume: Annotated[Path | None, training_option(help="Continue the run in this folder; --epochs adds epochs.")] = None,
+    checkpoint: Annotated[Path | None, training_option(help="Start from the weights of this run, for any targets.")] = None,
+    freeze_encoder: Annotated[bool, training_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
     settings: Settings = None,
     eager: Annotated[
         bool,
-        machine_option("--eager", help="Plain operations, batch by batch: no fused kernels, no data set on the GPU."),
+        machine_option("--eager", help="Use plain PyTorch operations, also on a GPU."),
     ] = False,
     jobs: Jobs = None,
     accelerator: Accelerator = "auto",
@@ -74,7 +95,7 @@ def train(
     quiet: Quiet = False,
     write_report: WithReport = True,
 ) -> None:
-    """Train on a CSV of molecules, or by a recipe of the paper.
+    """Train on a CSV of molecules, or with a recipe of the paper.
 
     reign train -i molecules.csv -s smiles --target-columns logS -o RUN
 
@@ -82,14 +103,17 @@ def train(
 
     A run is a folder with settings, splits, metrics, weights and predictions.
 
-    reign train --resume RUN continues a run that was stopped, and ends with the same result.
+    reign train --resume RUN continues a run that was stopped; the result is the same.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.experiments import find_recipe
-        from reign.train import train as run
         from reign.train.devices import make_fabric
-        from reign.train.overrides import override
+        from reign.train.overrides import merge, override
+        from reign.train.pretrained import model_of
+        from reign.train.recipe import Recipe
+        from reign.train.replicates import replicates
+        from reign.train.run import train_all
         from reign.train.run_folder import has_run, saved_recipe
 
         changes: list[dict[str, Any]] = [
@@ -103,21 +127,43 @@ def train(
                     split_sizes=split_sizes,
                     splits_column=splits_column,
                     split_seed=split_seed,
+                    weight_column=weight_column,
+                    descriptors_columns=descriptors_columns,
+                    descriptors_path=None if descriptors_path is None else str(descriptors_path.absolute()),
+                    molecule_featurizers=molecule_featurizers,
                 )
             },
-            {"model": given(name=model, policy=policy), "train": given(epochs=epochs, batch_size=batch_size, eager=eager or None)},
+            {
+                "model": given(name=model, policy=policy, dropout=dropout),
+                "train": given(
+                    epochs=epochs,
+                    loss=loss_function,
+                    checkpoint=None if checkpoint is None else str(checkpoint.absolute()),
+                    freeze_encoder=freeze_encoder or None,
+                    batch_size=batch_size,
+                    eager=eager or None,
+                    class_balance=class_balance or None,
+                    metric=metrics[0] if metrics else None,
+                    metrics=metrics[1:] if metrics else None,
+                ),
+            },
             *(override(text) for text in settings or []),
         ]
         if ensemble_size is not None and seeds is not None:
-            fail("--ensemble-size and --seeds are the same; give one of them.")
+            fail("--ensemble-size and --seeds mean the same; give only one of them.")
         number = ensemble_size if ensemble_size is not None else seeds
         at_least_one("--jobs", jobs)
+        at_least_one("--num-replicates", num_replicates)
+        if num_folds is not None:
+            changes.append({"folds": num_folds})
         at_least_one("--seeds" if ensemble_size is None else "--ensemble-size", number)
         if number is not None:
             changes.append({"seeds": list(range(number))})
         if resume is not None:
             if recipe is not None or data_path is not None or output is not None:
-                fail("--resume takes the recipe and the folder from the run; leave the recipe, -i and -o out.")
+                fail("--resume reads the recipe from the folder of the run; leave out the recipe, -i and -o.")
+            if checkpoint is not None or num_replicates is not None:
+                fail("--resume continues a run with its own weights and splits; leave out --checkpoint and --num-replicates.")
             plan, folder = saved_recipe(resume, *changes), resume
         else:
             if (recipe is None) == (data_path is None):
@@ -126,26 +172,34 @@ def train(
                 )
             if data_path is not None and not data_path.is_file():
                 fail(f"there is no file {data_path}.")
-            plan, name = find_recipe(recipe or "molecules", *changes)
+            plan, name = find_recipe(recipe or recipe_for(merge(*changes)), *changes)
+            if checkpoint is not None:
+                own = merge(model_of(checkpoint), *(change.get("model", {}) for change in changes))
+                plan = Recipe.check({**plan.model_dump(mode="json"), "model": own})
             folder = output if output is not None else free(Path("runs") / (stem(data_path) if data_path else name))
+        plans = [(plan, folder)] if num_replicates is None else replicates(plan, folder, num_replicates)
         fabric = make_fabric(plan.train.precision, accelerator, devices, num_nodes)
         with showing_progress(not quiet and fabric.is_global_zero) as callback:
             try:
-                summary = run(plan, folder, resume=resume is not None, fabric=fabric, callback=callback, jobs=jobs)
+                going_on = resume is not None or num_replicates is not None
+                summaries = train_all(plans, resume=going_on, fabric=fabric, callback=callback, jobs=jobs)
             except KeyboardInterrupt:
+                if num_replicates is not None:
+                    fail("stopped; run the same command again to continue.")
                 fail(
                     f"stopped; continue with: reign train --resume {folder}" if has_run(folder) else "stopped; nothing was written."
                 )
     if fabric.is_global_zero:
         console = plain_console()
-        console.print(summary_table(summary))
-        console.print(f"The run is in {folder}.", soft_wrap=True)
-        if plan.data.reads_smiles:
+        summary = summaries[0]
+        console.print(summary_table(summary) if num_replicates is None else replicates_table(summaries))
+        if num_replicates is None and (more := metrics_table(summary)) is not None:
+            console.print(more)
+        console.print(
+            f"The run is in {folder}." if num_replicates is None else f"The runs are in {folder}/replicate-0, ...", soft_wrap=True
+        )
+        if plan.data.reads_smiles and num_replicates is None:
             console.print(f"Predict with: reign predict -i FILE.csv --model-paths {folder} -o out.csv", soft_wrap=True)
         if write_report:
-            report_at_end(folder)
-
-
-def given(**values: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name, value in values.items() if value is not None}
+            for _, place in plans:
+                report_at_end(place)

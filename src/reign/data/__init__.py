@@ -1,4 +1,4 @@
-"""Data: graphs with targets and splits, from the paper's data sets, from tables of molecules, or from lists of PyG graphs."""
+"""Data: graphs with targets and splits, from named data sets, tables of molecules, or lists of PyG graphs."""
 
 from reign.data import sets
 from reign.data._base import DATASETS, GraphDataset

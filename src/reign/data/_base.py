@@ -1,4 +1,4 @@
-"""What a data set is: splits of graphs, made once and kept in a cache of safetensors, which can run no code."""
+"""The base class of data sets: splits of graphs, made once and cached as safetensors, which cannot run code."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -19,31 +19,31 @@ Transform = Callable[[Data], Data]
 
 DATASETS: Registry[type["GraphDataset"]] = Registry("data set")
 
-USUAL = ("x", "edge_index", "edge_attr", "y")  # the order in which people write them
+USUAL = ("x", "edge_index", "edge_attr", "y")  # PyG's usual attributes, in their usual order
 
 
 class GraphDataset(InMemoryDataset):  # type: ignore[misc]
-    """A data set in PyG's words; a new one is a subclass with one method, ``make``, and a name by ``@DATASETS.register()``.
+    """A data set with PyG's interface. A new data set is a subclass with one method, ``make``, registered by ``@DATASETS.register()``.
 
     Args:
-        root: the folder in which the processed graphs are kept; a folder of the user's cache if not given.
+        root: folder of the processed graphs; a folder in the user's cache if not given.
         split: one of ``splits``.
         transform, pre_transform, pre_filter, force_reload: as in PyG.
-        options: options of the data set itself; each combination of them is kept in a folder of its own.
+        options: options of the data set itself. Each combination of options has its own folder.
     """
 
     name: ClassVar[str]
-    about: ClassVar[str]  # what it is, in one line
+    about: ClassVar[str]  # a one-line description
     task: ClassVar[str] = "regression"
     targets: ClassVar[Sequence[str]] = ("y",)
     splits: ClassVar[tuple[str, ...]] = ("train", "val", "test")
     node_encoder: ClassVar[Any] = None
     edge_encoder: ClassVar[Any] = None
-    reads_smiles: ClassVar[bool] = False  # its graphs are those that ``reign.data.molecules.from_smiles`` makes
-    wl_census: ClassVar[bool] = False  # is it of interest how many of its graphs 1-WL tells apart?
+    reads_smiles: ClassVar[bool] = False  # whether its graphs are made by ``reign.data.molecules.from_smiles``
+    wl_census: ClassVar[bool] = False  # whether ``reign data info`` shows how many pairs of graphs 1-WL tells apart
     classes: Sequence[str] = ()
-    sizes: ClassVar[Mapping[str, int]] = {}  # graphs of each split, where these are known
-    version: ClassVar[int] = 1  # version of what ``make`` gives: another number makes it anew
+    sizes: ClassVar[Mapping[str, int]] = {}  # the expected number of graphs of each split, if known
+    version: ClassVar[int] = 1  # version of the output of ``make``; a new number invalidates the cache
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
 
     @classmethod
     def complete(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """All options: those that were given, and the default values of the others; ``ValueError`` if one is unknown or has no meaning."""
+        """All options: the given ones, and the defaults of the others. Raise ``ValueError`` if one is unknown or invalid."""
         known = cls.defaults()
         for name, value in given.items():
             if name not in known:
@@ -79,32 +79,37 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
             kinds = (int, float) if isinstance(known[name], float) else (type(known[name]),)
             good = isinstance(value, kinds) and isinstance(value, bool) == isinstance(known[name], bool)
             check(name, value, good, f"a value such as {known[name]!r}")
-            check(name, value, not set(str(value)) & set("/\\\0"), "a value without slashes, since it names a folder")
+            check(
+                name,
+                value,
+                not set(str(value)) & set("/\\\0"),
+                "a value without slashes, because it is part of the name of a folder",
+            )
         chosen = {**known, **given}
         cls.check_options(**chosen)
         return chosen
 
     @classmethod
     def variants(cls) -> list[dict[str, Any]]:
-        """The options of every data set there is under this name; here only the default."""
+        """The options of every data set with this name; by default only the default options."""
         return [{}]
 
     @classmethod
     def check_options(cls, **options: Any) -> None:
-        """Raise ``ValueError`` for options that have no meaning."""
+        """Raise ``ValueError`` for invalid options."""
 
     @abstractmethod
     def make(self) -> dict[str, list[Data]]:
         """The graphs of every split, each with ``y`` of shape (1, targets)."""
 
     def check(self, made: dict[str, list[Data]]) -> None:
-        """Raise ``ValueError`` unless these are the graphs of the paper, as far as statistics can tell."""
+        """Raise ``ValueError`` if statistics show that these are not the graphs of the paper."""
         found = {split: len(graphs) for split, graphs in made.items()}
         if self.sizes and found != self.sizes:
-            raise ValueError(f"{self.name} has {found} graphs here, expected {self.sizes}; is the source complete?")
+            raise ValueError(f"{self.name} has {found} graphs, expected {self.sizes}; check that the source files are complete.")
 
     def _load(self, split: str, anew: bool) -> None:
-        """Read a split from the cache; all of them are made first if one is missing, damaged, or was transformed in another way."""
+        """Read a split from the cache. If one is missing, damaged, or was transformed differently, all splits are made first."""
         about = {"pre_transform": repr(self.pre_transform), "pre_filter": repr(self.pre_filter)}
         files = {name: Path(self.processed_dir) / f"{name}.safetensors" for name in self.splits}
         if anew or not all(file.is_file() for file in files.values()) or (found := _read(files[split], about)) is None:
@@ -125,7 +130,9 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
             data, slices = self.collate(graphs)
             tensors = data.to_dict()
             if other := [name for name, value in tensors.items() if not isinstance(value, Tensor)]:
-                raise ValueError(f"{self.name} has graphs with '{other[0]}', which is no tensor; a data set keeps tensors only.")
+                raise ValueError(
+                    f"{self.name} has graphs with '{other[0]}', which is not a tensor; a data set can store only tensors."
+                )
             parts = {
                 **{f"data.{name}": t for name, t in tensors.items()},
                 **{f"slices.{name}": t for name, t in (slices or {}).items()},
@@ -133,7 +140,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
             write_tensors(files[split], parts, about)
 
     def pack(self) -> GraphPack:
-        """All graphs of this split in a few tensors, just as they lie in memory."""
+        """All graphs of this split in a few tensors."""
         data, slices = self._data, self.slices
         if slices is None:  # PyG has none for a single graph
             slices = {"x": torch.tensor([0, data.num_nodes]), "edge_index": torch.tensor([0, data.num_edges])}
@@ -144,7 +151,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
 
 
 def _read(file: Path, about: Mapping[str, str]) -> tuple[Data, dict[str, Tensor] | None] | None:
-    """The graphs that ``_make`` stored, as PyG keeps them; None if the file is damaged, or is about others."""
+    """Read the graphs stored by ``_make``, in PyG's format; None if the file is damaged or belongs to other settings."""
     try:
         tensors, found = read_tensors(file)
     except ValueError:
@@ -161,7 +168,7 @@ def _read(file: Path, about: Mapping[str, str]) -> tuple[Data, dict[str, Tensor]
 
 
 def _fits(data: dict[str, Tensor], slices: dict[str, Tensor]) -> bool:
-    """Can these be graphs as PyG keeps them: slices in order, and edges between nodes of their graph?"""
+    """Whether these are valid graphs in PyG's format: slices in order, and edges between nodes of their graph."""
     if not {"x", "edge_index", "y"} <= set(data) or (slices and set(slices) != set(data)):
         return False
     x, edge_index = data["x"], data["edge_index"]

@@ -1,4 +1,4 @@
-"""The data sets by name, as problems to learn."""
+"""The data sets by name, as learning problems."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,7 @@ from reign.data._problem import Problem
 
 
 def list_datasets() -> list[str]:
-    """The names that ``load_problem`` takes.
+    """The names of all data sets, for ``load_problem``.
 
     >>> list_datasets()[:3]
     ['zinc', 'molhiv', 'tu']
@@ -20,16 +20,16 @@ def list_datasets() -> list[str]:
 
 
 def find_dataset(name: str) -> type[GraphDataset]:
-    """A data set by name, in any usual spelling."""
+    """Find a data set by name, in any common spelling."""
     return DATASETS[name]
 
 
 def load_problem(name: str, **options: Any) -> Problem:
-    """A data set by name as a problem: all splits and targets, and the encoders of the features.
+    """Load a data set by name as a problem: all splits and targets, and the encoders of the features.
 
     Args:
         name: one of ``list_datasets()``.
-        options: options of the data set, and ``root``, the folder in which it is kept.
+        options: options of the data set, and ``root``, its folder.
     """
     kind = find_dataset(name)
     made = {split: kind(split=split, **options) for split in kind.splits}
@@ -50,7 +50,7 @@ def load_problem(name: str, **options: Any) -> Problem:
 
 
 def _join(packs: list[GraphPack]) -> GraphPack:
-    """The graphs of several packs, one pack after the other."""
+    """Concatenate several packs."""
     first = packs[0]
     assert all(pack.y is not None for pack in packs)
     offset = {name: torch.tensor([0, *(int(getattr(p, name)[-1]) for p in packs)]).cumsum(0) for name in ("node_ptr", "edge_ptr")}

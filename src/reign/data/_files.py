@@ -1,4 +1,4 @@
-"""Where data sets come from and where they are kept, and arrays on disk as graphs."""
+"""The folders of data sets, and graphs from arrays on disk."""
 
 import os
 from collections.abc import Iterator
@@ -24,43 +24,43 @@ class Arrays(dict[str, np.ndarray]):
 
 
 def cache_folder() -> Path:
-    """The folder in which data sets are kept: ``REIGN_CACHE``, or a folder of the user's cache."""
+    """The folder of cached data sets: ``REIGN_CACHE``, or a folder in the user's cache."""
     given = os.environ.get("REIGN_CACHE")
     return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "reign"
 
 
 @contextmanager
 def download_folder() -> Iterator[str]:
-    """A new folder for what PyG or OGB download: they unpickle what they find, so it must hold nothing that was there before."""
+    """A new folder for downloads of PyG or OGB. They unpickle the files that they find, so it must not hold old files."""
     with TemporaryDirectory(prefix="reign-") as folder:
         yield folder
 
 
 def local_file(name: str) -> Path | None:
-    """A file of the folder ``REIGN_DATA``, if it is there."""
+    """A file in the folder ``REIGN_DATA``; None if it does not exist."""
     folder = os.environ.get("REIGN_DATA")
     file = Path(folder) / name if folder else None
     return file if file is not None and file.is_file() else None
 
 
 def need_file(name: str, what: str) -> Path:
-    """A file of the folder ``REIGN_DATA``, or an error that says what to do."""
+    """A file in the folder ``REIGN_DATA``. If it does not exist, the error explains what to do."""
     file = local_file(name)
     if file is None:
         where = os.environ.get("REIGN_DATA")
         raise ValueError(
-            f"{what} is read from {name} in the folder that REIGN_DATA names, "
-            + (f"and {where} has no such file." if where else "which is not set; export REIGN_DATA=<folder>.")
+            f"{what} is read from {name} in the folder given by the environment variable REIGN_DATA, "
+            + (f"but {where} has no such file." if where else "which is not set; export REIGN_DATA=<folder>.")
         )
     return file
 
 
 def read_arrays(file: Path) -> Arrays:
-    """All arrays of an .npz file."""
+    """Read all arrays of an .npz file."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
             found = Arrays({key: arrays[key] for key in arrays})
-    except Exception as error:  # whatever a damaged or encrypted archive raises
+    except Exception as error:  # a damaged or encrypted archive can raise any error
         raise ValueError(f"{file} cannot be read as an .npz file ({first_line(error)}).") from None
     found.file = file
     return found
@@ -69,7 +69,7 @@ def read_arrays(file: Path) -> Arrays:
 def unpack(
     sizes: np.ndarray, edge_ptr: np.ndarray, edge_uv: np.ndarray, x: Tensor | None, y: Tensor, edge_attr: Tensor | None = None
 ) -> list[Data]:
-    """Graphs from arrays that hold each undirected edge once; without features, every node has the feature 1."""
+    """Make graphs from arrays that hold each undirected edge once. Without features, every node has the feature 1."""
     node_ptr = np.concatenate([[0], np.cumsum(sizes.astype(np.int64))])
     uv = torch.from_numpy(edge_uv.astype(np.int64))
     graphs = []

@@ -1,4 +1,4 @@
-"""Graphs end to end in a few tensors, on any device: a batch is one gather, with no loop over graphs."""
+"""Concatenated graphs in a few tensors, on any device. A batch is made by one gather, without a loop over graphs."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from reign.kernels import ragged
 
 @dataclass(frozen=True, eq=False)
 class MiniBatch:
-    """What a model and a loss need of some graphs; ``ids`` are the graphs' numbers in the data set."""
+    """The inputs of a model and a loss for some graphs. ``ids`` are the indices of the graphs in the data set."""
 
     x: Tensor
     edge_index: Tensor
@@ -33,7 +33,7 @@ class MiniBatch:
 
 @dataclass(frozen=True, eq=False)
 class GraphPack:
-    """A data set: node and edge rows of all graphs end to end, node ids local to the graph, and one row of targets per graph."""
+    """A data set: the concatenated node and edge rows of all graphs, with node ids local to each graph, and one row of targets per graph."""
 
     x: Shaped[Tensor, "nodes channels"]
     edge_index: Int[Tensor, "2 edges"]
@@ -44,7 +44,7 @@ class GraphPack:
 
     @classmethod
     def of(cls, graphs: Sequence[Data]) -> "GraphPack":
-        """Pack PyG graphs; all must have the same kinds of features, and targets if the first one has targets."""
+        """Pack PyG graphs. All must have the same kinds of features, and targets if the first graph has targets."""
         if not graphs:
             raise ValueError("there are no graphs, expected at least one.")
         first = graphs[0]
@@ -76,7 +76,7 @@ class GraphPack:
         return self.node_ptr.diff()
 
     def batch(self, ids: Sequence[int] | Tensor) -> MiniBatch:
-        """Some graphs as one batch, in this order; without ids the batch is empty."""
+        """A batch of some graphs, in this order. Without ids the batch is empty."""
         ids = torch.as_tensor(ids, dtype=torch.long, device=self.x.device)
         sizes = self.sizes[ids]
         graph, rows = ragged.ranges(self.node_ptr[ids], sizes)
@@ -91,7 +91,7 @@ class GraphPack:
         )
 
     def select(self, ids: Int[Tensor, "chosen"]) -> "GraphPack":
-        """Some of the graphs, in this order."""
+        """A pack of some graphs, in this order."""
         nodes, edges = self.sizes[ids], self.edge_ptr.diff()[ids]
         _, rows = ragged.ranges(self.node_ptr[ids], nodes)
         _, columns = ragged.ranges(self.edge_ptr[ids], edges)
@@ -105,7 +105,7 @@ class GraphPack:
         )
 
     def fingerprint(self) -> str:
-        """A hash of all graphs and targets, to tell data sets apart."""
+        """A hash of all graphs and targets, to distinguish data sets."""
         found = hashlib.sha256()
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
@@ -132,12 +132,16 @@ def _check_alike(data: Any, first: Any) -> None:
     for name in ("x", "edge_attr", "y"):
         one, other = getattr(data, name, None), getattr(first, name, None)
         if (one is None) != (other is None):
-            raise ValueError(f"{name} is {kind_of(one)} where graph 0 has {kind_of(other)}; all graphs need the same.")
+            raise ValueError(f"{name} is {kind_of(one)}, but graph 0 has {kind_of(other)}; all graphs need the same.")
     if data.x.shape[1:] != first.x.shape[1:] or data.x.dtype != first.x.dtype:
-        raise ValueError(f"x is {kind_of(data.x)} where graph 0 has {kind_of(first.x)}; all graphs need the same columns.")
+        raise ValueError(f"x is {kind_of(data.x)}, but graph 0 has {kind_of(first.x)}; all graphs need the same columns.")
     if first.edge_attr is not None and data.edge_attr.shape[1:] != first.edge_attr.shape[1:]:
-        raise ValueError(f"edge_attr is {kind_of(data.edge_attr)} where graph 0 has {kind_of(first.edge_attr)}.")
+        raise ValueError(
+            f"edge_attr is {kind_of(data.edge_attr)}, but graph 0 has {kind_of(first.edge_attr)}; all graphs need the same columns."
+        )
     if getattr(first, "y", None) is not None:
         one, other = (torch.as_tensor(d.y).numel() for d in (data, first))
         if one != other:
-            raise ValueError(f"y holds {one} targets where graph 0 has {other}; graphs need one row of targets each.")
+            raise ValueError(
+                f"y holds {one} targets, but graph 0 has {other}; every graph needs one row with the same number of targets."
+            )

@@ -1,4 +1,4 @@
-"""A problem to learn: graphs, their targets, the splits, and what the columns mean."""
+"""A learning problem: graphs, targets, splits, and the meaning of the columns."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,24 +13,26 @@ from reign._validate import check
 from reign.data._pack import GraphPack
 from reign.data._splits import Ids
 
-LARGEST = 3e38  # of a target: float32 holds little more
+LARGEST = 3e38  # largest absolute value of a target, close to the largest float32
 TASKS = ("regression", "classification", "multiclass")
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Graphs with targets (NaN where one is missing), and their splits.
+    """A learning problem: graphs with targets (NaN for a missing one), and their splits.
 
     Args:
         name: name of the problem, for messages.
         graphs: all graphs of all splits.
         splits: ids of the graphs of "train", "val" and "test"; a split may be missing.
-        task: "regression", "classification" (yes or no, perhaps several targets) or "multiclass" (one target).
+        task: "regression", "classification" (0 or 1, one or several targets) or "multiclass" (one target).
         targets: a name for each column of ``graphs.y``.
-        node_encoder, edge_encoder: how a model encodes the features, as in ``reign.nn.make_encoder``.
+        node_encoder, edge_encoder: the encoders of features, as in ``reign.nn.make_encoder``.
         classes: names of the classes, for multiclass.
         names: a name for each graph, for files of predictions.
-        texts: columns of such files that say what the graphs are, as SMILES: a text for each graph, by the name of the column.
+        texts: columns of such files that describe the graphs, such as SMILES: one text per graph, by the name of the column.
+        weights: the weight of each graph in training; None for equal weights.
+        groups: a word for each graph; graphs with the same word are the same molecule, and stay in the same fold.
     """
 
     name: str
@@ -43,17 +45,21 @@ class Problem:
     classes: list[str] = field(default_factory=list)
     names: list[str] | None = None
     texts: dict[str, list[str]] = field(default_factory=dict)
+    weights: Float[Tensor, "graphs"] | None = None
+    groups: list[str] | None = None
 
     def __post_init__(self) -> None:
         if self.graphs.y is None or self.graphs.y.size(1) != len(self.targets):
             shape = None if self.graphs.y is None else tuple(self.graphs.y.shape)
-            raise ValueError(f"{self.name} has targets {self.targets} and y of shape {shape}, expected a column for each.")
+            raise ValueError(
+                f"{self.name} has targets {self.targets} and y of shape {shape}, expected one column of y for each target."
+            )
         check("task", self.task, self.task in TASKS, " or ".join(map(repr, TASKS)))
         labels = self.y[~self.y.isnan()]
         if labels.numel() and float(labels.abs().max()) > LARGEST:
             raise ValueError(
-                f"{self.name} has targets of size {float(labels.abs().max()):g}, expected at most {LARGEST:g}, which is what the number "
-                "formats of models can hold; use other units."
+                f"{self.name} has targets with absolute values up to {float(labels.abs().max()):g}, expected at most {LARGEST:g}, because models "
+                "compute in float32; use other units."
             )
         if self.task == "multiclass":
             if len(self.targets) != 1 or not self.classes:
@@ -76,7 +82,7 @@ class Problem:
         targets: Sequence[str] | None = None,
         **options: Any,
     ) -> "Problem":
-        """A problem from lists of PyG graphs, each with a ``y`` of one number per target."""
+        """Make a problem from lists of PyG graphs, each with a ``y`` of one number per target."""
         graphs = GraphPack.of([*train, *val, *test])
         ends = [0, len(train), len(train) + len(val), len(train) + len(val) + len(test)]
         splits = {split: torch.arange(ends[s], ends[s + 1]) for s, split in enumerate(("train", "val", "test"))}
@@ -95,7 +101,7 @@ class Problem:
 
     @property
     def num_outputs(self) -> int:
-        """The number of outputs that a model must give for each graph."""
+        """The number of outputs that a model needs for each graph."""
         return len(self.classes) if self.task == "multiclass" else len(self.targets)
 
     def select(self, targets: Sequence[str]) -> "Problem":
@@ -106,7 +112,7 @@ class Problem:
         return replace(self, graphs=self.graphs.with_targets(self.y[:, columns]), targets=list(targets))
 
     def without(self, graphs: Collection[int]) -> "Problem":
-        """The same problem without some of its graphs; a split that loses all of its graphs is gone."""
+        """The same problem without some of its graphs. A split that loses all of its graphs is removed."""
         kept = [g for g in range(len(self.graphs)) if g not in graphs]
         place = {g: i for i, g in enumerate(kept)}
         splits = {
@@ -118,10 +124,12 @@ class Problem:
             splits={split: ids for split, ids in splits.items() if ids.numel()},
             names=None if self.names is None else [self.names[g] for g in kept],
             texts={column: [texts[g] for g in kept] for column, texts in self.texts.items()},
+            weights=None if self.weights is None else self.weights[kept],
+            groups=None if self.groups is None else [self.groups[g] for g in kept],
         )
 
     def limit(self, number: int) -> "Problem":
-        """At most this number of graphs of each split, spread over the split since data sets are often sorted."""
+        """The same problem with at most this number of graphs in each split, spread over the split because data sets are often sorted."""
 
         def some(ids: Ids) -> Ids:
             order = torch.randperm(ids.numel(), generator=torch.Generator().manual_seed(0))[:number]
@@ -130,7 +138,7 @@ class Problem:
         return replace(self, splits={split: some(ids) for split, ids in self.splits.items()})
 
     def fewer(self, num_train: int, seed: int) -> "Problem":
-        """The same problem with only this number of training graphs, drawn by the seed."""
+        """The same problem with only this number of training graphs, drawn at random with the seed."""
         train = self.splits["train"]
         if num_train > train.numel():
             raise ValueError(f"num_train is {num_train}, expected at most the {train.numel()} training graphs of {self.name}.")
@@ -138,13 +146,26 @@ class Problem:
         return replace(self, splits={**self.splits, "train": train[chosen.sort().values]})
 
     def folds(self, number: int, seed: int) -> "list[Problem]":
-        """Stratified cross-validation over all graphs: each fold in turn is used for validation."""
+        """Stratified cross-validation over all graphs. Each fold is used for validation once.
+
+        Graphs of one group are in the same fold, and the class of the first one counts as the class of the group.
+        """
         from sklearn.model_selection import KFold, StratifiedKFold
 
-        ids = torch.cat(list(self.splits.values())).sort().values
+        every = torch.cat(list(self.splits.values())).sort().values
+        names: list[str] | list[int] = every.tolist() if self.groups is None else [self.groups[g] for g in every.tolist()]
+        firsts = dict(reversed(list(zip(names, every.tolist(), strict=True))))
+        ids = torch.tensor(sorted(firsts.values()), dtype=torch.long)
         kind = StratifiedKFold if self.task == "multiclass" or (self.task == "classification" and len(self.targets) == 1) else KFold
         rarest = ids.numel() if kind is KFold else int(self.y[ids, 0].unique(return_counts=True)[1].min())
         if number > rarest:
-            raise ValueError(f"folds is {number}, expected at most {rarest}: the graphs of the rarest class of {self.name}.")
+            raise ValueError(
+                f"folds is {number}, expected at most {rarest}, the number of graphs of the rarest class of {self.name}."
+            )
         parts = kind(number, shuffle=True, random_state=seed).split(ids.numpy(), self.y[ids, 0].numpy())
-        return [replace(self, splits={"train": ids[torch.from_numpy(a)], "val": ids[torch.from_numpy(b)]}) for a, b in parts]
+        found = []
+        for _, held in parts:
+            chosen = set(ids[torch.from_numpy(held)].tolist())
+            in_fold = torch.tensor([firsts[name] in chosen for name in names])
+            found.append(replace(self, splits={"train": every[~in_fold], "val": every[in_fold]}))
+        return found

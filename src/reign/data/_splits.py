@@ -1,4 +1,4 @@
-"""Splits of molecules; equal molecules always go to the same split."""
+"""Splits of molecules. Equal molecules are always in the same split."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -13,7 +13,7 @@ WORDS = {"train": "train", "training": "train", "val": "val", "valid": "val", "v
 
 
 def random_split(keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> dict[str, Ids]:
-    """Shares of the items in random order; items with equal keys stay together.
+    """Split items at random into shares. Items with equal keys stay together.
 
     >>> {split: ids.tolist() for split, ids in random_split("abcdeabcde", (0.6, 0.2, 0.2), 0).items()}
     {'train': [0, 1, 4, 5, 6, 9], 'val': [3, 8], 'test': [2, 7]}
@@ -22,9 +22,10 @@ def random_split(keys: Sequence[Hashable], sizes: Sequence[float], seed: int) ->
 
 
 def scaffold_split(scaffolds: Sequence[Hashable], keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> dict[str, Ids]:
-    """Molecules of one scaffold stay together; scaffolds larger than half a validation or test set go to training.
+    """Split molecules by scaffold. Molecules with the same scaffold stay together; scaffolds larger than half a validation or test set
+    go to training.
 
-    A molecule without rings has no scaffold: it is on its own.
+    A molecule without rings has no scaffold and is a group of its own.
     """
     groups = _groups([("ring", scaffold) if scaffold else ("none", key) for scaffold, key in zip(scaffolds, keys, strict=True)])
     limit = min((size for size in sizes[1:] if size > 0), default=1.0) * len(keys) / 2
@@ -34,7 +35,7 @@ def scaffold_split(scaffolds: Sequence[Hashable], keys: Sequence[Hashable], size
 
 
 def column_split(words: Sequence[str]) -> tuple[dict[str, Ids], dict[int, str]]:
-    """The splits that a column of words names, and an error message for each item whose word is not known."""
+    """The splits given by a column of words, and an error message for each item with an unknown word."""
     found = [WORDS.get(word.strip().lower()) for word in words]
     splits = {split: torch.tensor([i for i, f in enumerate(found) if f == split], dtype=torch.long) for split in SPLITS}
     wrong = {i: f"the split is {words[i]!r}, expected train, val or test" for i, f in enumerate(found) if f is None}
@@ -53,7 +54,7 @@ def _shuffle(groups: list[list[int]], seed: int) -> list[list[int]]:
 
 
 def _fill(groups: list[list[int]], sizes: Sequence[float], number: int) -> dict[str, Ids]:
-    """Each group in turn goes to the first split with room for all of it, or else to the first split with any room."""
+    """Assign each group to the first split with enough space for all of it, or else to the first split that is not full."""
     room = [size * number for size in sizes]
     parts: list[list[int]] = [[] for _ in sizes]
     for group in groups:

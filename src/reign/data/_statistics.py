@@ -8,7 +8,7 @@ from reign.data._problem import Problem
 
 @dataclass(frozen=True)
 class SplitStatistics:
-    """The graphs of a split; an edge counts once, whichever way it points.
+    """Statistics of the graphs of a split. Edges are counted as undirected.
 
     Args:
         split: name of the split.
@@ -26,7 +26,7 @@ class SplitStatistics:
 
 @dataclass(frozen=True)
 class TargetStatistics:
-    """The values of a target in a split: mean, standard deviation (NaN of one value), smallest and largest value."""
+    """The values of a target in a split: mean, standard deviation (NaN for a single value), smallest and largest value."""
 
     target: str
     split: str

@@ -1,4 +1,5 @@
-"""Pictures from plain values: colours for light and dark paper, graphs and their subgraphs. Needs ``pip install 'reign[plot]'``."""
+"""Pictures from plain values: colours for light and dark backgrounds, graphs and their subgraphs. This needs
+``pip install 'reign[plot]'``."""
 
 from reign.draw._bag import Subgraph, draw_bag
 from reign.draw._layout import place

@@ -1,4 +1,4 @@
-"""A graph and its subgraphs side by side."""
+"""Draw a graph and its subgraphs side by side."""
 
 import math
 from collections.abc import Sequence
@@ -13,19 +13,24 @@ from reign.draw._picture import Picture, finish, new_figure, style_legend
 from reign.draw._theme import BLUE, ORANGE, RED, Theme, theme
 
 Edges = Sequence[tuple[int, int]]
-NODE, DOT, ROOT = 15.0, 5.0, 11.0  # diameters in points: nodes with numbers, without, and roots
-LARGEST, GAP, TOP, BOTTOM = 9.0, 0.22, 0.55, 0.7  # inches: of the graph at most, between subgraphs, above and below all
+NODE, DOT, ROOT = 15.0, 5.0, 11.0  # diameters in points: nodes with numbers, nodes without, and roots
+LARGEST, GAP, TOP, BOTTOM = (
+    9.0,
+    0.22,
+    0.55,
+    0.7,
+)  # inches: largest size of the graph, gap between subgraphs, margins above and below
 
 
 @dataclass(frozen=True)
 class Subgraph:
-    """What is drawn of a subgraph.
+    """The parts of a subgraph that are drawn.
 
     Args:
         title: its title.
         members: the nodes that are in it.
-        roots: its root, or the nodes that it is tied to.
-        edges: its edges, in both directions where they go both ways.
+        roots: its root, or its anchors.
+        edges: its directed edges; an undirected edge is given in both directions.
         cut: edges that are deleted although both of their nodes are members.
     """
 
@@ -45,16 +50,16 @@ def draw_bag(
     labels: Sequence[str] | None = None,
     dark: bool = False,
 ) -> Picture:
-    """A graph with its numbered nodes on the left, and its subgraphs on the right.
+    """Draw a graph with numbered nodes on the left, and its subgraphs on the right.
 
     Args:
         num_nodes: number of nodes of the graph.
-        edges: its edges, in both directions where they go both ways.
+        edges: its directed edges; an undirected edge is given in both directions.
         subgraphs: its subgraphs.
         title: the title of the picture.
         note: a line below it.
-        labels: what is written on the nodes; their numbers if not given.
-        dark: whether to draw for dark paper.
+        labels: labels of the nodes; their numbers if not given.
+        dark: whether to draw on a dark background.
     """
     look, at = theme(dark), place(num_nodes, edges)
     extent = at.max(0) - at.min(0) if num_nodes else at.sum(0)
@@ -87,7 +92,7 @@ def draw_bag(
 
 
 def _fit(at: Points, size: tuple[float, float], centre: tuple[float, float]) -> Points:
-    """The nodes in a box around a centre, all in inches."""
+    """Scale the nodes to a box around a centre, in inches."""
     if not len(at):
         return at
     extent = at.max(0) - at.min(0)
@@ -125,7 +130,7 @@ def _draw_subgraph(ax: Axes, at: Points, edges: Edges, subgraph: Subgraph, k: in
 
 
 def _lines(ax: Axes, at: Points, edges: Edges, name: str, **how: Any) -> None:
-    """Edges that go both ways as lines, others as arrows, and loops."""
+    """Draw undirected edges as lines, directed edges as arrows, and loops."""
     there = set(edges)
     both = [(i, j) for i, j in there if i < j and (j, i) in there]
     if both:
@@ -140,7 +145,7 @@ def _lines(ax: Axes, at: Points, edges: Edges, name: str, **how: Any) -> None:
 
 
 def _legend(subgraphs: Sequence[Subgraph], look: Theme) -> list[Line2D]:
-    """What the marks mean, of those that occur."""
+    """The meaning of the marks that occur."""
 
     def mark(label: str, **how: Any) -> Line2D:
         return Line2D([], [], label=label, **{"linestyle": "", "markeredgecolor": look.ink, **how})

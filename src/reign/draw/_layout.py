@@ -1,4 +1,4 @@
-"""Where the nodes of a graph are put on paper."""
+"""The positions of nodes in a picture."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,8 @@ Points = NDArray[np.float64]
 
 
 def place(num_nodes: int, edges: Iterable[tuple[int, int]]) -> Points:
-    """Positions of the nodes, a row each: distances as hops, components side by side, the nearest two nodes a distance of 1 apart.
+    """Positions of the nodes, one row each. Distances follow hop distances, components are side by side, and the nearest two nodes are at
+    distance 1.
 
     >>> place(2, [(0, 1)]).round(6).tolist() in ([[0, 0], [1, 0]], [[1, 0], [0, 0]])
     True
@@ -36,12 +37,12 @@ def _component(graph: nx.Graph, order: list[int]) -> Points:
     found = nx.kamada_kawai_layout(graph, pos=start) if len(order) <= 300 else nx.spring_layout(graph, pos=start, seed=0)
     points = np.array([found[i] for i in order])
     centred = points - points.mean(0)
-    turned = centred @ np.linalg.svd(centred, full_matrices=False)[2].T  # the long side lies flat
+    turned = centred @ np.linalg.svd(centred, full_matrices=False)[2].T  # the long side is horizontal
     return np.column_stack([turned, np.zeros((len(order), 2 - turned.shape[1]))])[:, :2]
 
 
 def _spread(points: Points) -> Points:
-    """Scale until the nearest two nodes are at a distance of 1; those that almost coincide are moved apart first."""
+    """Scale so that the nearest two nodes are at distance 1. Nodes that almost coincide are moved apart first."""
     if len(points) < 2:
         return points
     points = points / max(float(np.abs(points).max()), 1e-9)

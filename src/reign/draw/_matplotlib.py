@@ -1,4 +1,4 @@
-"""Matplotlib, or a message that says what to install."""
+"""Import matplotlib, or raise an error that says what to install."""
 
 try:
     import matplotlib

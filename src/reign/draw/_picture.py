@@ -1,4 +1,4 @@
-"""A picture: shown in notebooks, saved as SVG or PNG, or put into a page."""
+"""A picture, which is shown in notebooks, saved as SVG or PNG, or put into a page."""
 
 import io
 import re
@@ -20,12 +20,12 @@ DPI = 150
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A picture that was drawn.
+    """A picture.
 
     Args:
-        make_svg: draws it as SVG.
-        make_png: draws it as PNG.
-        theme: the colours of the paper it is drawn for; None if it brings its own paper, as molecules do.
+        make_svg: function that draws it as SVG.
+        make_png: function that draws it as PNG.
+        theme: the colours of its background, text and lines; None if it has its own background, like pictures of molecules.
     """
 
     make_svg: Callable[[], str]
@@ -38,7 +38,7 @@ class Picture:
         return self.make_svg()
 
     def save(self, file: str | Path) -> None:
-        """Write the picture; the name of the file ends in .svg or .png."""
+        """Write the picture to a file whose name ends in .svg or .png."""
         file = check_name(file)
         write_bytes(file, self.svg.encode() if file.suffix.lower() == ".svg" else self.make_png())
 
@@ -46,7 +46,7 @@ class Picture:
         return self.svg
 
     def inline(self) -> str:
-        """The picture as an element of a page: paper, ink and faint lines take the colours of the page, light or dark."""
+        """The picture as an element of a page. Background, text and faint lines take the colours of the page, light or dark."""
         text = self.svg[self.svg.index("<svg") :]
         for name in ("paper", "ink", "faint") if self.theme is not None else ():
             text = re.sub(re.escape(getattr(self.theme, name)) + r"\b", f"var(--{name})", text, flags=re.IGNORECASE)
@@ -54,19 +54,19 @@ class Picture:
 
 
 def check_name(file: str | Path) -> Path:
-    """The path of a picture; ``ValueError`` if its name has another ending than .svg or .png."""
+    """The path of a picture. Raise ``ValueError`` if its name does not end in .svg or .png."""
     if Path(file).suffix.lower() not in ENDINGS:
-        raise ValueError(f"{file} does not end in {' or '.join(ENDINGS)}, which are the kinds of pictures that can be written.")
+        raise ValueError(f"{file} does not end in {' or '.join(ENDINGS)}, which are the supported kinds of pictures.")
     return Path(file)
 
 
 def new_figure(width: float, height: float, theme: Theme, layout: Literal["constrained"] | None = "constrained") -> Figure:
-    """An empty figure of a size in inches; without a layout axes are put where they are told to be, which is far quicker."""
+    """An empty figure of a size in inches. Without a layout, axes are placed at given positions, which is much faster."""
     return Figure(figsize=(width, height), layout=layout, facecolor=theme.paper)
 
 
 def finish(figure: Figure, name: str, theme: Theme) -> Picture:
-    """A figure as a picture. Texts stay texts, and the same figure is always the same file; ``name`` keeps its ids apart from others'."""
+    """Turn a figure into a picture. Texts stay texts, and equal figures give equal files. ``name`` makes the ids of its elements unique."""
 
     def svg() -> str:
         out = io.StringIO()
@@ -85,14 +85,14 @@ def finish(figure: Figure, name: str, theme: Theme) -> Picture:
 
 @contextmanager
 def _any_letters() -> Iterator[None]:
-    """Names may have letters that the font has not; they are drawn as boxes without a word."""
+    """Ignore warnings about letters that the font does not have. They are drawn as boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")
         yield
 
 
 def style_axes(ax: Any, theme: Theme, title: str = "", xlabel: str = "", ylabel: str = "") -> None:
-    """Axes in the colours of a theme."""
+    """Give axes the colours of a theme."""
     ax.set_facecolor(theme.paper)
     ax.grid(True, color=theme.faint, linewidth=0.5, alpha=0.5)
     ax.set_axisbelow(True)
@@ -106,7 +106,7 @@ def style_axes(ax: Any, theme: Theme, title: str = "", xlabel: str = "", ylabel:
 
 
 def style_legend(legend: Any, theme: Theme) -> None:
-    """A legend in the colours of a theme."""
+    """Give a legend the colours of a theme."""
     legend.get_frame().set_facecolor(theme.paper)
     legend.get_frame().set_edgecolor(theme.faint)
     for text in legend.get_texts():

@@ -1,4 +1,4 @@
-"""The colours of pictures: for light and for dark paper, all told apart by the colour-blind (Okabe & Ito 2008)."""
+"""The colours of pictures, for light and dark backgrounds. Colour-blind readers can tell them apart (Okabe & Ito 2008)."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Theme:
     Args:
         paper: the background.
         ink: text and outlines.
-        faint: what is there, but does not count: nodes outside of a subgraph, grids.
+        faint: secondary parts: nodes outside a subgraph, grids.
     """
 
     paper: str
@@ -28,12 +28,12 @@ DARK = Theme(paper="#16181d", ink="#e8e8e8", faint="#5d636e")
 
 
 def theme(dark: bool) -> Theme:
-    """The theme for dark or for light paper."""
+    """The theme for a dark or light background."""
     return DARK if dark else LIGHT
 
 
 def series(number: int) -> dict[str, str]:
-    """How the line of a series looks: colours first, then also other dashes.
+    """The style of the line of a series: colours are varied first, then dashes.
 
     >>> series(0), series(9)["linestyle"]
     ({'color': '#0072B2', 'linestyle': '-', 'marker': 'o'}, '--')

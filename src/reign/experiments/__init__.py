@@ -1,4 +1,4 @@
-"""The paper's experiments: its tables, the recipes of their cells, their reproduction, and the search of settings."""
+"""The paper's experiments: its tables, the recipes of their cells, their reproduction, and the search for settings."""
 
 from reign.experiments.table_files import find_recipe, find_table, list_tables
 

@@ -1,4 +1,4 @@
-"""The cost of a training step on the machine at hand, beside a yardstick and the least that memory allows."""
+"""The cost of a training step on this machine, compared with a yardstick and with the lower bound given by memory bandwidth."""
 
 import os
 import platform
@@ -18,18 +18,18 @@ from reign.nn import SUN
 from reign.train.batches import shuffled
 from reign.train.devices import find_device
 
-PASSES = 30  # over the pair rows in a layer: 10 forward, 20 backward
+PASSES = 30  # passes over the pair rows in a layer: 10 forward, 20 backward
 VERSIONS = {
-    "resident": "one CUDA graph, batches put together on the GPU",
-    "fused": "operation by operation, with fused kernels",
-    "plain": "operation by operation, plain PyTorch",
-    "yardstick": "SUN as written with torch_geometric on a disjoint union of subgraphs, which is made before the step",
+    "resident": "one CUDA graph, with batches assembled on the GPU",
+    "fused": "separate operations, with fused kernels",
+    "plain": "separate operations, plain PyTorch",
+    "yardstick": "SUN written in plain torch_geometric on a disjoint union of subgraphs, which is made before the step",
 }
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The median time of a step, and the bytes that it adds at its peak to what is held between steps."""
+    """The median time of a step, and its peak memory in bytes minus the memory held between steps."""
 
     seconds: float
     peak_bytes: int
@@ -37,19 +37,19 @@ class Cost:
 
 @dataclass
 class Report:
-    """What was measured. The version that training uses on this device comes first in ``steps``.
+    """The measurements. The version that training uses on this device comes first in ``steps``.
 
     Args:
-        workload: what was asked for.
-        policy, data: the policy, and where the graphs come from.
+        workload: the workload that was measured.
+        policy, data: the policy, and the source of the graphs.
         nodes, pairs: numbers of nodes and of pairs (subgraph, node) of the batch.
-        bytes_per_second: what a large copy reads and writes in a second.
+        bytes_per_second: bytes that a large copy reads and writes per second.
         environment: date, versions and machine.
-        steps: what each version of the step costs.
-        store_bytes: what the bags of the whole data set hold on the GPU.
-        frame_bytes: what is held there between steps beside them: the index maps of a batch, and what the optimiser keeps.
-        kernels, kernels_of: the kernels of a step on a GPU, those that take the most time first; and of which version.
-        notes: what a user should know.
+        steps: the cost of each version of the step.
+        store_bytes: GPU memory of the bags of the whole data set.
+        frame_bytes: other GPU memory held between steps: the index maps of a batch, and the state of the optimiser.
+        kernels, kernels_of: the kernels of a step on a GPU, slowest first, and the version that they belong to.
+        notes: notes for the user.
     """
 
     workload: Workload
@@ -68,7 +68,7 @@ class Report:
 
     @property
     def floor_bytes(self) -> int:
-        """The bytes that a step moves if it passes over the pair rows ``PASSES`` times in a layer, in 32-bit numbers."""
+        """The bytes that a step moves if each layer passes ``PASSES`` times over the pair rows, in 32-bit numbers."""
         return PASSES * self.workload.num_layers * self.pairs * self.workload.hidden_channels * 4
 
     @property
@@ -77,7 +77,7 @@ class Report:
         return self.floor_bytes / self.bytes_per_second
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, and what follows from it, in plain values."""
+        """All measurements, and the figures derived from them, as plain values."""
         yardstick = self.steps.get("yardstick")
         steps = {}
         for name, cost in self.steps.items():
@@ -131,7 +131,7 @@ def bench(workload: Workload) -> Report:
         assert isinstance(sun, SUN)
         steps["yardstick"] = yardstick_step(sun, problem, ids, device)
         if not isinstance(model, SUN):
-            report.notes.append(f"The yardstick is that of SUN with policy {sun.policy}; there is none for {type(model).__name__}.")
+            report.notes.append(f"The yardstick is SUN with policy {sun.policy}, because there is none for {type(model).__name__}.")
     else:
         report.notes.append(f"There is no yardstick for policy {model.policy}, which does not have one subgraph per node.")
     _measure_eager(report, steps, device)
@@ -141,7 +141,7 @@ def bench(workload: Workload) -> Report:
 def _measure_resident(report: Report, problem: Problem, ids: Ids) -> None:
     try:
         step = ResidentStep(report.workload.build(problem), problem, ids)
-    except RuntimeError as error:  # training, too, then does one operation after the other
+    except RuntimeError as error:  # training would then also run separate operations
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         report.notes.append(f"There is no resident step: {reason}.")
         return

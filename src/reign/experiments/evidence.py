@@ -1,4 +1,4 @@
-"""What has been run at full length and what has not: a plan, how far it is, and the results beside the paper's numbers."""
+"""Full-length runs: the plan, its progress, and the results compared with the paper's numbers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import mean
 
 from reign.disk import write_text
+from reign.experiments.best import best_markdown
 from reign.experiments.records import Record, mean_and_spread
 from reign.experiments.table_files import find_table
 from reign.experiments.tables import Table, cells, mean_and_std
@@ -15,9 +16,9 @@ from reign.train.overrides import parse_yaml
 BEGIN, END = "<!-- results: written by reign results --write -->", "<!-- end of results -->"
 HEADER = """# Results
 
-Runs at full length, with the recipes of `reign recipes`. Each file holds the recipe, and for each model its seed, versions, the commit, the date, the
-device and the duration. This page is written by `reign results --write`. "Ours" is the figure that the paper reports, of the last epoch or of
-the best validation epoch; the difference is in standard deviations of the paper's. Minutes are those of one model, while others were
+These are full-length runs with the recipes of `reign recipes`. Each file holds the recipe, and for each model its seed, versions, commit, date,
+device and duration. This page is written by `reign results --write`. "Ours" is the same figure that the paper reports, from the last epoch or from
+the best validation epoch. The difference is in standard deviations of the paper. Minutes are those of one model, while other models were
 trained on the same GPU.
 
 """
@@ -25,7 +26,7 @@ trained on the same GPU.
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the plan: some cells of a table, and how many seeds of each."""
+    """A part of the plan: some cells of a table, and the number of seeds of each."""
 
     title: str
     table: str
@@ -34,14 +35,15 @@ class Part:
     columns: list[str] | None = None
 
     def runs(self) -> Iterator[tuple[str, str]]:
-        """The row and the column of each run; columns that show numbers of the same run count once."""
+        """The row and the column of each run. Columns that show numbers of the same run count once."""
         table = find_table(self.table)
         yield from dict.fromkeys((row, table.own_run(column)) for row, column in cells(table, self.rows, self.columns))
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a part is: models that are done, all of them, and the seconds that the others will take on the device of the records."""
+    """The progress of a part: the number of finished models, the number of all models, and the estimated seconds for the rest on the device
+    of the records."""
 
     part: Part
     done: int
@@ -51,13 +53,13 @@ class Progress:
 
 
 def plan() -> list[Part]:
-    """All parts, in their order."""
+    """All parts of the plan, in order."""
     text = resources.files("reign.experiments").joinpath("evidence.yaml").read_text()
     return [Part(**values) for values in parse_yaml(text)]
 
 
 def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> list[Progress]:
-    """How far each part is. A model that has no time of its own is taken to need the mean of its table."""
+    """The progress of each part. A model without a measured time is assumed to take the mean time of its table."""
     found = {(record.table, record.row, record.column): record for record in records}
     out = []
     for part in plan() if parts is None else parts:
@@ -77,18 +79,21 @@ def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> 
 
 
 def write_pages(folder: Path, records: Sequence[Record]) -> list[Path]:
-    """Write the results to ``folder/README.md``, and to the README beside the folder, if it has marks for them."""
-    text = results_markdown(records)
+    """Write the results to ``folder/README.md``, the table of records to ``folder/records.md``, and the results to the README next to the
+    folder if it has markers for them.
+    """
+    text, pages = results_markdown(records), [folder / "README.md", folder / "records.md"]
     write_text(folder / "README.md", HEADER + text)
+    write_text(folder / "records.md", best_markdown(records))
     beside = folder.absolute().parent / "README.md"
     if not beside.is_file() or BEGIN not in (before := beside.read_text()):
-        return [folder / "README.md"]
+        return pages
     write_text(beside, with_results(before, text))
-    return [folder / "README.md", beside]
+    return [*pages, beside]
 
 
 def with_results(page: str, text: str) -> str:
-    """A page with the results between its marks."""
+    """A page with the results between its markers."""
     head, rest = page.split(BEGIN, 1)
     _, tail = rest.split(END, 1)
     return f"{head}{BEGIN}\n{text.replace('## ', '### ')}{END}{tail}"

@@ -1,4 +1,4 @@
-"""What a step costs on a device: its time, the memory that it adds, and the time of each kernel."""
+"""Measure the cost of a step on a device: its time, its additional memory, and the time of each kernel."""
 
 import os
 import time
@@ -11,13 +11,13 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 Run = Callable[[], object]
-WARM_UP = 2  # calls before the first one that counts: they compile kernels, and allocate what stays
-COPY_BYTES = {"cpu": 2**27, "cuda": 2**30}  # of each of the two buffers of a copy, far more than any cache holds
+WARM_UP = 2  # calls that are not measured: they compile kernels and allocate permanent memory
+COPY_BYTES = {"cpu": 2**27, "cuda": 2**30}  # size of each of the two buffers of a copy, much larger than any cache
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of a step: its name, how often it runs in a step, and the time that it takes in a step altogether."""
+    """A kernel of a step: its name, the number of times it runs in a step, and its total time in a step."""
 
     name: str
     calls: float
@@ -25,7 +25,7 @@ class Kernel:
 
 
 def seconds_of(runs: Mapping[str, Run], device: torch.device, repeats: int) -> dict[str, float]:
-    """Median time of a call of each, after a warm-up. They take turns, so that what else the machine does concerns all alike."""
+    """The median time of a call of each function, after a warm-up. They take turns, so that other load on the machine affects all equally."""
     for run in runs.values():
         for _ in range(WARM_UP):
             run()
@@ -41,7 +41,7 @@ def seconds_of(runs: Mapping[str, Run], device: torch.device, repeats: int) -> d
 
 
 def added_bytes(run: Run, device: torch.device) -> int:
-    """What a call holds at its peak, over what was held before it."""
+    """The peak memory of a call, minus the memory held before it."""
     if device.type == "cuda":
         _wait(device)
         before = torch.cuda.memory_allocated(device)
@@ -60,7 +60,7 @@ def added_bytes(run: Run, device: torch.device) -> int:
 
 
 def copy_bandwidth(device: torch.device, repeats: int) -> float:
-    """Bytes that a large copy reads and writes in a second."""
+    """Bytes that a large copy reads and writes per second."""
     source = torch.zeros(COPY_BYTES[device.type], dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return 2 * source.numel() / seconds_of({"copy": lambda: target.copy_(source)}, device, repeats)["copy"]
@@ -73,17 +73,17 @@ class KernelClock:
         self._profile = _profiler(ProfilerActivity.CUDA)
 
     def start(self) -> None:
-        """Begin, when the GPU has done what it was given before."""
+        """Start, after the GPU has finished all earlier work."""
         torch.cuda.synchronize()
         self._profile.start()
 
     def stop(self) -> None:
-        """End, when the GPU has done what it was given since."""
+        """Stop, after the GPU has finished all work."""
         torch.cuda.synchronize()
         self._profile.stop()
 
     def kernels(self, steps: int) -> list[Kernel]:
-        """All kernels, those that take the most time first; ``steps`` is the number of steps that ran."""
+        """All kernels, slowest first. ``steps`` is the number of steps that ran."""
         found = [
             Kernel(event.key, event.count / steps, event.self_device_time_total / 1e6 / steps)
             for event in self._profile.key_averages()
@@ -93,7 +93,7 @@ class KernelClock:
 
 
 def _profiler(activity: ProfilerActivity, memory: bool = False) -> Any:
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler writes to the terminal when it starts and stops
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler prints messages when it starts and stops
     return profile(activities=[activity], profile_memory=memory)
 
 

@@ -1,4 +1,4 @@
-"""Results at full length, as small files that can be kept with the code: one for each run of a table of the paper."""
+"""Full-length results as small files that can be committed with the code, one for each run of a table of the paper."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from reign.disk import read_json, write_json
 from reign.experiments.tables import Table
+from reign.train.recipe import Recipe
 from reign.train.run_folder import has_run, saved_recipe
 from reign.train.settings import Settings, explain
 
@@ -16,7 +17,7 @@ VERSIONS = ("reign", "python", "torch", "torch_geometric", "lightning")
 
 
 class Result(Settings):
-    """What came of one model: its metric with the weights of the best validation epoch and of the last one, on each split."""
+    """The results of one model: its metric on each split, with the weights of the best validation epoch and of the last epoch."""
 
     seed: int
     fold: int | None = None
@@ -50,9 +51,9 @@ class Record(Settings):
 
     @classmethod
     def of(cls, folder: Path, table: str, row: str, column: str, commit: str | None = None) -> "Record":
-        """The record of a run that is finished."""
+        """Make the record of a finished run."""
         if not has_run(folder) or not (folder / "summary.json").is_file():
-            raise ValueError(f"{folder} holds no run that is finished; continue it with: reign train --resume {folder}.")
+            raise ValueError(f"{folder} holds no finished run; continue it with: reign train --resume {folder}.")
         summary, about = read_json(folder / "summary.json"), read_json(folder / "environment.json")
         own = {name: about[name] for name in VERSIONS}
         results = [
@@ -69,37 +70,43 @@ class Record(Settings):
 
     @classmethod
     def read(cls, file: Path) -> "Record":
-        """Read a file that ``write`` wrote."""
+        """Read a file written by ``write``."""
         try:
             return cls.model_validate(read_json(file))
         except ValidationError as error:
-            raise ValueError(f"{file} is no record of results: {explain(error, cls)}") from None
+            raise ValueError(f"{file} is not a valid record of results: {explain(error, cls)}") from None
 
     def write(self, folder: Path) -> Path:
-        """Write it as ``folder/table/row.json``, with its column where there are several. Results of other seeds that are there stay."""
+        """Write the record to ``folder/table/row.json``, with the column in the name if there are several. Existing results of other seeds
+        are kept."""
         file = folder / self.table / (f"{self.row}.json" if self.column == "test" else f"{self.row}--{self.column}.json")
         record = self
         if file.is_file():
             before = Record.read(file)
-            if before.recipe != self.recipe:
-                raise ValueError(f"{file} holds results of another recipe; move it away to begin anew.")
+            if _filled(before.recipe) != _filled(self.recipe):
+                raise ValueError(f"{file} holds results of another recipe; move it away to start a new record.")
             results = {result.key: result for result in (*before.results, *self.results)}
             record = self.model_copy(update={"results": [results[key] for key in sorted(results)]})
         write_json(file, record.model_dump(mode="json"))
         return file
 
     def values(self, weights: str, split: str) -> list[float]:
-        """The metric of each model, with the weights of the best validation epoch ("best") or of the last one ("last")."""
+        """The metric of each model, with the weights of the best validation epoch ("best") or of the last epoch ("last")."""
         return [getattr(result, weights)[split] for result in self.results if split in getattr(result, weights)]
 
 
+def _filled(recipe: dict[str, Any]) -> Recipe:
+    """The recipe of a record with the defaults of settings that did not exist yet when it was written."""
+    return Recipe.model_validate({**recipe, "seeds": [0]})
+
+
 def read_records(folder: Path) -> list[Record]:
-    """All records of a folder."""
+    """Read all records in a folder."""
     return [Record.read(file) for file in sorted(folder.glob("*/*.json"))]
 
 
 def record_table(runs: Path, name: str, table: Table, results: Path, commit: str | None = None) -> list[Path]:
-    """Write records of all finished runs of a table in ``runs/row/column``, as ``reign reproduce`` makes them."""
+    """Write records of all finished runs of a table in ``runs/row/column``, as written by ``reign reproduce``."""
     return [
         Record.of(folder, name, row, column, commit).write(results)
         for row, column, folder in _cells(runs, table)
@@ -114,7 +121,7 @@ def _cells(runs: Path, table: Table) -> Iterator[tuple[str, str, Path]]:
 
 
 def mean_and_spread(values: Iterable[float]) -> tuple[float, float | None]:
-    """Mean, and standard deviation if there are several values.
+    """The mean, and the standard deviation if there are several values.
 
     >>> mean_and_spread([1.0, 3.0])
     (2.0, 1.4142135623730951)

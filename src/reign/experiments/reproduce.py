@@ -1,14 +1,13 @@
-"""A table of the paper, run again: our numbers beside the paper's."""
+"""Run a table of the paper, and compare our numbers with the paper's."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric import Fabric
-
 from reign.disk import write_csv
 from reign.experiments.tables import Table, cells, mean_and_std
 from reign.train.callbacks import Callback
+from reign.train.processes import Fabric
 from reign.train.run import train_all
 
 
@@ -26,7 +25,7 @@ class Cell:
 
     @property
     def difference(self) -> float | None:
-        """How far ours is from the paper's, in standard deviations: theirs, or else ours."""
+        """The difference between our number and the paper's, in standard deviations of the paper, or ours if the paper gives none."""
         unit = self.paper_deviation or self.deviation
         return None if self.paper is None or not unit else (self.ours - self.paper) / unit
 
@@ -42,17 +41,17 @@ def reproduce(
     callback: Callback | None = None,
     jobs: int | None = None,
 ) -> list[Cell]:
-    """Run all cells of a table; what is done is not done again.
+    """Run all cells of a table. Finished models are not trained again.
 
     Args:
         table: the table to run.
         folder: the folder of all its runs, as ``folder/row/column``.
-        changes: settings over those of the table.
-        rows, columns: only these; all if not given (those of the quick look, if it is one).
-        quick: on a small share of data and epochs, to see that it works.
+        changes: settings that override those of the table.
+        rows, columns: the rows and columns to run; all if not given (with ``quick``, those of the quick test).
+        quick: whether to run a quick test on a small share of data and epochs.
         fabric: devices and processes.
-        callback: is told of all that happens.
-        jobs: how many models are trained at once, see ``reign.train.train``.
+        callback: receives all events.
+        jobs: number of models to train at once; see ``reign.train.train``.
     """
     if quick:
         rows, columns = rows or table.quick.rows, columns or table.quick.columns

@@ -1,4 +1,4 @@
-"""Training steps to be measured: ours, operation by operation or as one CUDA graph, and those of the yardstick."""
+"""Training steps to measure: ours, as separate operations or as one CUDA graph, and those of the yardstick."""
 
 from collections.abc import Callable, Iterable
 from statistics import median
@@ -19,19 +19,19 @@ from reign.train.formats import number_format
 from reign.train.learner import Learner
 from reign.train.resident import Resident, why_not_resident
 
-PRECISION = "32-true"  # as in training: on GPUs products are computed in TF32
+PRECISION = "32-true"  # as in training; on GPUs, products are computed in TF32
 RATE = 1e-3
 PROFILED = 5  # number of resident steps over which the times of kernels are averaged
 
 
 class EagerStep:
-    """Forward, L1 loss, backward and Adam, operation by operation.
+    """Forward pass, L1 loss, backward pass and Adam, as separate operations.
 
     Args:
-        forward: gives the outputs and the targets of the batch.
-        weights: what is learned.
-        device: where it is computed.
-        fused: whether fused kernels are used where they can.
+        forward: function that returns the outputs and the targets of the batch.
+        weights: the weights to train.
+        device: the device.
+        fused: whether fused kernels are used where available.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class EagerStep:
         self.optimiser = Adam(weights, RATE)
 
     def __call__(self) -> None:
-        """One step. Gradients are freed at its end, so that a step begins as the one before it did."""
+        """Run one step. Gradients are freed at its end, so that all steps start in the same state."""
         with number_format(self.device, PRECISION), fast_path(self.fused):
             out, y = self.forward()
             (out - y).abs().mean().backward()
@@ -50,7 +50,7 @@ class EagerStep:
 
 
 def our_step(model: Model, problem: Problem, ids: Ids, device: torch.device, fused: bool) -> EagerStep:
-    """A step of one of our models; to put the batch together and to make its bag is a part of it."""
+    """A step of one of our models. It includes the assembly of the batch and of its bag."""
     graphs = problem.graphs.to(device, torch.float32)
     model.to(device).train()
 
@@ -63,7 +63,7 @@ def our_step(model: Model, problem: Problem, ids: Ids, device: torch.device, fus
 
 
 def yardstick_step(sun: SUN, problem: Problem, ids: Ids, device: torch.device) -> EagerStep:
-    """A step of the yardstick with terms of nodes and subgraphs on nodes; its batch and its union are made beforehand."""
+    """A step of the yardstick, with terms of nodes and subgraphs evaluated on nodes. Its batch and its union are made beforehand."""
     b = problem.graphs.to(device, torch.float32).batch(ids)
     bag = sun.to(device).train().policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size)
     yardstick, union, y = YardstickSUN(sun, node_level=True), Union(bag), b.y
@@ -72,7 +72,7 @@ def yardstick_step(sun: SUN, problem: Problem, ids: Ids, device: torch.device) -
 
 
 class ResidentStep:
-    """A step as training does it on a GPU: the data set lives there, and the step is one CUDA graph, assembly of the batch included.
+    """A step as in training on a GPU: the data set is on the GPU, and the step is one CUDA graph, including the assembly of the batch.
 
     Args:
         model: the model.
@@ -80,7 +80,7 @@ class ResidentStep:
         ids: the graphs of the batch.
 
     Raises:
-        RuntimeError: if training would not do it in this way; the message is the reason.
+        RuntimeError: if training would not run such a step; the message is the reason.
     """
 
     def __init__(self, model: Model, problem: Problem, ids: Ids) -> None:
@@ -91,17 +91,17 @@ class ResidentStep:
         self.ids, self.optimiser, self.device = ids, learner.raw_optimiser, learner.fabric.device
         self.resident = Resident(model, learner.graphs, learner.gradients.loss, ids.numel(), PRECISION, learner.budget.pairs)
         before = torch.cuda.memory_allocated(self.device)
-        _ = self.resident.store  # its first use makes the bags of all graphs
+        _ = self.resident.store  # the first use makes the bags of all graphs
         self.store_bytes = torch.cuda.memory_allocated(self.device) - before
         before = torch.cuda.memory_allocated(self.device)
         added = added_bytes(lambda: self._steps(1), self.device)  # captures the graph, and makes the frame
         self.frame_bytes = (
             torch.cuda.memory_allocated(self.device) - before
-        )  # is held between steps: the frame, and what the optimiser keeps
+        )  # memory held between steps: the frame, and the state of the optimiser
         self.added_bytes = added - self.frame_bytes
 
     def seconds(self, repeats: int) -> float:
-        """Median time of a step, by the clock of the GPU."""
+        """The median time of a step, measured on the GPU."""
         ends = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
         self._steps(repeats + 1, lambda s: ends[s].record())
         torch.cuda.synchronize()

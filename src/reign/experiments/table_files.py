@@ -1,7 +1,7 @@
 """Table files: the YAML files of the paper's tables, and a user's own. A file can extend another one.
 
-``extends: NAME`` takes all values of a table, a recipe or a base (a name with an underscore, as ``_zinc``) that comes with reign, and
-``extends: FILE.yaml`` those of a file beside this one. Values of the file itself are merged over them.
+``extends: NAME`` takes all values of a table, a recipe or a base file (a name that starts with an underscore, such as ``_zinc``) that comes
+with reign. ``extends: FILE.yaml`` takes the values of a file in the same folder. Values of the file itself override them.
 """
 
 from importlib import resources
@@ -30,7 +30,7 @@ def list_tables() -> list[str]:
 
 
 def find_table(name: str) -> Table:
-    """A table by its name, or from a YAML file; a recipe becomes a table with one cell."""
+    """Find a table by its name, or read it from a YAML file. A recipe becomes a table with one cell."""
     if not name.endswith(YAML):
         name = find_name(name, list_tables(), "table or recipe")
     elif not Path(name).is_file():
@@ -45,7 +45,7 @@ def find_table(name: str) -> Table:
 
 
 def find_recipe(name: str, *changes: dict[str, Any]) -> tuple[Recipe, str]:
-    """A recipe by ``TABLE[/ROW[/COLUMN]]``, the first of each where not given, or from a YAML file; and its full name."""
+    """Find a recipe by ``TABLE[/ROW[/COLUMN]]`` or in a YAML file, and its full name. The default is the first row and the first column."""
     start, rest = (name, []) if name.endswith(YAML) else (name.split("/")[0], name.split("/")[1:])
     if len(rest) > 2:
         raise ValueError(f"'{name}' has {len(rest) + 1} parts, expected TABLE, TABLE/ROW or TABLE/ROW/COLUMN.")
@@ -59,8 +59,8 @@ def read_extended(name: str, chain: tuple[str, ...] = ()) -> dict[str, Any]:
     """The values of a table file, merged over those of the file that it extends, and so on.
 
     Args:
-        name: a name that comes with reign, or the path of a YAML file.
-        chain: the files that led here, to find circles.
+        name: the name of a file that comes with reign, or the path of a YAML file.
+        chain: the files that extend this one, to find cycles.
     """
     place = str(Path(name).resolve()) if name.endswith(YAML) else name
     if place in chain:
@@ -85,7 +85,7 @@ def _base(name: str, base: Any) -> str:
         return base
     file = Path(name).parent / base
     if not file.is_file():
-        raise ValueError(f"{name} extends {base}, and there is no file {file}.")
+        raise ValueError(f"{name} extends {base}, but there is no file {file}.")
     return str(file)
 
 

@@ -15,14 +15,14 @@ SINGLE = "run"  # the row of a table that is a single recipe
 
 
 class Column(Settings):
-    """A column of a table: the settings that differ there, and which number of a run it shows."""
+    """A column of a table: its settings, and which number of a run it shows."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
     value: Literal["test", "val", "train", "best_train"] = "test"
 
 
 class Row(Settings):
-    """A row of a table: the settings of a model, the numbers of the paper, and the grid that the settings were chosen from."""
+    """A row of a table: the settings of a model, the numbers of the paper, and the grid from which the settings were chosen."""
 
     title: str
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -31,7 +31,7 @@ class Row(Settings):
 
 
 class Quick(Settings):
-    """A quick look: the settings that it changes, and the rows and columns that it is limited to."""
+    """A quick test of a table: the settings that it changes, and the rows and columns that it runs."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
     rows: list[str] | None = None
@@ -43,13 +43,13 @@ class Table(Settings):
 
     title: str
     unit: str = Field(description="the unit of the numbers")
-    factor: float = Field(1.0, description="turns our numbers into the unit of the paper")
+    factor: float = Field(1.0, description="factor that converts our numbers to the unit of the paper")
     seeds: int = 1
     settings: dict[str, Any]
     columns: dict[str, Column] = Field(default_factory=lambda: {"test": Column()}, min_length=1)
     rows: dict[str, Row] = Field(min_length=1)
     quoted: dict[str, dict[str, float | Number | None]] = Field(
-        default_factory=dict, description="rows that the paper took from elsewhere"
+        default_factory=dict, description="rows that the paper took from other work"
     )
     grid: dict[str, list[Any]] = Field(default_factory=dict)
     quick: Quick = Quick()
@@ -57,16 +57,16 @@ class Table(Settings):
 
     @classmethod
     def single(cls, title: str, settings: dict[str, Any]) -> "Table":
-        """A recipe of its own as a table with one cell."""
+        """A single recipe as a table with one cell."""
         return cls(title=title, unit="", settings=settings, rows={SINGLE: Row(title=title)})
 
     @property
     def is_single(self) -> bool:
-        """Whether this is one recipe, and not a table of the paper."""
+        """Whether this is a single recipe and not a table of the paper."""
         return list(self.rows) == [SINGLE]
 
     def settings_of(self, row: str, column: str, quick: bool = False) -> dict[str, Any]:
-        """The settings of a cell as plain values: those of the table, then of its column, its row, and the quick look."""
+        """The settings of a cell as plain values. Those of the table are overridden by its column, its row and the quick test, in this order."""
         layers = [self.settings, self.columns[column].settings, self.rows[row].settings, self.quick.settings if quick else {}]
         return merge({"seeds": list(range(self.seeds))}, *layers)
 
@@ -77,35 +77,35 @@ class Table(Settings):
         )
 
     def precision(self, *changes: dict[str, Any]) -> str:
-        """The number format of the first cell; all cells of a table share the devices that are set up for it."""
+        """The precision of the first cell. All cells of a table share the devices that are set up for it."""
         return self.recipe(next(iter(self.rows)), next(iter(self.columns)), *changes).train.precision
 
     def own_run(self, column: str) -> str:
-        """The column whose run a column shows: columns with the same settings show numbers of one run."""
+        """The column whose run a column uses. Columns with the same settings show numbers of the same run."""
         return next(name for name, other in self.columns.items() if other.settings == self.columns[column].settings)
 
     def find_row(self, name: str) -> str:
-        """A row by its name."""
+        """Find a row by its name."""
         return find_name(name, list(self.rows), "row")
 
     def find_column(self, name: str) -> str:
-        """A column by its name."""
+        """Find a column by its name."""
         return find_name(name, list(self.columns), "column")
 
     def grid_of(self, row: str) -> dict[str, list[Any]]:
-        """The choices for each setting of a row."""
+        """The values to try for each setting of a row."""
         return {**self.grid, **self.rows[row].grid}
 
 
 def cells(table: Table, rows: list[str] | None = None, columns: list[str] | None = None) -> Iterator[tuple[str, str]]:
-    """The cells of a table: the given rows and columns, all if not given."""
+    """The cells of a table in the given rows and columns; all if not given."""
     for row in [table.find_row(r) for r in rows] if rows else table.rows:
         for column in [table.find_column(c) for c in columns] if columns else table.columns:
             yield row, column
 
 
 def mean_and_std(value: float | Number) -> Number:
-    """A number of the paper as mean and standard deviation; the deviation is None where the paper gives none.
+    """A number of the paper as mean and standard deviation. The deviation is None if the paper gives none.
 
     >>> mean_and_std(0.1), mean_and_std((0.1, 0.02))
     ((0.1, None), (0.1, 0.02))
@@ -114,7 +114,7 @@ def mean_and_std(value: float | Number) -> Number:
 
 
 def find_name(name: str, known: list[str], what: str) -> str:
-    """A name that is known; otherwise ``ValueError`` with the nearest one."""
+    """Find a known name. An unknown name raises ``ValueError`` with a similar one."""
     if name in known:
         return name
     raise ValueError(f"unknown {what} '{name}'{did_you_mean(name, known)} Known: {', '.join(known)}.")

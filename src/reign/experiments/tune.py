@@ -6,13 +6,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric import Fabric
-
 from reign.experiments.table_files import YAML, find_recipe, find_table
 from reign.train.callbacks import Callback
 from reign.train.jobs import MOST
 from reign.train.metrics import METRICS
 from reign.train.overrides import merge, nested
+from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.run import train_all
 from reign.train.tasks import choose
@@ -24,8 +23,8 @@ class Search:
 
     Args:
         source: TABLE/ROW/COLUMN, or a YAML file.
-        grid: the choices for each setting.
-        changes: settings over those of the recipe.
+        grid: the values to try for each setting.
+        changes: settings that override those of the recipe.
         name: full name of the recipe.
     """
 
@@ -36,7 +35,7 @@ class Search:
 
     @classmethod
     def of(cls, source: str, choices: Mapping[str, list[Any]], *changes: dict[str, Any]) -> "Search":
-        """The search of the grid of a recipe, with the choices of the user over those of its table."""
+        """The search of the grid of a recipe. The user's choices override those of its table."""
         first = merge(*(nested(key, values[0]) for key, values in choices.items()))
         _, name = find_recipe(source, *changes, first)
         table = find_table(source if source.endswith(YAML) else source.split("/")[0])
@@ -50,7 +49,7 @@ class Search:
         return find_recipe(self.source, *map(dict, self.changes), merge(*(nested(key, v) for key, v in point.items())))[0]
 
     def recipes(self) -> list[Recipe]:
-        """The recipes of all points; ``ValueError`` if one of them is not valid."""
+        """The recipes of all points. Raise ``ValueError`` if one is not valid."""
         return [self.recipe(dict(zip(self.grid, values, strict=True))) for values in product(*self.grid.values())]
 
 
@@ -65,46 +64,32 @@ def tune(
     callback: Callback | None = None,
     jobs: int | None = None,
 ) -> Any:
-    """Try the points of a grid, and compare their validation metric; an optuna study.
+    """Train the points of a grid, and compare their validation metrics, as an optuna study.
 
     Args:
         search: the grid.
         folder: the folder of the runs, as ``folder/trial-0``.
-        study_name: name of the study; that of the recipe if not given.
-        storage: a database URL as "sqlite:///study.db", through which several workers share the study; without it the study is not kept.
-        trials: number of points this worker tries; all that are left if not given.
+        study_name: name of the study; the name of the recipe if not given.
+        storage: a database URL such as "sqlite:///study.db", through which several workers share the study. Without it the study is not
+            saved.
+        trials: number of points that this worker tries; all remaining points if not given.
         fabric: devices and processes.
-        callback: is told of all that happens.
-        jobs: how many models are trained at once, see ``reign.train.train``.
+        callback: receives all events.
+        jobs: number of models to train at once; see ``reign.train.train``.
     """
-    try:
-        import optuna
-    except ModuleNotFoundError:
-        raise ValueError("tuning needs optuna: pip install 'reign[tune]'.") from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna: Any = need_optuna()
     words = {key: [_word(value) for value in values] for key, values in search.grid.items()}
-    recipes = search.recipes()  # all are valid, or none is tried
+    recipes = search.recipes()  # check all points before the first one is trained
     metric = choose(METRICS, recipes[0].train.metric, recipes[0].data.task_of_graphs)
 
     class Grid(optuna.samplers.GridSampler):  # type: ignore[misc]
-        """A grid whose end stops nothing: points are asked for here, several at once."""
+        """A grid that does not stop the study at its end, because several points are requested at once."""
 
         def after_trial(self, *args: Any) -> None:
             """Do nothing."""
 
     sampler = Grid(words, seed=0)
-    try:
-        study = optuna.create_study(
-            study_name=study_name or search.name,
-            storage=storage,
-            load_if_exists=True,
-            sampler=sampler,
-            direction="maximize" if METRICS[metric].more_is_better else "minimize",
-        )
-    except Exception as error:  # whatever a database driver raises
-        raise ValueError(
-            f"the study cannot be kept in {storage!r} ({str(error).splitlines()[0]}); use a URL as sqlite:///study.db."
-        ) from None
+    study = make_study(study_name or search.name, storage, sampler, metric)
 
     def point_of(trial: Any) -> dict[str, Any]:
         return {key: values[words[key].index(trial.suggest_categorical(key, words[key]))] for key, values in search.grid.items()}
@@ -123,18 +108,45 @@ def tune(
             raise
         for trial, summary in zip(asked, summaries, strict=True):
             if "val" not in summary:
-                raise ValueError(f"{search.name} has no validation graphs to compare by.")
+                raise ValueError(f"{search.name} has no validation graphs, which are needed to compare settings.")
             study.tell(trial, float(summary["val"]["mean"]))
         left -= len(asked)
     return study
 
 
+def need_optuna() -> Any:
+    """The package optuna, without its messages; ``ValueError`` if it is not installed."""
+    try:
+        import optuna
+    except ModuleNotFoundError:
+        raise ValueError("tuning needs optuna: pip install 'reign[tune]'.") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def make_study(name: str, storage: str | None, sampler: Any, metric: str, pruner: Any = None) -> Any:
+    """A study of a metric, saved in a database if one is given."""
+    try:
+        return need_optuna().create_study(
+            study_name=name,
+            storage=storage,
+            load_if_exists=True,
+            sampler=sampler,
+            pruner=pruner,
+            direction="maximize" if METRICS[metric].more_is_better else "minimize",
+        )
+    except Exception as error:  # a database driver can raise any error
+        raise ValueError(
+            f"the study cannot be saved in {storage!r} ({str(error).splitlines()[0]}); use a URL such as sqlite:///study.db."
+        ) from None
+
+
 def best_first(study: Any) -> list[Any]:
-    """The trials of a study that are done, best first."""
+    """The finished trials of a study, best first."""
     sign = -1 if study.direction.name == "MAXIMIZE" else 1
-    return sorted((trial for trial in study.trials if trial.value is not None), key=lambda trial: sign * trial.value)
+    return sorted((trial for trial in study.trials if trial.state.name == "COMPLETE"), key=lambda trial: sign * trial.value)
 
 
 def _word(value: Any) -> Any:
-    """A value as optuna can keep it."""
+    """A value in a form that optuna can store."""
     return value if isinstance(value, str | int | float | bool) or value is None else repr(value)

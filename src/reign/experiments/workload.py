@@ -1,4 +1,4 @@
-"""What ``reign bench`` measures: a model of some size, and a batch of graphs."""
+"""The workload of ``reign bench``: a model of some size, and a batch of graphs."""
 
 from dataclasses import dataclass
 
@@ -16,11 +16,11 @@ POLICY = "ego+:3"
 
 @dataclass(frozen=True)
 class Workload:
-    """What is measured: a model, the size of its batches, and the device.
+    """The workload to measure: a model, the batch size, and the device.
 
     Args:
         model: name of the model.
-        policy: name of the policy; "ego+:3" if not given, for models that have one.
+        policy: name of the policy; "ego+:3" if not given (unless the model takes no policy).
         batch_size: number of graphs in a batch.
         hidden_channels: number of channels of the layers.
         num_layers: number of layers.
@@ -41,7 +41,7 @@ class Workload:
             check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         check("device", self.device, self.device in ("auto", "cpu", "cuda"), "'auto', 'cpu' or 'cuda'")
         if self.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("device is 'cuda', and this machine has no GPU; use 'cpu'.")
+            raise ValueError("device is 'cuda', but this machine has no GPU; use 'cpu'.")
         find_model(self.model)
 
     def build(self, problem: Problem, name: str | None = None) -> Model:
@@ -53,11 +53,11 @@ class Workload:
 
 
 def bench_graphs(batch_size: int) -> tuple[Problem, str]:
-    """ZINC-12k if its file is in the folder REIGN_DATA, random graphs of similar sizes otherwise; and which of them it is."""
+    """ZINC-12k if its file is in the folder REIGN_DATA, otherwise random graphs of similar sizes, with a description."""
     try:
         need_file("zinc12k.npz", "ZINC-12k")
     except ValueError:
-        return _random_molecules(batch_size), "random graphs (ZINC-12k is used if REIGN_DATA names the folder of zinc12k.npz)"
+        return _random_molecules(batch_size), "random graphs (ZINC-12k is used if REIGN_DATA is the folder of zinc12k.npz)"
     problem = load_problem("zinc")
     number = problem.splits["train"].numel()
     check("batch_size", batch_size, batch_size <= number, f"at most the {number} training graphs of ZINC-12k")

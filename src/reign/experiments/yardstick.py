@@ -1,7 +1,7 @@
-"""A fixed yardstick for the cost of a layer: SUN as one would write it with torch_geometric.
+"""A fixed yardstick for the cost of a layer: SUN written in plain torch_geometric.
 
-The subgraphs are a disjoint union of n copies of the graph, message passing is PyG's, and every mu and gamma is evaluated on
-all pair rows; roots are selected afterwards. It takes the weights of one of our models, so that both can be compared.
+The subgraphs are a disjoint union of n copies of the graph, message passing uses PyG, and every mu and gamma is evaluated on
+all pair rows; roots are selected afterwards. It uses the weights of one of our models, so that both can be compared.
 """
 
 import torch
@@ -32,7 +32,7 @@ class YardstickSUN(nn.Module):
 
     Args:
         model: one of our SUN models.
-        node_level: evaluate the terms of nodes and subgraphs on nodes, as the authors' code does, not on all pair rows.
+        node_level: whether to evaluate the terms of nodes and subgraphs on nodes, as the authors' code does, and not on all pair rows.
     """
 
     def __init__(self, model: SUN, node_level: bool = False) -> None:
@@ -45,7 +45,7 @@ class YardstickSUN(nn.Module):
                 for slot in getattr(layer, branch):
                     if "+" in slot.name:
                         self.convs[f"{t} {branch} {slot.name}"] = _conv(slot.encoder)
-        model.load_state_dict(weights)  # PyG's constructors draw new ones
+        model.load_state_dict(weights)  # PyG's constructors draw new weights
 
     def forward(self, x: Tensor, bag: SubgraphBag, u: Union) -> Tensor:
         """Predict one row per graph."""

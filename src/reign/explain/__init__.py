@@ -1,4 +1,4 @@
-"""What a prediction rests on: which nodes, edges and subgraphs, by integrated gradients over x[k, i] and by leaving subgraphs out."""
+"""Explain predictions: which nodes, edges and subgraphs matter, by integrated gradients over x[k, i] and by leaving subgraphs out."""
 
 from reign.explain._attribution import Attribution
 from reign.explain._deletion import deletion, without_nodes

@@ -1,4 +1,4 @@
-"""Which values x[k, i], edges and subgraphs an output of a model rests on."""
+"""Contributions of values x[k, i], edges and subgraphs to an output of a model."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,17 +10,17 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
-    """The parts of one output for one graph.
+    """The contributions to one output for one graph.
 
     Args:
         output: the output, in the units of the target (the logit of a class).
-        nothing: the output where every x[k, i] is zero.
-        pairs: what x[k, i] adds to the output; all of them sum up to ``output - nothing``, but for the error of the integral.
+        nothing: the output when every x[k, i] is zero.
+        pairs: the contribution of each x[k, i] to the output. They sum to ``output - nothing``, up to the error of the integral.
         member: whether node i is in subgraph k.
-        root: the node that each subgraph is tied to, -1 if there is none or there are several.
+        root: the root of each subgraph; -1 if it has none or several anchors.
         edge_index: the edges.
-        edges: what the messages along each edge add to the output.
-        subgraphs: by how much the output falls where all values of one subgraph are zero.
+        edges: the contribution of the messages along each edge to the output.
+        subgraphs: the decrease of the output when all values of one subgraph are set to zero.
     """
 
     output: float
@@ -34,22 +34,22 @@ class Attribution:
 
     @cached_property
     def nodes(self) -> Float[Tensor, "nodes"]:
-        """What each node adds to the output, in all subgraphs together."""
+        """The contribution of each node to the output, summed over all subgraphs."""
         return self.pairs.sum(0)
 
     @property
     def error(self) -> float:
-        """How far the parts are from their sum: the error of the integral."""
+        """The error of the integral: the difference between the sum of all contributions and ``output - nothing``."""
         return abs(float(self.pairs.sum()) - (self.output - self.nothing))
 
     def bond(self, i: int, j: int) -> float:
-        """What an edge adds to the output, in both directions together."""
+        """The contribution of an edge to the output, summed over both directions."""
         source, target = self.edge_index
         return float(self.edges[((source == i) & (target == j)) | ((source == j) & (target == i))].sum())
 
 
 def mean_of(parts: list[Attribution]) -> Attribution:
-    """The attribution of the mean of several models."""
+    """The attribution of the mean prediction of several models."""
     first = parts[0]
 
     def mean(name: str) -> Tensor:

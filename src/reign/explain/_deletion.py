@@ -1,4 +1,4 @@
-"""A check of explanations: deleting the nodes that score highest must change a prediction more than deleting random ones."""
+"""A check of explanations: deleting the nodes with the highest scores must change a prediction more than deleting random nodes."""
 
 from collections.abc import Callable, Sequence
 
@@ -30,13 +30,13 @@ def deletion(
     draws: int = 10,
     seed: int = 0,
 ) -> dict[str, Float[Tensor, "graphs numbers"]]:
-    """By how much a prediction changes where nodes are deleted: those of the largest scores, of the smallest, and random ones.
+    """The change of predictions when nodes are deleted: those with the largest scores, those with the smallest, and random ones.
 
     Args:
-        predict: the prediction for each of some graphs.
-        graphs: the graphs; those with too few nodes to delete the largest number and keep two are left out.
-        scores: a score for each node of each graph; their size counts, not their sign.
-        numbers: how many nodes are deleted.
+        predict: function that returns the prediction for each of some graphs.
+        graphs: the graphs. Graphs that would have fewer than two nodes left are not used.
+        scores: a score for each node of each graph; only absolute values matter.
+        numbers: numbers of nodes to delete.
         draws: number of random choices, over which the change is averaged.
         seed: seed of these choices.
     """

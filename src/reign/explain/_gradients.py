@@ -1,10 +1,10 @@
-r"""Integrated gradients over x[k, i] and over the edges, and what happens where a subgraph is left out.
+r"""Integrated gradients over x[k, i] and over the edges, and the effect of leaving out subgraphs.
 
 .. math:: a^k_i = \sum_c x^k_{i,c} \int_0^1 \frac{\partial f(\alpha x)}{\partial x^k_{i,c}} d\alpha, \qquad
           a_e = \int_0^1 \frac{\partial f(\alpha w)}{\partial w_e} d\alpha
 
-x[k, i] are the values that the policy gives, marks and encoded features, or those that the pooling gets after the last layer. The weight w of
-every edge is 1, and 0 is no message.
+x[k, i] are the values set by the policy (marks and encoded features), or the inputs of the pooling after the last layer. The weight w of every
+edge is 1; with weight 0 it carries no message.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,25 +21,25 @@ from reign.explain._attribution import Attribution
 from reign.nn import Model, State
 
 Level = Literal["input", "output"]
-AT_ONCE = 200_000  # pairs of all copies of a graph that are computed together
+AT_ONCE = 200_000  # number of pairs of all copies of a graph that are computed together
 
 
 def attribute(model: Model, data: Data, output: int = 0, steps: int = 32, level: Level | None = None) -> Attribution:
     """Explain an output of a model for a graph.
 
     Args:
-        model: a model of graphs, which is put into evaluation mode.
+        model: a model that predicts for graphs; it is switched to evaluation mode.
         data: the graph, with the features that the model takes.
-        output: which output.
+        output: index of the output.
         steps: number of points of the integral.
-        level: whether x[k, i] are the values at the "input" of the first layer, or at the "output" of the last. If not given, it is the input,
-            unless all nodes have the same features: zeros in their place would be like nothing that the model has seen.
+        level: whether x[k, i] are the values at the "input" of the first layer, or at the "output" of the last layer. If not given, the
+            input is used, unless all nodes have the same features: zero features would then be unlike any input that the model has seen.
     """
     if level is None:
         level = "output" if bool((data.x == data.x[:1]).all()) else "input"
     check("level", level, level in ("input", "output"), "'input' or 'output'")
     if model.task_level != "graph":
-        raise ValueError(f"the model predicts at {model.task_level} level, expected one that predicts for graphs.")
+        raise ValueError(f"the model has task_level='{model.task_level}', expected a model with task_level='graph'.")
     if model.out_channels is None or not 0 <= output < model.out_channels:
         raise ValueError(f"output is {output}, expected 0 to {(model.out_channels or 0) - 1}: one of the outputs of the model.")
     model.eval()
@@ -91,13 +91,13 @@ class _Copies:
             return self.model.predict(self.batch.x, self.bag)
 
     def pair_gradient(self, points: Tensor, output: int) -> Tensor:
-        """For each pair its value times the gradient there, summed over the copies: copy s has the values times ``points[s]``."""
+        """The value of each pair times its gradient, summed over the copies. Copy s has all values multiplied by ``points[s]``."""
         h = (self.h * points.to(self.h.dtype)[self.bag.pair_batch][:, None]).requires_grad_()
         (gradient,) = torch.autograd.grad(self.run(h)[:, output].sum(), h)
         return (gradient * self.h).sum(1).double().view(self.number, -1).sum(0)
 
     def edge_gradient(self, points: Tensor, output: int) -> Tensor:
-        """For each edge the gradient of its weight, summed over the copies: copy s has the weights ``points[s]``."""
+        """The gradient of the weight of each edge, summed over the copies. Copy s has the edge weights ``points[s]``."""
         weight = points.to(self.h.dtype)[self.batch.batch[self.batch.edge_index[0]]].requires_grad_()
         out = self.model.predict(self.batch.x, self.bag.weighted(weight))[:, output].sum()
         (gradient,) = torch.autograd.grad(out, weight, allow_unused=True)
@@ -107,7 +107,7 @@ class _Copies:
 
 @contextmanager
 def _replaced(model: Model, method: str, by: Callable[..., Tensor]) -> Iterator[None]:
-    """A model with another method, for as long as it takes."""
+    """A context in which a method of a model is replaced."""
     setattr(model, method, by)
     try:
         yield

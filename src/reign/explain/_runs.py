@@ -1,4 +1,4 @@
-"""Explanations of what a run predicts."""
+"""Explanations of the predictions of a run."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ from reign.train.predictor import Predictor
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What a prediction for a graph rests on.
+    """The explanation of a prediction for a graph.
 
     Args:
         target: the target, or the class.
-        prediction: what the run predicts: a number, or the probability of a class.
-        parts: the attribution, the mean over the models of the run; for classes that of the logit.
+        prediction: the prediction of the run: a number, or the probability of a class.
+        parts: the attribution, averaged over the models of the run; for classes, the attribution of the logit.
     """
 
     target: str
@@ -28,14 +28,14 @@ class Explanation:
 def explain(
     predictor: Predictor, data: Data, target: str | None = None, steps: int = 32, level: Level | None = None
 ) -> Explanation:
-    """Explain what a run predicts for a graph.
+    """Explain the prediction of a run for a graph.
 
     Args:
-        predictor: the run, as ``reign.load`` gives it.
+        predictor: the run, as returned by ``reign.load``.
         data: the graph.
-        target: the target, or the class of a multiclass run; the first target, or the class that is predicted, if not given.
+        target: the target, or the class of a multiclass run; the first target, or the predicted class, if not given.
         steps: number of points of the integral.
-        level: which values x[k, i]; see ``attribute``.
+        level: the values x[k, i] to use, "input" or "output"; see ``attribute``.
     """
     names = predictor.classes or predictor.targets
     if target is not None and target not in names:
@@ -53,7 +53,7 @@ def explain(
 
 
 def _scaled(part: Attribution, scale: float, shift: float) -> Attribution:
-    """The same in the units of the target."""
+    """The same attribution in the units of the target."""
     return Attribution(
         part.output * scale + shift,
         part.nothing * scale + shift,

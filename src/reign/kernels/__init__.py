@@ -1,4 +1,4 @@
-"""The few operations that everything is made of: sums over ragged rows, and fused versions of what layers do."""
+"""The basic operations of all layers: sums over ragged rows, and fused kernels for whole layers."""
 
 from reign.kernels import blocked
 from reign.kernels._gather import Gathered, gather_columns

@@ -1,4 +1,5 @@
-"""Index maps of a batch out of those of a whole data set (see ``fused/_gather.py`` for the idea): one launch on a GPU, plain PyTorch elsewhere."""
+"""Assemble the index maps of a batch from those of a whole data set (``fused/_gather.py`` explains the idea): one kernel launch on a GPU,
+plain PyTorch elsewhere."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -15,13 +16,13 @@ class Gathered(NamedTuple):
     """One column of a batch.
 
     Args:
-        role: "index" (whole numbers that point within graphs), "value" (copied as they are), "position" (of the rows in the data set) or
-            "real" (whether a row is no padding).
-        data: the column of the whole data set: 32 bits for indices, any 1, 2, 4 or 8 bytes for values; None where the role needs none.
-        out: where the column of the batch is written.
-        rows_in, values_in: the spaces of its rows, and of what it points into (-1 if that is nothing).
-        bounds: whether it says where the entries of each row begin.
-        fill: what padding points to.
+        role: "index" (indices of rows of the same graph), "value" (values that are copied), "position" (indices of the rows in the data
+            set) or "real" (False for padding).
+        data: the column of the whole data set, with 32 bits for an index and 1, 2, 4 or 8 bytes for a value; None if the role needs none.
+        out: the tensor that the column of the batch is written to.
+        rows_in, values_in: the space of its rows, and the space that its values point into (-1 if they are not indices).
+        bounds: whether it holds the start of the entries of each row.
+        fill: the row that padding points to.
     """
 
     role: str
@@ -34,13 +35,13 @@ class Gathered(NamedTuple):
 
 
 def gather_columns(columns: Sequence[Gathered], offsets: Tensor, num_graphs: int) -> Gather:
-    """A function ``(ids, sizes, starts)`` that writes the columns of the graphs ``ids`` into their results.
+    """Make a function ``(ids, sizes, starts)`` that writes the columns of the graphs ``ids`` into their outputs.
 
-    ``sizes`` and ``starts`` say how many rows each graph of the data set has in each space, and where they begin.
+    ``sizes`` and ``starts`` hold the number of rows and the first row of each graph of the data set in each space.
 
     Args:
-        columns: what to write where.
-        offsets: where each graph of the batch begins in each space, shape (graphs + 1, spaces); written at each call.
+        columns: the columns to write.
+        offsets: the start of each graph of the batch in each space, shape (graphs + 1, spaces); it is written at each call.
         num_graphs: the number of graphs.
     """
     kernels = kernels_for(torch.empty(0, device=offsets.device))

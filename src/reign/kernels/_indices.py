@@ -1,7 +1,7 @@
-"""The index maps that fused kernels read: 32 bits, and grouped in every way in which they are needed.
+"""The index maps of the fused kernels: 32-bit indices, grouped in every way that the kernels need.
 
-``spaces`` says of each field what its rows belong to, what its values point into, and whether these are bounds, so that the maps
-of a batch can be put together from those of its graphs.
+``spaces`` returns for each field the space of its rows, the space that its values point into, and whether they are bounds, so that the
+maps of a batch can be assembled from those of its graphs.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Spaces = dict[str, tuple[str, str | None, bool]]
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Rows that are summed into one: ``index[ptr[s]:ptr[s + 1]]``, or just the rows ``ptr[s]:ptr[s + 1]``."""
+    """The rows that are summed into each segment s: ``index[ptr[s]:ptr[s + 1]]``, or without an index the rows ``ptr[s]:ptr[s + 1]``."""
 
     ptr: Tensor
     index: Tensor | None = None
@@ -28,7 +28,7 @@ class Pairs:
         flags: the bits of each pair (``INNER``, ``OUTER``, ``ROOT``, ``KEPT``).
         sub_ptr: the first pair of each subgraph.
         node_ptr, node_index: the pairs of each node.
-        root: the pair of each root; None where roots have none.
+        root: the pair of each root; None if roots have no pairs.
     """
 
     sub: Tensor
@@ -67,7 +67,12 @@ class Pairs:
         return Segments(self.node_ptr, self.node_index)
 
 
-INNER, OUTER, ROOT, KEPT = 1, 2, 4, 8  # a pair counts for norms inside of slots, and after them; is a root; is not set to zero
+INNER, OUTER, ROOT, KEPT = (
+    1,
+    2,
+    4,
+    8,
+)  # a pair counts for norms inside slots; counts for norms after slots; is a root; is not set to zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +80,11 @@ class Edges:
     """Messages, grouped in three ways.
 
     Args:
-        ptr, source, edge: by target: the rows messages come from, and the edges they go along.
-        ptr_t, target, edge_t: by source: the rows they go to.
-        ptr_e, source_e, target_e: by edge.
-        sources, targets: what these rows belong to ("pair", "node", ...).
-        kind: the type of each edge, if the table of edge features has a row for each type; otherwise it has one for each edge.
+        ptr, source, edge: grouped by target: the source rows of messages, and their edges.
+        ptr_t, target, edge_t: grouped by source: the target rows, and the edges.
+        ptr_e, source_e, target_e: grouped by edge.
+        sources, targets: the spaces of these rows ("pair", "node", ...).
+        kind: the type of each edge if the table of edge features has one row per type; None if it has one row per edge.
     """
 
     ptr: Tensor
@@ -112,7 +117,7 @@ class Edges:
 
 @dataclass(frozen=True, eq=False)
 class Picks:
-    """Pairs that are wanted by themselves (``rows``), and for each pair the places at which it was picked."""
+    """Selected pairs (``rows``), and for each pair the positions at which it was selected."""
 
     rows: Tensor
     ptr: Tensor

@@ -1,8 +1,8 @@
-"""Sums over ragged sets of rows, forward and backward without atomics: the one primitive of all terms.
+"""Sums over ragged sets of rows, forward and backward without atomics. All terms are built from this operation.
 
-Readout, needle, broadcast, transpose and message passing are all :math:`y_t = \\sum_{s \\in S(t)} x_s`: the product with a
-sparse 0/1 matrix. Its gradient is the product with the transposed matrix, so both are kept grouped by what they sum into;
-results do not depend on the order in which anything runs.
+Readout, needle, broadcast, transpose and message passing all have the form :math:`y_t = \\sum_{s \\in S(t)} x_s`, a product with a
+sparse 0/1 matrix. The gradient is a product with the transposed matrix. Both matrices are stored grouped by their targets, so results do
+not depend on the order of execution.
 """
 
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ from reign.kernels import ragged
 from reign.kernels._indices import Segments
 from reign.kernels._switch import kernels_for
 
-Spaces = tuple[str, str]  # what rows belong to before and after a sum
+Spaces = tuple[str, str]  # the spaces of rows before and after a sum
 
 
 @dataclass(frozen=True, eq=False)
 class Sum:
     """``sum(x)[t]`` is the sum of ``x[index[ptr[t]:ptr[t + 1]]]``; without ``ptr`` it is ``x[index[t]]``, a broadcast.
 
-    The fields ending in ``_t`` are those of the transposed matrix. ``source`` and ``target`` name what the rows that come in and go out
-    belong to ("pair", "node", ...).
+    The fields ending in ``_t`` are those of the transposed matrix. ``source`` and ``target`` are the spaces of input and output rows
+    ("pair", "node", ...).
     """
 
     index: Int[Tensor, "entries"]
@@ -37,14 +37,14 @@ class Sum:
 
     @classmethod
     def build(cls, source: Tensor, target: Tensor, num_sources: int, num_targets: int, between: Spaces = ("", "")) -> "Sum":
-        """Row ``source[e]`` goes into row ``target[e]``, for every entry e."""
+        """Make the sum that adds row ``source[e]`` to row ``target[e]``, for every entry e."""
         index, ptr = _grouped(target, source, num_targets)
         index_t, ptr_t = _grouped(source, target, num_sources)
         return cls(index, ptr, index_t, ptr_t, *between)
 
     @classmethod
     def broadcast(cls, index: Tensor, num_sources: int, between: Spaces = ("", "")) -> "Sum":
-        """Row t of the result is row ``index[t]``."""
+        """Make the broadcast in which row t of the result is row ``index[t]`` of the input."""
         target = torch.arange(index.numel(), device=index.device)
         return cls(index, None, *_grouped(index, target, num_sources), *between)
 
@@ -81,13 +81,13 @@ def _sum(x: Tensor, index: Tensor, ptr: Tensor | None) -> Tensor:
         return out
     if index.numel() == 0:
         return x.new_zeros(ptr.numel() - 1, x.size(1))
-    if not x.is_floating_point():  # whole numbers: differences of running sums, exact modulo 2^64 even where these overflow
+    if not x.is_floating_point():  # integers: differences of running sums, which are exact modulo 2^64 even if the sums overflow
         running = F.pad(x.index_select(0, index).cumsum(0), (0, 0, 1, 0))
         return running.index_select(0, ptr[1:]) - running.index_select(0, ptr[:-1])
     return F.embedding_bag(index, x, ptr, mode="sum", include_last_offset=True)
 
 
 def _grouped(by: Tensor, value: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Values in the order of their groups, and where each group starts."""
+    """The values in the order of their groups, and the start of each group."""
     count = torch.bincount(by, minlength=size)
     return value[torch.argsort(by, stable=True)], ragged.offsets(count)

@@ -1,4 +1,4 @@
-"""Which version runs: the fused kernels where they can, plain PyTorch everywhere else."""
+"""The switch between fused kernels, where they are available, and plain PyTorch everywhere else."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _enabled = True
 
 @contextmanager
 def fast_path(enabled: bool) -> Iterator[None]:
-    """Within this context, fused kernels run where they can, or nowhere.
+    """A context in which fused kernels are used where available (``enabled``) or not at all.
 
     >>> with fast_path(False):
     ...     kernels_for(torch.zeros(1)) is None
@@ -35,7 +35,7 @@ def _set(enabled: bool) -> None:
     _enabled = enabled
 
 
-fast_path_state = (lambda: _enabled), _set  # for threads that take turns: how to read the switch, and how to set it
+fast_path_state = (lambda: _enabled), _set  # functions to read and set the switch, for threads that take turns
 
 
 @cache
@@ -50,7 +50,7 @@ def _load() -> ModuleType | None:
 
 
 def kernels_for(x: Tensor) -> ModuleType | None:
-    """The fused kernels if they can work on this tensor: 32-bit numbers on a GPU (or in Triton's interpreter), outside of autocast."""
+    """The fused kernels if they support this tensor (float32 on a GPU or in Triton's interpreter, outside autocast); otherwise None."""
     if not _enabled or x.dtype != torch.float32 or torch.is_autocast_enabled(x.device.type):
         return None
     if not x.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
@@ -75,9 +75,9 @@ def stages_for(x: Tensor) -> ModuleType | None:
 
 
 def compile_ahead(device: torch.device, wait: bool = True) -> AbstractContextManager[None]:
-    """Within this context, fused kernels are compiled on several cores and not run; ``wait`` for them at its end.
+    """A context in which fused kernels are compiled on several cores and not run. With ``wait`` its end waits for all compilations.
 
-    What they would have computed stays undefined. Where there are no such kernels, nothing changes.
+    The results of these kernels are undefined. Without fused kernels the context has no effect.
     """
     kernels = _load() if device.type == "cuda" else None
     return nullcontext() if kernels is None else kernels.compile_ahead(wait)

@@ -1,4 +1,4 @@
-"""Ragged arrays: segments of different lengths laid end to end, with no padding and no Python loop."""
+"""Ragged arrays: concatenated segments of different lengths, without padding and without Python loops."""
 
 import torch
 from jaxtyping import Int
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def offsets(count: Int[Tensor, "segments"]) -> Int[Tensor, "segments+1"]:
-    """Where each segment starts, and where the last one ends.
+    """The start of each segment, and the end of the last one.
 
     >>> offsets(torch.tensor([3, 0, 2])).tolist()
     [0, 3, 3, 5]
@@ -27,7 +27,7 @@ def ranges(start: Int[Tensor, "segments"], count: Int[Tensor, "segments"]) -> tu
 
 
 def find(sorted_keys: Int[Tensor, "keys"], query: Int[Tensor, "*queries"]) -> tuple[Int[Tensor, "*queries"], Tensor]:
-    """The position of each query in ``sorted_keys``, and whether it is there; if it is not, the position has no meaning.
+    """The position of each query in ``sorted_keys``, and whether it is present; if it is not, the position is meaningless.
 
     >>> position, there = find(torch.tensor([2, 5, 7]), torch.tensor([5, 6]))
     >>> position[there].tolist(), there.tolist()

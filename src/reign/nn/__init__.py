@@ -1,7 +1,7 @@
 """Layers, pooling and models.
 
-A model is ``SUN(in_channels, hidden_channels, num_layers, out_channels, policy=..., ...)`` and is called as PyG's are:
-``model(x, edge_index, edge_attr, batch)``. A layer is ``SUNConv(64, 64)(h, bag)``.
+A model is made with ``SUN(in_channels, hidden_channels, num_layers, out_channels, policy=..., ...)`` and called like a PyG model:
+``model(x, edge_index, edge_attr, batch)``. A layer is made and called with ``SUNConv(64, 64)(h, bag)``.
 """
 
 from reign.nn import models
@@ -10,6 +10,8 @@ from reign.nn._catalogue import ModelSummary, build_model, find_model, list_mode
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import cost, slot_formulas
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
+from reign.nn._encodings import Encodings, encoded, list_encodings
+from reign.nn._folklore import ALONG, FOLKLORE, Folklore
 from reign.nn._head import Head
 from reign.nn._interop import from_authors
 from reign.nn._labels import PairLabels
@@ -37,6 +39,7 @@ from reign.nn._outer_mpnn import OuterMPNN
 from reign.nn._pooling import DeepSets, IGNPooling, MeanPooling, Pooling, RootPooling
 from reign.nn._slots import EncoderSlot, TermSlot
 from reign.nn._state import State
+from reign.nn._structure import OF_NODES, OF_PAIRS
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn._tensor_pooling import DiagonalPooling, NodePooling
 from reign.nn._terms import ALIASES, TERMS, Term, list_terms, term
@@ -45,9 +48,13 @@ from reign.nn.models import *  # noqa: F403
 
 __all__ = [
     "ALIASES",
+    "ALONG",
     "CONVS",
+    "FOLKLORE",
     "GIN",
     "MODELS",
+    "OF_NODES",
+    "OF_PAIRS",
     "OGB_ATOM",
     "OGB_BOND",
     "TERMS",
@@ -62,6 +69,8 @@ __all__ = [
     "DomainOptions",
     "EncoderOptions",
     "EncoderSlot",
+    "Encodings",
+    "Folklore",
     "GraphConv",
     "Head",
     "IGNPooling",
@@ -91,9 +100,11 @@ __all__ = [
     "VirtualNode",
     "build_model",
     "cost",
+    "encoded",
     "find_model",
     "from_authors",
     "latex_formula",
+    "list_encodings",
     "list_models",
     "list_terms",
     "make_act",

@@ -14,8 +14,8 @@ M = TypeVar("M", bound="Model")
 def full_signature(kind: type) -> Signature:
     """The signature of a constructor with all of its ``**options`` spelled out.
 
-    Options are passed on to the parents' constructors, where they have a default. ``**options: Unpack[...]`` says which of them may
-    be given; without a declared type it is all of them.
+    Options are passed on to the parents' constructors, which have the defaults. ``**options: Unpack[...]`` declares which options a
+    class accepts; without this declaration it accepts all options of its parents.
     """
     found: dict[str, Parameter] = {}
     declared: dict[str, Any] | None = None
@@ -36,17 +36,17 @@ def full_signature(kind: type) -> Signature:
 
 
 def _split(constructor: Callable[..., None]) -> tuple[list[Parameter], Any]:
-    """The named parameters of a constructor without ``self``, and the annotation of its ``**options``, None if it has none."""
+    """The named parameters of a constructor without ``self``, and the annotation of its ``**options`` (None if it has none)."""
     _, *parameters = inspect.signature(constructor).parameters.values()
     rest = next((p.annotation for p in parameters if p.kind is p.VAR_KEYWORD), None)
     return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)], rest
 
 
 class ModelType(type):
-    """The type of model classes: a call of a class checks the names of its arguments, and remembers what was given.
+    """The metaclass of models: calling a model class checks the names of the arguments and records their values.
 
-    Remembering happens when a class is called, and not in ``__new__`` or ``__init__``, because copying and unpickling go through the
-    former, and the constructors of all parents through the latter.
+    The arguments are recorded in ``__call__`` and not in ``__new__`` or ``__init__``, because copying and unpickling also call ``__new__``,
+    and the constructors of all parents are ``__init__`` calls too.
     """
 
     def __call__(cls: type[M], *args: Any, **kwargs: Any) -> M:  # type: ignore[misc]
@@ -66,12 +66,12 @@ class ModelType(type):
 
 
 def known_to_parents(kind: type, name: str) -> bool:
-    """Is an argument known to a parent of a class? For the class itself, None is then as good as leaving it out."""
+    """Whether a parent of the class takes this argument. If so, passing None to the class itself is the same as leaving it out."""
     return any(name in full_signature(parent).parameters for parent in kind.__mro__[1:] if isinstance(parent, ModelType))
 
 
 def given(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name, in the order of the signature and then of the call; tuples as lists, as JSON has them."""
+    """The arguments of a call by name, in the order of the signature and then of the call. Tuples become lists, as in JSON."""
     signature = inspect.signature(kind.__init__)  # type: ignore[misc]
     found = dict(signature.bind(None, *args, **kwargs).arguments)
     found.pop(next(iter(signature.parameters)))

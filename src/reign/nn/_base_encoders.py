@@ -16,7 +16,8 @@ from reign.registry import Registry
 
 
 class BaseEncoder(nn.Module):
-    """A base encoder. Where messages from roots have weights of their own, ``mix`` holds a linear map of each sum of messages.
+    """A base encoder: message passing that runs in all subgraphs, or on the graph. If messages from roots have their own weights, ``mix``
+    holds one linear map for each sum of messages.
 
     Args:
         in_channels: number of channels of the input.
@@ -24,7 +25,7 @@ class BaseEncoder(nn.Module):
     """
 
     takes_edges: ClassVar[bool] = False
-    """Does the encoder use edge features?"""
+    """Whether the encoder uses edge features."""
 
     def __init__(self, in_channels: int, merged: str) -> None:
         super().__init__()
@@ -32,7 +33,7 @@ class BaseEncoder(nn.Module):
         self.mix = nn.ModuleList([nn.Linear(in_channels, in_channels, bias=False) for _ in range(parts)] if parts > 1 else [])
 
     def gather(self, sums: list[Float[Tensor, "rows channels"]]) -> Float[Tensor, "rows channels"]:
-        """Make one sum over neighbours out of one or several."""
+        """Combine one or several sums over neighbours into one."""
         if not self.mix:
             return sums[0]
         return torch.stack([mix(part) for mix, part in zip(self.mix, sums, strict=True)]).sum(0)
@@ -44,7 +45,7 @@ CONVS: Registry[type[BaseEncoder]] = Registry("base encoder", spelling=str.lower
 @CONVS.register("gine")
 @CONVS.register("gin")
 class GIN(BaseEncoder):
-    r"""Xu et al. 2019: :math:`\mathrm{MLP}((1 + \epsilon) x_i + \sum_{j \sim i} x_j)`.
+    r"""GIN (Xu et al. 2019): :math:`\mathrm{MLP}((1 + \epsilon) x_i + \sum_{j \sim i} x_j)`.
 
     With edge features it is GINE (Hu et al. 2020): the messages are :math:`\mathrm{relu}(x_j + e_{ij})`.
 
@@ -84,7 +85,7 @@ class GIN(BaseEncoder):
         return out
 
     def collected(self, n: Neighbourhood) -> Float[Tensor, "rows channels"]:
-        """The values and the messages to them, before the MLP."""
+        """The input of the MLP: the values plus the sum of their messages."""
         if self.edge_encoder is None:
             sums = n.sums
         else:
@@ -96,13 +97,13 @@ class GIN(BaseEncoder):
 
 @CONVS.register("gcn")
 class GCN(BaseEncoder):
-    r"""Kipf & Welling 2017: :math:`\sum_{j \in N(i) \cup \{i\}} W x_j / \sqrt{d_i d_j}`, :math:`d` counting i itself.
+    r"""GCN (Kipf & Welling 2017): :math:`\sum_{j \in N(i) \cup \{i\}} W x_j / \sqrt{d_i d_j}`, where the degree :math:`d_i` counts i itself.
 
     Args:
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
         merged: which terms are merged, one of ``MERGED``.
-        options: only ``bias`` is used, whether there is one.
+        options: only ``bias`` is used: whether to add a bias.
     """
 
     def __init__(
@@ -125,13 +126,13 @@ class GCN(BaseEncoder):
 
 @CONVS.register("graphconv")
 class GraphConv(BaseEncoder):
-    r"""Morris et al. 2019: :math:`W_1 x_i + W_2 \sum_{j \sim i} x_j`.
+    r"""GraphConv (Morris et al. 2019): :math:`W_1 x_i + W_2 \sum_{j \sim i} x_j`.
 
     Args:
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
         merged: which terms are merged, one of ``MERGED``.
-        options: only ``bias`` is used, whether there is one.
+        options: only ``bias`` is used: whether to add a bias.
     """
 
     def __init__(
@@ -152,6 +153,6 @@ class GraphConv(BaseEncoder):
 
 
 def _no_loops(messages: Messages, targets: Int[Tensor, "roots"] | None = None) -> Bool[Tensor, "messages 1"]:
-    """Which messages go to another row than they come from; ``targets`` are the rows of the targets, if these are the roots alone."""
+    """Which messages go to a row other than their source. ``targets`` holds the rows of the targets if only roots are updated."""
     target = messages.into_targets.index_t
     return (messages.from_rows.index != (target if targets is None else targets[target]))[:, None]

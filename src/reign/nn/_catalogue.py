@@ -16,7 +16,7 @@ def list_models() -> list[str]:
 
 
 def find_model(name: str) -> type[Model]:
-    """Find a model class by name, in any usual spelling.
+    """Find a model class by name. Case and punctuation do not matter.
 
     >>> find_model("GNN-AK+").__name__
     'GNNAKPlus'
@@ -28,7 +28,7 @@ def build_model(name: str, *args: Any, **kwargs: Any) -> Model:
     """Make a model by name.
 
     Args:
-        name: name of the model, in any usual spelling.
+        name: name of the model; case and punctuation do not matter.
         args, kwargs: arguments of its constructor.
 
     >>> build_model("dss", 16, 64, 4, 1, policy="nm")
@@ -43,8 +43,8 @@ class ModelSummary:
 
     Args:
         name: its name.
-        policy: name of its policy, if the user does not choose another one.
-        about: what it is: the first sentence of its documentation.
+        policy: name of its default policy.
+        about: the first paragraph of its docstring.
     """
 
     name: str
@@ -53,7 +53,7 @@ class ModelSummary:
 
 
 def model_summaries() -> list[ModelSummary]:
-    """A line about every model of ``list_models``.
+    """A one-line summary of every model in ``list_models``.
 
     >>> model_summaries()[3]
     ModelSummary(name='ds', policy='ego+:3', about='DS-GNN: message passing in every subgraph, then a set network over the subgraphs.')

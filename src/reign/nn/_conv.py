@@ -1,10 +1,10 @@
-"""One engine for every layer: a layer is a list of terms for all pairs, and perhaps another one for roots.
+"""The engine behind every layer: a layer is a list of terms for all pairs, and optionally a second list for roots.
 
 .. math:: x^k_i \\leftarrow \\sigma \\Big( \\sum_{t \\in \\text{terms}} f_t(t^k_i) \\Big), \\quad
           x^i_i \\leftarrow \\sigma \\Big( \\sum_{t \\in \\text{root terms}} g_t(t^i_i) \\Big)
 
-Each term is transformed where it lives (pairs, subgraphs, nodes, graphs), and broadcast once. Roots with weights of their own
-are computed on the n root rows alone, and overwrite what the other branch left there; or they are added to it, before the norm.
+Each term is transformed where its values live (on pairs, subgraphs, nodes or graphs) and broadcast once. If roots have their own weights,
+their update is computed on the n root rows only. It then replaces the result of the first list there, or is added to it before the norm.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from reign.nn._fused import needs, update_fused
 from reign.nn._make_conv import make_conv
 from reign.nn._mlp import MLP, Activation, Linear, NoNorm, make_act, make_norm, normalise
 from reign.nn._neighbourhood import MERGED, EdgeAttr
-from reign.nn._options import BaseEncoderOptions, Bias, Conv, NormAt, Roots
+from reign.nn._options import BaseEncoderOptions, Bias, Conv, NormAt, RootNorms, Roots
 from reign.nn._slots import EncoderSlot, Slot, TermSlot
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import term
@@ -30,23 +30,27 @@ Transform = Literal["mlp", "linear"]
 
 
 class SubgraphConv(nn.Module):
-    """A layer from a list of terms, which maps the values of a bag to new ones.
+    """A layer defined by a list of terms. It maps the values of a bag to new values.
 
     Args:
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
-        terms: names of terms (``reign.list_terms()``); "own+local" and the like are terms merged by the base encoder.
-        root_terms: the same for roots, which then have weights of their own; if not given, roots are updated as all other pairs are.
-        roots: whether roots have their own terms in place of those of all pairs ("apart"), or in addition to them ("added").
-        transform: transform of single terms, the paper's "mlp" or "linear".
-        on_pairs: whether single terms are transformed at every pair, and not only where they live: norms then see them as often.
+        terms: names of terms (see ``reign.list_terms()``). A name such as "own+local" stands for terms merged by the base encoder.
+        root_terms: names of terms for roots, which then have their own weights. If not given, roots are updated like all other pairs.
+        roots: whether ``root_terms`` replace the terms of all pairs at the roots ("apart") or are added to them ("added").
+        transform: transform of single terms: "mlp", as in the paper, or "linear".
+        on_pairs: whether single terms are transformed at every pair and not only once where their values live. Norms then count
+            every repetition.
         conv, edge_dim, edge_encoder, expansion, train_eps: see ``ConvOptions``. Every base encoder has its own edge encoder.
-        aggregation: terms whose sum is a mean, as in {"needle": "mean"}.
-        act: activation at the end of the layer and inside of MLPs.
-        norm: "batch_norm", "layer_norm" or None; inside of MLPs and after base encoders, or at the end if there are neither.
-        norm_at: where norms stand: as above ("terms"), inside of MLPs and once after the "sum" of all terms, or only there ("end").
-        bias: whether linear maps have biases; "first": that of the first term only, as a sum needs only one.
-        end_act: whether the activation stands at the end of the layer, too.
+        aggregation: terms that take a mean in place of a sum, for example {"needle": "mean"}.
+        act: activation inside MLPs and at the end of the layer.
+        norm: "batch_norm", "layer_norm" or None. Norms are inside MLPs and after base encoders, or at the end if there are neither.
+        norm_at: where the norms are: "terms" (as described above), "sum" (inside MLPs, and once after the sum of all terms) or "end"
+            (only after the sum of all terms).
+        bias: whether linear maps have biases; with "first" only the first term has one, because a sum needs only one bias.
+        end_act: whether the layer ends with the activation.
+        root_norms: whether norms inside the base encoders of roots take their statistics over the "roots", or over all "pairs", as
+            the authors' code does.
         domain: see ``DomainOptions``.
     """
 
@@ -72,6 +76,7 @@ class SubgraphConv(nn.Module):
         norm_at: NormAt = "terms",
         bias: Bias = True,
         end_act: bool = True,
+        root_norms: RootNorms = "roots",
     ) -> None:
         super().__init__()
         self.in_channels, self.out_channels, self.domain, self.roots = in_channels, out_channels, domain, roots
@@ -79,6 +84,7 @@ class SubgraphConv(nn.Module):
         check("transform", transform, transform in ("mlp", "linear"), "'mlp' or 'linear'")
         check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
         check("norm_at", norm_at, norm_at in ("terms", "sum", "end"), "'terms', 'sum' or 'end'")
+        check("root_norms", root_norms, root_norms in ("roots", "pairs"), "'roots' or 'pairs'")
         check("bias", bias, bias in (True, False, "first"), "True, False or 'first'")
         check(
             "roots", roots, roots == "apart" or (roots == "added" and root_terms is not None), "'apart', or 'added' with root_terms"
@@ -87,17 +93,17 @@ class SubgraphConv(nn.Module):
             check(f"aggregation of '{name}'", how, how in ("sum", "mean"), "'sum' or 'mean'")
         for what, names in (("terms", terms), ("root_terms", root_terms)):
             good = names is None or (not isinstance(names, str) and bool(names) and all(isinstance(name, str) for name in names))
-            check(what, names, good, "a list of at least one name, as ['own', 'local']; see reign.list_terms()")
+            check(what, names, good, "a list of at least one name, such as ['own', 'local']; see reign.list_terms()")
         self._check_encoders([*terms, *(root_terms or [])], conv, edge_dim is not None or edge_encoder is not None)
 
         inner = None if norm_at == "end" else norm
 
-        def slot(place: int, name: str) -> Slot:
+        def slot(place: int, name: str, on: bool = False) -> Slot:
             biased = bias is True or (bias == "first" and place == 0)
             if "+" in name:
                 if name not in MERGED:
                     raise ValueError(f"'{name}' cannot be merged, expected one of {', '.join(map(repr, MERGED))}.")
-                passes = MERGED[name][2] is not None  # where no messages are passed, edges play no part
+                passes = MERGED[name][2] is not None  # without messages, edges have no effect
                 options: BaseEncoderOptions = {
                     "edge_dim": edge_dim if passes else None,
                     "edge_encoder": edge_encoder if passes else None,
@@ -110,14 +116,15 @@ class SubgraphConv(nn.Module):
                 encoder = make_conv(
                     conv if passes or str(conv).lower() != "gine" else "gin", in_channels, out_channels, name, **options
                 )
-                return EncoderSlot(name, encoder, make_norm(norm if norm_at == "terms" else None, out_channels))
+                outer = make_norm(norm if norm_at == "terms" else None, out_channels)
+                return EncoderSlot(name, encoder, outer, everywhere=on and root_norms == "pairs")
             if transform == "linear":
                 return TermSlot(name, Linear(in_channels, out_channels, bias=biased), on_pairs)
             return TermSlot(name, MLP(in_channels, out_channels, norm=inner, act=act, bias=biased), on_pairs)
 
         self.terms = nn.ModuleList([slot(place, name) for place, name in enumerate(terms)])
         self.root_terms = (
-            None if root_terms is None else nn.ModuleList([slot(place, name) for place, name in enumerate(root_terms)])
+            None if root_terms is None else nn.ModuleList([slot(place, name, on=True) for place, name in enumerate(root_terms)])
         )
         plain = transform == "linear" and not any("+" in name for name in [*terms, *(root_terms or [])])
         last = norm if plain or norm_at != "terms" else None
@@ -126,16 +133,18 @@ class SubgraphConv(nn.Module):
         self.act = make_act(act if end_act else None)
 
     def _check_encoders(self, names: Sequence[str], conv: Conv, edges: bool) -> None:
-        """Raise ``ValueError`` if something that is given would have no effect."""
+        """Raise ``ValueError`` if an argument would have no effect."""
         merged = [name for name in names if "+" in name]
         passing = [name for name in merged if name in MERGED and MERGED[name][2] is not None]
         still = [name for name in merged if name in MERGED and MERGED[name][2] is None]
         if still and str(conv).lower() not in ("gin", "gine", "graphconv"):
-            raise ValueError(f"{still} pass no messages, and conv={conv!r} needs some; use conv='gin' or 'graphconv'.")
+            raise ValueError(
+                f"the terms {still} pass no messages, but conv={conv!r} needs messages; use conv='gin' or 'graphconv'."
+            )
         if edges and not passing:
             raise ValueError(
-                f"edge features (edge_dim or edge_encoder) are used by base encoders only, and none of {list(names)} has one; merge "
-                "terms as in 'own+local', or leave edge features out."
+                f"edge features (edge_dim or edge_encoder) are used only by base encoders, and none of {list(names)} has one; merge "
+                "terms, as in 'own+local', or leave edge_dim and edge_encoder out."
             )
         averaged = {part for name in passing for part in MERGED[name][1] if self.aggregation.get(part) == "mean"}
         if averaged and (edges or conv not in ("gin", "graphconv")):
@@ -156,16 +165,16 @@ class SubgraphConv(nn.Module):
         if not isinstance(bag, SubgraphBag):
             raise ValueError(f"bag is {kind_of(bag)}, expected a SubgraphBag; make one with reign.policy(name)(x, edge_index).")
         if h.dim() != 2 or h.size(1) != self.in_channels:
-            raise ValueError(f"h is {kind_of(h)}, expected {self.in_channels} channels: (pairs, {self.in_channels}).")
+            raise ValueError(f"h is {kind_of(h)}, expected shape (pairs, {self.in_channels}).")
         return self.update(State(h, bag, self.domain, self.aggregation), edge_attr).h
 
     def update(self, state: State, edge_attr: EdgeAttr = None, wanted: frozenset[str] = frozenset()) -> State:
         """The state after this layer.
 
         Args:
-            state: the values of the pairs of a bag, and the sums of them that are known.
+            state: the values of the pairs of a bag, and the sums that have been computed already.
             edge_attr: edge features; those of the bag's graph if not given.
-            wanted: the sums of the new values that the next layer will ask for.
+            wanted: the sums of the new values that the next layer needs.
         """
         bag = state.bag
         edge_attr = bag.graph.edge_attr if edge_attr is None else edge_attr
@@ -186,11 +195,11 @@ class SubgraphConv(nn.Module):
 
     @property
     def needs(self) -> frozenset[str]:
-        """The sums of its input that the layer asks for."""
+        """The sums of its input that the layer needs."""
         return needs(self)
 
     def _all_pairs(self, state: State, roots_apart: bool, edge_attr: EdgeAttr) -> Float[Tensor, "pairs out_channels"]:
-        """Transform every term where it lives, then broadcast the sums from graphs to subgraphs to pairs, and from nodes to pairs."""
+        """Transform every term where its values live, then broadcast the sums from graphs to subgraphs to pairs, and from nodes to pairs."""
         by_scope: dict[str, list[Tensor]] = {"pair": [], "subgraph": [], "node": [], "graph": []}
         for slot in self.slots():
             by_scope[slot.scope].append(slot(state, "off", roots_apart, edge_attr))
@@ -205,15 +214,19 @@ class SubgraphConv(nn.Module):
         return _add(parts)
 
     def _roots(self, state: State, edge_attr: EdgeAttr) -> Float[Tensor, "subgraphs out_channels"]:
-        """The sum of the terms that roots have for themselves."""
+        """The sum of the root terms."""
         return _add([slot(state, "on", self.root_norm is not None, edge_attr) for slot in self.slots(on=True)])
 
     def slots(self, on: bool = False) -> list[Slot]:
-        """List the terms with their transforms, for all pairs, or for roots if they have terms of their own."""
+        """List the terms with their transforms: those of all pairs, or with ``on`` those of the roots."""
         return cast(list[Slot], list(self.terms if not on else self.root_terms or []))
 
     def describe(self, latex: bool = False) -> str:
-        """Show the update equations on and off the diagonal, the parameters of each term, and the cost; or the equations as LaTeX."""
+        """Describe the update equations on and off the diagonal, the parameters of each term, and the cost.
+
+        Args:
+            latex: return only the update equations, as LaTeX.
+        """
         return describe_conv(self, latex)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a layer or a model computes and costs, in words: the update equations, the parameters of each term, passes over the bag."""
+"""Descriptions of layers and models: the update equations, the parameters of each term, and the number of passes over the bag."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,7 +17,7 @@ SCOPES = {"pair": "pairs", "subgraph": "subgraphs", "node": "nodes", "graph": "g
 
 @runtime_checkable
 class TermLayer(Protocol):
-    """A layer that is a sum of terms, as ``SubgraphConv`` is."""
+    """A layer that is a sum of terms, like ``SubgraphConv``."""
 
     in_channels: int
     out_channels: int
@@ -32,7 +32,7 @@ class TermLayer(Protocol):
 
 
 def describe_model(model: Any, latex: bool = False) -> str:
-    """Describe a ``Model``: its layers, pooling and head; or the equations of its layers alone, as LaTeX."""
+    """Describe a ``Model``: its layers, pooling and head. With ``latex``, return only the equations of its layers, as LaTeX."""
     if latex:
         texts = dict.fromkeys(layer.describe(latex=True) for layer in model.layers)
         bodies = [line for text in texts for line in text.splitlines()[1:-1]]
@@ -40,13 +40,13 @@ def describe_model(model: Any, latex: bool = False) -> str:
     lines = [f"{model!r}", f"{num_parameters(model):,} parameters"]
     if model.node_encoder is not None:
         lines.append(f"node encoder: {num_parameters(model.node_encoder):,} parameters")
-    for name, part in (("labels", model.labels), ("virtual node", model.virtual_node)):
+    for name, part in (("labels", model.labels), ("encodings", model.encodings), ("virtual node", model.virtual_node)):
         if part is not None:
             lines.append(f"{name}: {part.extra_repr() or type(part).__name__}, {num_parameters(part):,} parameters")
     previous = ""
     for t, layer in enumerate(model.layers):
         text = layer.describe()
-        lines.append(f"layer {t}: " + ("as the one before" if text == previous else text))
+        lines.append(f"layer {t}: " + ("same as the previous layer" if text == previous else text))
         previous = text
     pooling = f"{type(model.pooling).__name__}({model.pooling.extra_repr()})"
     lines.append(f"pooling: {pooling}, {num_parameters(model.pooling):,} parameters, to {model.task_level} level")
@@ -56,7 +56,7 @@ def describe_model(model: Any, latex: bool = False) -> str:
 
 
 def describe_conv(layer: TermLayer, latex: bool = False) -> str:
-    """Show the update equations of one layer on and off the diagonal, with parameters and scope of every term, and its cost."""
+    """Describe a layer: its update equations on and off the diagonal, the parameters and scope of every term, and its cost."""
     assert isinstance(layer, nn.Module)
     if latex:
         off, on = slot_formulas(layer), slot_formulas(layer, on=True)
@@ -69,14 +69,16 @@ def describe_conv(layer: TermLayer, latex: bool = False) -> str:
     else:
         lines += _branch("x[i,i]", layer, on=True) + _branch("x[k,i]", layer, on=False)
     sweeps = cost(layer)
-    lines.append("  cost: " + ", ".join(f"{number} passes over {scope}" for scope, number in sweeps.items() if number))
+    passes = [f"{number} {'pass' if number == 1 else 'passes'} over {scope}" for scope, number in sweeps.items() if number]
+    lines.append("  cost: " + ", ".join(passes))
     return "\n".join(lines)
 
 
 def cost(layer: TermLayer) -> dict[str, int]:
-    """Count the sums and transforms of a layer, by what they range over: pairs, subgraphs, nodes, graphs; and roots on their own.
+    """Count the passes of a layer over pairs, subgraphs, nodes, graphs and roots.
 
-    A transform is a pass over where its term lives, a sum a pass over what it sums; sums that several terms share count once.
+    A transform is one pass over the rows of its term, and a sum is one pass over the rows it sums. A sum that several terms share
+    counts once.
     """
     passes = dict.fromkeys([*SCOPES.values(), "roots"], 0)
     done: set[tuple[str, bool]] = set()
@@ -93,12 +95,12 @@ def cost(layer: TermLayer) -> dict[str, int]:
     return passes
 
 
-_LOOKUPS = ("own", "root", "node_root")  # rows as they are
+_LOOKUPS = ("own", "root", "node_root")  # rows are read as they are, without a sum
 _SAME = {"node_readout": "readout", "root_needle": "needle", "non_roots": "total"}  # the same sums, looked up elsewhere
 
 
 def _read(base: str) -> str:
-    """What has to be read for a sum."""
+    """What a sum reads."""
     if base in ("roots", "total"):
         return "subgraphs"
     on_nodes = base == "needle_msg" or (TERMS[base].scope == "node" and "@A" in base)
@@ -122,7 +124,7 @@ def _line(slot: Slot, layer: TermLayer, on: bool, condition: str = "") -> str:
 
 
 def slot_formulas(layer: TermLayer, on: bool = False) -> list[tuple[str, list[str]]]:
-    """The transform or encoder of every slot of a layer, by the name of its class, and the formulas that go into it."""
+    """The class name of the transform or encoder of every slot of a layer, and the formulas of its inputs."""
     return [_of_slot(slot, layer, on) for slot in layer.slots(on)]
 
 

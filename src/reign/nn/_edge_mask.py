@@ -1,4 +1,4 @@
-"""Where PyG's explainers put their masks of edges."""
+"""The place where PyG's explainers put their edge masks."""
 
 from typing import Any
 
@@ -10,15 +10,15 @@ from reign._validate import kind_of
 
 
 class EdgeMask(MessagePassing):  # type: ignore[misc]
-    """Takes the mask that ``torch_geometric.explain`` sets on every message-passing layer; the model weighs its edges by it.
+    """Receives the mask that ``torch_geometric.explain`` sets on every message-passing layer. The model weights its edges by this mask.
 
-    It passes no messages itself, has no weights, and does nothing while there is no mask.
+    It passes no messages itself, has no parameters, and has no effect while no mask is set.
     """
 
-    explain: bool | None = None  # a plain value, and not PyG's property, which prepares a layer that passes messages
+    explain: bool | None = None  # a plain attribute that hides PyG's property, which would set up a layer for message passing
 
     def __init__(self) -> None:
-        nn.Module.__init__(self)  # none of the code that PyG generates for a layer is needed
+        nn.Module.__init__(self)  # skip the code that PyG generates for a message-passing layer
         self._edge_mask: Tensor | None = None
         self._loop_mask: Tensor | None = None
         self._apply_sigmoid = True
@@ -29,11 +29,11 @@ class EdgeMask(MessagePassing):  # type: ignore[misc]
         if mask is None or not self.explain:
             return None
         if mask.dim() != 1 or mask.size(0) != edge_index.size(1):
-            raise ValueError(f"the mask of edges is {kind_of(mask)}, expected a number for each of the {edge_index.size(1)} edges.")
+            raise ValueError(f"the edge mask is {kind_of(mask)}, expected one number for each of the {edge_index.size(1)} edges.")
         return mask.sigmoid() if self._apply_sigmoid else mask
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        nn.Module.__setstate__(self, state)  # copies and pickles have none of that code either
+        nn.Module.__setstate__(self, state)  # copies and unpickled objects skip that code, too
 
     def __repr__(self) -> str:
         return "EdgeMask()"

@@ -1,5 +1,6 @@
-"""Encoders of features that are numbers, types, or columns of types as in OGB."""
+"""Encoders of features: continuous numbers, integer types, or several columns of types as in OGB."""
 
+import re
 from numbers import Integral
 from typing import Any, cast
 
@@ -7,15 +8,16 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-# how many values each integer column of OGB's molecules can take
+# the number of values of each integer column of OGB's molecules
 OGB_ATOM = [119, 5, 12, 12, 10, 6, 6, 2, 2]
 OGB_BOND = [5, 6, 2]
 
 EncoderSpec = Any  # see make_encoder
+FAR = 10.0  # deviations beyond which a number is not told from others
 
 
 class TypeEmbedding(nn.Module):
-    """A learned vector for each type; several columns of types are summed.
+    """A learned vector for each type. With several columns of types, their vectors are summed.
 
     Args:
         num_types: number of types in each column.
@@ -32,6 +34,44 @@ class TypeEmbedding(nn.Module):
         return _add([lookup(cast(nn.Embedding, embed).weight, x[:, c]) for c, embed in enumerate(self.columns)])
 
 
+class TypesAndNumbers(nn.Module):
+    """Columns of types, then columns of numbers, which go through a linear map; both are summed.
+
+    Numbers are scaled with a mean and a deviation that are kept with the weights. A number that is NaN counts as the mean.
+
+    Args:
+        num_types: number of types in each column of types.
+        numbers: number of columns of numbers.
+        channels: number of channels of the result.
+    """
+
+    mean: Float[Tensor, "numbers"]
+    deviation: Float[Tensor, "numbers"]
+
+    def __init__(self, num_types: list[int], numbers: int, channels: int) -> None:
+        super().__init__()
+        self.types = TypeEmbedding(num_types, channels)
+        self.lin = nn.Linear(numbers, channels)
+        self.register_buffer("mean", torch.zeros(numbers))
+        self.register_buffer("deviation", torch.ones(numbers))
+
+    def fit(self, x: Shaped[Tensor, "rows columns"]) -> None:
+        """Take the scale from these rows, which have types in their first columns."""
+        values = x[:, len(self.types.columns) :].double()
+        known = ~values.isnan()
+        count = known.sum(0).clamp(min=1)
+        mean = values.nan_to_num().sum(0) / count
+        spread = ((values - mean).nan_to_num().square().sum(0) / count).sqrt()
+        self.mean.copy_(mean)
+        self.deviation.copy_(torch.where(spread > 0, spread, torch.ones_like(spread)))
+
+    def forward(self, x: Shaped[Tensor, "rows columns"]) -> Float[Tensor, "rows channels"]:
+        """Encode rows of types and numbers."""
+        first = len(self.types.columns)
+        scaled = ((x[:, first:] - self.mean) / self.deviation).clamp(-FAR, FAR).nan_to_num()
+        return self.types(x[:, :first]) + self.lin(scaled.to(self.lin.weight.dtype))
+
+
 class OneHot(nn.Module):
     """Types as unit vectors, with nothing to learn.
 
@@ -44,7 +84,7 @@ class OneHot(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.channels = channels
-        self.register_buffer("like", torch.zeros(0), persistent=False)  # has the number format of the model
+        self.register_buffer("like", torch.zeros(0), persistent=False)  # has the dtype and device of the model
 
     def forward(self, x: Shaped[Tensor, "rows *columns"]) -> Float[Tensor, "rows channels"]:
         """Encode types of shape (rows, 1) or (rows,)."""
@@ -53,7 +93,7 @@ class OneHot(nn.Module):
 
 
 class _Lookup(torch.autograd.Function):
-    """Rows of a small table. What flows back is a product with the one-hot types: its order is fixed, and no size is read back."""
+    """Rows of a small table. The gradient is a product with the one-hot types: it is deterministic, and needs no size from the device."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, types: Tensor) -> Tensor:
@@ -69,7 +109,7 @@ class _Lookup(torch.autograd.Function):
 
 
 def lookup(table: Float[Tensor, "types channels"], types: Int[Tensor, "rows"]) -> Float[Tensor, "rows channels"]:
-    """The vector of each type: on a GPU in a way that can be captured, elsewhere as ``nn.Embedding`` does."""
+    """The vector of each type. On a GPU the lookup can be captured in a CUDA graph; elsewhere it is that of ``nn.Embedding``."""
     if table.is_cuda:
         out: Tensor = _Lookup.apply(table, types)  # type: ignore[no-untyped-call]
         return out
@@ -77,7 +117,7 @@ def lookup(table: Float[Tensor, "types channels"], types: Int[Tensor, "rows"]) -
 
 
 def _types(x: Shaped[Tensor, "rows *columns"], sizes: list[int]) -> Int[Tensor, "rows columns"]:
-    """Types as whole numbers, one column for each size; ``ValueError`` for what is not there, though a GPU is not asked."""
+    """Types as integers, one column for each size. On the CPU, types out of range raise ``ValueError``; on a GPU they are not checked."""
     if x.is_floating_point() and x.device.type == "cpu" and bool((x != x.round()).any()):
         raise ValueError(f"types must be whole numbers, got {x[x != x.round()][0].item()}.")
     x = x.long().view(x.size(0), -1 if x.numel() else len(sizes))
@@ -97,12 +137,13 @@ def _add(values: list[Tensor]) -> Tensor:
 
 
 def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> nn.Module | None:
-    """Make an encoder of features.
+    """Make an encoder of node or edge features.
 
     Args:
-        spec: a number of types, a list of numbers (one per column), "atom" or "bond" (OGB's columns), "one-hot" (as many types as
-            channels), a module, or a function that makes one for a number of channels. None is a linear map of ``in_channels`` numbers.
-        in_channels: number of channels of features that are numbers; None for no encoder of numbers.
+        spec: a number of types, a list of numbers of types (one per column), "atom" or "bond" (OGB's columns), "one-hot" (as many types
+            as channels), "atom+12" (OGB's columns of atoms, then 12 columns of numbers), a module, or a function that makes a module for a number of channels. None stands for a linear map of
+            ``in_channels`` continuous features.
+        in_channels: number of channels of continuous features; with None there is no encoder for them.
         channels: number of channels of the result.
     """
     if isinstance(spec, nn.Module):
@@ -113,8 +154,12 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
         return TypeEmbedding(OGB_BOND, channels)
     if spec == "one-hot":
         return OneHot(channels)
+    if isinstance(spec, str) and re.fullmatch(r"atom\+[1-9]\d{0,5}", spec):
+        return TypesAndNumbers(OGB_ATOM, int(spec.removeprefix("atom+")), channels)
     if isinstance(spec, bool | str):
-        raise ValueError(f"encoder is {spec!r}, expected a number of types, a list of them, 'atom', 'bond', 'one-hot' or a module.")
+        raise ValueError(
+            f"encoder is {spec!r}, expected a number of types, a list with one number per column, 'atom', 'bond', 'one-hot' or a module."
+        )
     sizes = [spec] if isinstance(spec, Integral) else spec
     if isinstance(sizes, list | tuple) and sizes and all(isinstance(size, Integral) and int(size) > 0 for size in sizes):
         return TypeEmbedding([int(size) for size in sizes], channels)
@@ -122,6 +167,6 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
         return spec(channels)
     if spec is not None:
         raise ValueError(
-            f"encoder is {spec!r}, expected a number of types, a list of them, 'atom', 'bond', a module or a function."
+            f"encoder is {spec!r}, expected a number of types, a list with one number per column, 'atom', 'bond', a module or a function."
         )
     return None if in_channels is None else nn.Linear(in_channels, channels)

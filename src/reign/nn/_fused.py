@@ -1,8 +1,8 @@
-"""The plan of a layer for fused kernels on a GPU, and for blocks of rows on a CPU: which slots go together.
+"""The plan of a layer for fused kernels on a GPU and for blocks of rows on a CPU: which slots are computed together.
 
-All maps on nodes and subgraphs (single terms, base encoders on the graph, terms of roots) are one stack of MLPs, evaluated together. All slots on
-pairs, the addition of everything, the roots and the activation are one stage, which also gives the sums of the new values that the
-next layer asks for. What no kernel covers makes the plan ``None``, and the layer runs with plain operations.
+All maps on nodes and subgraphs (single terms, base encoders on the graph, terms of roots) form one stack of MLPs, evaluated together. All
+slots on pairs, the addition of all parts, the roots and the activation form one stage, which also returns the sums of the new values that
+the next layer needs. If some part of a layer is not covered by a kernel, the layer runs with plain operations.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -70,7 +70,7 @@ def covered(conv: "SubgraphConv", widest: int | None) -> bool:
 
 
 def _simple(slot: Slot) -> bool:
-    """Linear maps, or MLPs with ReLU and batch norms or none."""
+    """Whether a slot is a linear map, or an MLP with ReLU and with batch norms or no norms."""
     if isinstance(slot, EncoderSlot):
         encoder = slot.encoder
         return isinstance(encoder, GIN) and _norm_covered(slot.norm) and _mlp_covered(encoder.mlp)
@@ -91,7 +91,7 @@ def _widths(conv: "SubgraphConv") -> list[int]:
 
 
 def _passes(slot: EncoderSlot) -> bool:
-    """Whether the encoder reads its values, and sums those of their neighbours, as they are."""
+    """Whether the encoder uses the values and the sums over their neighbours unchanged."""
     own, sums, neighbours = MERGED[slot.name]
     return own in ("own", "needle") and len(sums) == 1 and neighbours is not None
 
@@ -102,7 +102,7 @@ def _norm_covered(norm: nn.Module) -> bool:
 
 @dataclass
 class _NodeSlot:
-    """A slot on nodes, subgraphs or roots: its input, what its result is added to, and what its rows are."""
+    """A slot on nodes, subgraphs or roots: its input, the sum that its result is added to, and the kind of its rows."""
 
     slot: Slot
     input: Any
@@ -127,8 +127,12 @@ class _Update:
         self._types_of_edges()
         with self._aside() as join:
             nodes = [self._node_slot(slot, "off") for slot in conv.slots() if slot.scope in ("subgraph", "node")]
-            nodes += [self._node_slot(slot, "on") for slot in conv.slots(on=True)]
+            nodes += [self._node_slot(slot, "on") for slot in conv.slots(on=True) if not _everywhere(slot)]
             found = self._node_stages(nodes)
+            for slot in conv.slots(on=True):
+                if _everywhere(slot):
+                    value = self._encode_everywhere(slot)
+                    found["root"] = found["root"] + value if "root" in found else value
         for slot in conv.slots():
             if slot.scope == "graph":
                 value = bag.wiring.sub_to_graph.t(slot(state, "off", roots_apart, self.edge_attr))
@@ -154,7 +158,7 @@ class _Update:
 
     @contextmanager
     def _aside(self) -> Iterator[Callable[[], None]]:
-        """What is done on nodes and subgraphs goes on beside what is done on pairs, in a CUDA graph, until what is given is called."""
+        """In a CUDA graph, run the work on nodes and subgraphs in parallel with the work on pairs, until the yielded function is called."""
         simple = all(slot.scope != "graph" and (isinstance(slot, EncoderSlot) or slot.name == "own") for slot in self._pair_slots())
         if not simple or not self.state.h.is_cuda or not torch.cuda.is_current_stream_capturing():
             yield lambda: None
@@ -209,13 +213,13 @@ class _Update:
         return found
 
     def _flags(self, rows: str, real: Tensor) -> Tensor:
-        """Which rows are no padding, as kernels read it."""
+        """Which rows are real and not padding, in the format of the kernels."""
         return self.state.once_for_all(("flags", rows), lambda: real.to(torch.int32))
 
     # -- pairs -----------------------------------------------------------------------------------------------------
 
-    def _pair_slot(self, slot: Slot, others: list[Tensor]) -> Any:
-        stack = self._stack([slot])
+    def _pair_slot(self, slot: Slot, others: list[Tensor], outer: bool = True) -> Any:
+        stack = self._stack([slot], outer)
         if not isinstance(slot, EncoderSlot):
             if slot.term.name == "own":
                 return self.kernels.PairSlot(stack)
@@ -229,11 +233,24 @@ class _Update:
         edges = narrow_edges(self.state.bag, near.neighbours)
         return self.kernels.PairSlot(stack, self._messages(slot.encoder, edges, near))
 
+    def _encode_everywhere(self, slot: Slot) -> Tensor:
+        """What an encoder of roots gives there if it is evaluated at all pairs."""
+        assert isinstance(slot, EncoderSlot)
+        state, others = self.state, list[Tensor]()
+        pairs = narrow_pairs(state.bag, False, state.masked)
+        inner = INNER if state.bag.real("pair") is not None or state.masked else 0
+        slots = [self._pair_slot(slot, others, outer=False)]
+        stage = self.kernels.PairStage(
+            pairs, slots, inner, inner and OUTER, False, state.masked, self.conv.training, None, frozenset({"root"})
+        )
+        out = stage(state.h, None, None, None, others)
+        return slot.at_roots(state, out[1 + SUMS.index("root")])
+
     def _averaged(self, slot: EncoderSlot) -> bool:
         return any(self.state.aggregation.get(name) == "mean" for name in MERGED[slot.name][1])
 
     def _messages(self, encoder: GIN, edges: Edges, near: Neighbourhood) -> Any:
-        """The messages of an encoder, with edge features: the vectors of few types as they are, or one vector for each edge."""
+        """The messages of an encoder with edge features: the table of vectors if there are few types, otherwise one vector per edge."""
         if encoder.edge_encoder is None:
             return self.kernels.Messages(edges, None, encoder.eps)
         types = encoder.edge_encoder
@@ -250,7 +267,7 @@ class _Update:
         return self.kernels.Messages(edges, encode_edges(types, near.edge_attr).contiguous(), encoder.eps)
 
     def _types_of_edges(self) -> Tensor | None:
-        """Edge features as 32-bit types, if that is what they are."""
+        """Edge features as 32-bit integers if they are types, otherwise None."""
         attr = self.edge_attr
         if attr is None or attr.is_floating_point() or attr.numel() != attr.size(0):
             return None
@@ -258,9 +275,9 @@ class _Update:
 
     # -- weights ---------------------------------------------------------------------------------------------------
 
-    def _stack(self, slots: Sequence[Slot]) -> Any:
+    def _stack(self, slots: Sequence[Slot], outer_norm: bool = True) -> Any:
         maps: list[Any] = [slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform for slot in slots]
-        outer = self._norms([slot.norm if isinstance(slot, EncoderSlot) else None for slot in slots])
+        outer = self._norms([slot.norm if isinstance(slot, EncoderSlot) and outer_norm else None for slot in slots])
         if isinstance(maps[0], Linear):
             return self.kernels.Stack([m.weight for m in maps], [_bias(m) for m in maps], outer=outer)
         return self.kernels.Stack(
@@ -284,19 +301,31 @@ class _Update:
         return self.kernels.Norms(*parts, some.momentum, some.eps)
 
 
+def _everywhere(slot: Slot) -> bool:
+    """Whether the slot is an encoder of roots that is evaluated at all pairs."""
+    return isinstance(slot, EncoderSlot) and slot.everywhere
+
+
 def _bias(linear: nn.Linear) -> Tensor:
-    """The bias of a linear map; zeros where it has none."""
-    return linear.weight.new_zeros(linear.out_features) if linear.bias is None else linear.bias
+    """The bias of a linear map, or zeros if it has none."""
+    return _zeros(linear.out_features, linear.weight.device) if linear.bias is None else linear.bias
+
+
+@cache
+def _zeros(channels: int, device: torch.device) -> Tensor:
+    """Zeros that stay where they are: kernels keep the addresses of weights."""
+    return torch.zeros(channels, device=device)
 
 
 @cache
 def _side_stream(device: torch.device) -> Any:
-    """A second stream of a device, for what can be done beside."""
+    """A second stream of a device, for work that can run in parallel."""
     return torch.cuda.Stream(device)
 
 
 def _shape(slot: Slot) -> tuple[bool, int, int, bool]:
-    """Slots of one shape can be one stack: linear or not, hidden and input channels, with an inner norm or not."""
+    """The shape of a slot: whether it is linear, its hidden and input channels, and whether it has an inner norm. Slots of equal shape can
+    be stacked."""
     maps: Any = slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform
     if isinstance(maps, Linear):
         return True, 0, maps.in_features, False
@@ -304,15 +333,19 @@ def _shape(slot: Slot) -> tuple[bool, int, int, bool]:
 
 
 def _count_batches(conv: "SubgraphConv") -> None:
-    """Batch norms count the batches they have seen in training; all of a layer at once."""
+    """Increase the batch counters of all batch norms of a layer at once, as training does."""
     if conv.training:
-        counters = [m.num_batches_tracked for m in conv.modules() if isinstance(m, BatchNorm) and m.num_batches_tracked is not None]
+        elsewhere = {
+            slot.norm for slot in conv.slots(on=True) if isinstance(slot, EncoderSlot) and slot.everywhere
+        }  # count themselves
+        norms = [m for m in conv.modules() if isinstance(m, BatchNorm) and m not in elsewhere]
+        counters = [m.num_batches_tracked for m in norms if m.num_batches_tracked is not None]
         if counters:
             torch._foreach_add_(counters, 1)
 
 
 def needs(conv: "SubgraphConv") -> frozenset[str]:
-    """Which sums of the values a layer asks for, out of ``SUMS``."""
+    """Which of the sums in ``SUMS`` a layer needs."""
     found: set[str] = set()
     for where, slots in (("off", conv.slots()), ("on", conv.slots(on=True))):
         for slot in slots:
@@ -324,7 +357,7 @@ def needs(conv: "SubgraphConv") -> frozenset[str]:
             for name in names:
                 found |= _sums_of(TERMS[name].name, where == "on")
             if where == "on" and isinstance(slot, EncoderSlot) and slot.scope == "pair":
-                found |= {"root", "near"} if _passes(slot) else {"root"}
+                found |= {"root", "near"} if _passes(slot) and not slot.everywhere else {"root"}
     return frozenset(found)
 
 
@@ -342,7 +375,7 @@ def _sums_of(name: str, on: bool) -> set[str]:
 
 
 def _with_sums(state: State, kernels: ModuleType, wanted: frozenset[str]) -> None:
-    """Compute the sums that a layer asks for, if they did not come with the state."""
+    """Compute the sums that a layer needs, unless the state has them already."""
     if state.has(wanted):
         return
     bag = state.bag

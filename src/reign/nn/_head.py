@@ -12,16 +12,16 @@ from reign.nn._mlp import Activation, NormRows, make_act, make_norm, normalise
 
 
 class Head(nn.Module):
-    """Linear, norm, activation and dropout for every hidden layer, then Linear.
+    """Linear, norm, activation and dropout for every hidden layer, followed by a linear map.
 
     Args:
         in_channels: number of channels of the pooled vectors.
         out_channels: number of channels of the prediction.
         act: activation.
         dropout: dropout probability after every hidden layer.
-        hidden: numbers of hidden channels; one layer of ``2 * in_channels`` if not given, a linear map if empty.
+        hidden: numbers of channels of the hidden layers; one layer of ``2 * in_channels`` if not given, a single linear map if empty.
         norm: norm in every hidden layer, "batch_norm", "layer_norm" or None.
-        bias: whether hidden layers have biases; the last linear map has one always.
+        bias: whether hidden layers have biases; the last linear map always has one.
         input_dropout: dropout probability of the pooled vectors.
         log_softmax: whether the predictions are log-probabilities of classes.
     """
@@ -53,7 +53,7 @@ class Head(nn.Module):
         self.dropout, self.input_dropout = nn.Dropout(dropout), nn.Dropout(input_dropout)
 
     def forward(self, x: Float[Tensor, "rows in_channels"], rows: NormRows = None) -> Float[Tensor, "rows out_channels"]:
-        """Predict from pooled vectors; norms look at ``rows`` only."""
+        """Predict from pooled vectors; the statistics of norms are taken over ``rows`` only."""
         x = self.input_dropout(x)
         for place in range(1, self.depth):
             norm = self.get_submodule(f"norm{place}")

@@ -1,4 +1,4 @@
-"""The weights of the authors' code, so that their checkpoints run here."""
+"""Load the weights of the authors' code into our models, so that their checkpoints can be used."""
 
 import re
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from reign.nn.authors import PEERS, UNUSED, Weights
 from reign.nn.models import DS, DSS, SUN
 
 _MODELS = ("sun", "sun_transpose", "sun_linear_residual", "dss", "ds")
-# a Sequential(Linear, BatchNorm, ReLU, Linear) of theirs is one of our MLPs
+# their Sequential(Linear, BatchNorm, ReLU, Linear) corresponds to our MLP
 _MLP = {"0": "lin1", "1": "norm", "3": "lin2"}
-# which of their lists holds which of our terms; off the diagonal, and on it
+# which of their lists holds which of our terms: off the diagonal, and on it
 _OFF = {
     "node_root": "u_vv_list",
     "root": "u_kk_list",
@@ -37,16 +37,18 @@ _ON = {
 def from_authors(
     params: Mapping[str, Any], model: str = "sun", policy: str | None = None, *, config: Mapping[str, Any] | None = None
 ) -> Model:
-    """Make one of our models with the weights of the authors' one, for integer atom and bond types of shape (n, 1) and (e, 1).
+    """Make one of our models with the weights of the authors' model, for integer atom and bond types of shape (n, 1) and (e, 1).
 
     Args:
-        params: the authors' arrays or tensors by name (the ``state_dict`` of one of their models).
+        params: the authors' arrays or tensors by name, that is, the ``state_dict`` of one of their models.
         model: "sun", "sun_transpose" (with the transpose term), "sun_linear_residual" (linear maps, no readout, residual
-            connections), "dss" or "ds" (sum readout, invariant DeepSets): models of this paper on ZINC. Or a peer as published:
+            connections), "dss" or "ds" (sum readout, invariant DeepSets) for the models of this paper on ZINC. For a peer as published:
             "gnn_ak", "gnn_ak_ctx", "gnn_ak_plus", "gnn_ak_plus_molhiv", "sswl", "sswl_plus", "ngnn_tu", "ngnn_ogb", "idgnn_idconv",
             "idgnn_gcn", "idgnn_gin", "ppgn", "ppgn_old_suffix", "ign2" or "ign2_port".
-        policy: name, in this library, of the policy that the model was trained with; "ego+:3", or that of a peer's settings, if not given.
-        config: the settings of a peer: the arguments of its constructor, and how its subgraphs were made.
+        policy: the policy that the model was trained with, by its name in this library. If not given, "ego+:3", or for a peer the policy
+            in its settings.
+        config: the settings of a peer: the arguments of its constructor, and how its subgraphs were made. docs/models.md lists the
+            settings that are known; others are refused by name. None for a model of this paper.
 
     Returns:
         The model in evaluation mode, in the precision of the arrays.
@@ -72,13 +74,15 @@ def from_authors(
     missing = [name for name in state if name not in found.ours and not name.endswith("num_batches_tracked")]
     if missing:
         first = names.get(missing[0], missing[0])
-        raise ValueError(f"params lack {len(missing)} arrays of a '{model}', {first!r} first; got {len(theirs)} arrays.")
+        raise ValueError(f"params lack {len(missing)} arrays of a '{model}', the first is {first!r}; got {len(theirs)} arrays.")
     unused = [name for name in theirs if name not in found.used and not name.endswith("num_batches_tracked")]
-    known = r"u_readout" if model == "sun_linear_residual" else UNUSED if model in PEERS else r"$^"  # there, but not used
+    known = r"u_readout" if model == "sun_linear_residual" else UNUSED if model in PEERS else r"$^"  # present, but not used
     unused = [name for name in unused if not re.match(known, name)]
+    if model in PEERS:
+        unused += [their for our, their in found.sources.items() if our not in state]
     if unused:
         raise ValueError(
-            f"params hold {len(unused)} arrays that a '{model}' has not, {unused[0]!r} first; expected those of another model?"
+            f"params hold {len(unused)} arrays that a '{model}' does not have, the first is {unused[0]!r}; do they belong to another model?"
         )
     for name, value in found.ours.items():
         if name in state and value.shape != state[name].shape:
@@ -98,7 +102,7 @@ def _peer(found: Weights, model: str, policy: str | None, config: Mapping[str, A
 
 
 def _empty(theirs: dict[str, Tensor], model: str, policy: str) -> Model:
-    """Make our model of the size of theirs, with weights that are still random."""
+    """Make our model with the sizes of theirs; its weights are still random."""
     prefix = "subgraph_gnn.gnn_node." if model == "ds" else ""
     encoder = prefix + ("atom_encoder" if model == "ds" else "feature_encoder") + ".enc.weight"
     conv = prefix + ("convs" if model == "ds" else "gnn_list")

@@ -1,4 +1,4 @@
-"""Where a node lies in a subgraph, as a learned vector: embedded hop distances, labels, and resistance distances."""
+"""Learned vectors for the position of a node in a subgraph: embedded hop distances, labels, and resistance distances."""
 
 from typing import Literal
 
@@ -24,8 +24,8 @@ class PairLabels(nn.Module):
         lifted: number of channels of the values.
         kind: "hop", "spd" or None (the resistance distance alone).
         max_distance: greater hop distances count as this one.
-        channels: number of channels of vectors that are put in front of the values; None: vectors of all channels are added to them.
-        far: whether nodes out of reach have a label of their own with "hop"; if not, they count as ``max_distance`` hops away.
+        channels: number of channels of vectors that are put in front of the values; with None, vectors are added to the values.
+        far: whether unreachable nodes have their own label with "hop"; otherwise they count as ``max_distance`` hops away.
         resistance: whether to add the resistance distance from the root, inside the subgraph.
     """
 
@@ -41,7 +41,10 @@ class PairLabels(nn.Module):
     ) -> None:
         super().__init__()
         check(
-            "labels.kind", kind, kind in ("hop", "spd") or (kind is None and resistance), "'hop', 'spd', or None with a resistance"
+            "labels.kind",
+            kind,
+            kind in ("hop", "spd") or (kind is None and resistance),
+            "'hop', 'spd', or None with resistance=True",
         )
         check("labels.max_distance", max_distance, type(max_distance) is int and max_distance >= 1, "a whole number of at least 1")
         good = channels is None or (type(channels) is int and channels >= 1)

@@ -35,13 +35,13 @@ def latex_formula(formula: str) -> str:
 
 
 def latex_sum(target: str, act: nn.Module, parts: Sequence[tuple[str, Sequence[str]]], mark: str = "") -> str:
-    """One update equation: a sum of transforms, each given by the name of its class (none if it is empty) and the formulas that go in.
+    """One update equation: a sum of transforms. Each is given by its class name (empty for no transform) and the formulas of its inputs.
 
     Args:
         target: what is updated.
         act: the activation around the sum.
         parts: the transforms.
-        mark: an index that tells these transforms from those of other equations.
+        mark: an index that distinguishes these transforms from those of other equations.
     """
     counts: dict[str, int] = {}
     words = []
@@ -67,6 +67,6 @@ def aligned(lines: Sequence[str]) -> Latex:
 
 
 def latex_conv(layer: "TermLayer", branches: Sequence[tuple[str, bool, Sequence[tuple[str, Sequence[str]]]]]) -> Latex:
-    """The equations of a layer of terms: for each branch its target, whether it is that of roots, and its transforms."""
+    """The equations of a layer of terms. Each branch has a target, a flag for the branch of roots, and its transforms."""
     several = len(branches) > 1
     return aligned([latex_sum(target, layer.act, parts, "r" if on and several else "") for target, on, parts in branches])

@@ -1,4 +1,4 @@
-"""Base encoders by name, and any convolution of PyG as one."""
+"""Base encoders by name, and any PyG convolution used as a base encoder."""
 
 from collections.abc import Callable
 from typing import ClassVar, Unpack
@@ -12,18 +12,20 @@ from reign.bags import Messages, SubgraphBag
 from reign.nn._base_encoders import CONVS, BaseEncoder
 from reign.nn._edge_encoders import encode_edges, make_edge_encoder
 from reign.nn._encoders import EncoderSpec
+from reign.nn._folklore import FOLKLORE, Folklore
 from reign.nn._neighbourhood import MERGED, Neighbourhood
 from reign.nn._options import BaseEncoderOptions, Conv
 
 
 class Expanded(BaseEncoder):
-    """Any PyG convolution, on the disjoint union of all subgraphs: slow, but universal.
+    """Any PyG convolution, applied to the disjoint union of all subgraphs. This is slow, but works for every convolution.
 
     Args:
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
         merged: which terms are merged, one of ``MERGED``.
-        make: makes the convolution for given numbers of channels in and out, and ``edge_dim`` if there are edge features.
+        make: function that makes the convolution, given the numbers of input and output channels, and ``edge_dim`` if there are edge
+            features.
         edge_dim, edge_encoder: see ``MessageOptions``.
     """
 
@@ -42,21 +44,21 @@ class Expanded(BaseEncoder):
     ) -> None:
         super().__init__(in_channels, merged)
         if len(MERGED[merged][1]) > 1:
-            raise ValueError("other weights for messages from roots need a native conv: 'gin', 'gine', 'gcn' or 'graphconv'.")
+            raise ValueError("separate weights for messages from roots need a native conv: 'gin', 'gine', 'gcn' or 'graphconv'.")
         self.with_edges = edge_dim is not None or edge_encoder is not None
         edge_dim = edge_dim or in_channels
         self.edge_encoder = make_edge_encoder(edge_encoder, None, edge_dim)
         try:
             self.conv = make(in_channels, out_channels, **({"edge_dim": edge_dim} if self.with_edges else {}))
         except (TypeError, ValueError, AssertionError) as error:
-            what = "channels in and out and edge_dim" if self.with_edges else "channels in and out"
+            what = "the numbers of channels and edge_dim" if self.with_edges else "the numbers of channels"
             raise ValueError(f"conv {make!r} cannot be made from {what} alone ({error}); give a function that makes it.") from None
         for layer in self.conv.modules():
             if isinstance(layer, pyg.MessagePassing):
-                layer.explain = False  # its edges are those of all subgraphs: the model sets the mask, and not the explainer
+                layer.explain = False  # its edges are those of all subgraphs, so the model sets the mask and not the explainer
 
     def forward(self, n: Neighbourhood) -> Float[Tensor, "rows channels"]:
-        """Update all rows, and pick those asked for."""
+        """Update all rows, and select the requested ones."""
         everywhere = n.state.bag.wiring.messages(n.neighbours)
         edge_index = torch.stack([everywhere.from_rows.index, everywhere.into_targets.index_t])
         args = [n.source, edge_index]
@@ -66,7 +68,7 @@ class Expanded(BaseEncoder):
         return out if n.where == "off" else out.index_select(0, n.state.bag.wiring.root_row)
 
     def _explained(self, args: list[Tensor], everywhere: Messages, bag: SubgraphBag) -> Tensor:
-        """The convolution with weights of edges, which PyG's layers take as a mask."""
+        """The convolution with edge weights, which PyG's layers take as a mask."""
         assert bag.edge_weight is not None
         layers = [module for module in self.conv.modules() if isinstance(module, pyg.MessagePassing)]
         for layer in layers:
@@ -82,15 +84,19 @@ class Expanded(BaseEncoder):
 
 
 def make_conv(conv: Conv, in_channels: int, out_channels: int, merged: str, **options: Unpack[BaseEncoderOptions]) -> BaseEncoder:
-    """Make a base encoder by name: one of ours, or any convolution of PyG by its class name or as a class.
+    """Make a base encoder: one of ours by name, or any PyG convolution by its class or class name.
 
     Args:
-        conv: name, class, or function that makes a convolution of PyG.
+        conv: a name, a class, or a function that makes a PyG convolution.
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
         merged: which terms are merged, one of ``MERGED``.
         options: see ``BaseEncoderOptions``.
     """
+    if merged in FOLKLORE:
+        if str(conv).lower() not in ("gin", "gine"):
+            raise ValueError(f"'{merged}' needs conv='gin', got conv={conv!r}.")
+        return Folklore(in_channels, out_channels, merged, **options)
     has_edges = options.get("edge_dim") is not None or options.get("edge_encoder") is not None
     if isinstance(conv, str) and conv in CONVS:
         kind = CONVS[conv]
@@ -101,10 +107,12 @@ def make_conv(conv: Conv, in_channels: int, out_channels: int, merged: str, **op
         ours: Callable[..., BaseEncoder] = kind
         return ours(in_channels, out_channels, merged, **options)
     if isinstance(conv, nn.Module):
-        raise ValueError(f"conv is the module {conv!r}, expected its class or a function: every layer makes its own.")
+        raise ValueError(
+            f"conv is the module {conv!r}, expected its class or a function, because every layer makes its own module."
+        )
     make = getattr(pyg, conv, None) if isinstance(conv, str) else conv
     if not callable(make) or (isinstance(conv, str) and not (isinstance(make, type) and issubclass(make, nn.Module))):
         raise ValueError(f"conv is '{conv}', expected {', '.join(map(repr, CONVS))}, a class of torch_geometric.nn or its name.")
     if not options.get("bias", True):
-        raise ValueError(f"conv {conv!r} has biases of its own; without biases use {', '.join(map(repr, CONVS))}.")
+        raise ValueError(f"conv {conv!r} has its own biases; for a layer without biases use {', '.join(map(repr, CONVS))}.")
     return Expanded(in_channels, out_channels, merged, make=make, **options)

@@ -7,13 +7,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch_geometric.nn.resolver import activation_resolver
 
+from reign.kernels import kernels_for
+
 Activation = str | Callable[[Tensor], Tensor] | None
 NormRows = Int[Tensor, "kept"] | Bool[Tensor, "rows"] | None  # the rows that the statistics of a norm range over; None for all
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch norm that can meet a single row: a single row has no variance, so it is normalised with the running statistics, in
-    training too.
+    """Batch norm that also accepts a single row. A single row has no variance, so it is normalised with the running statistics, even
+    in training.
     """
 
     def forward(self, x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:
@@ -22,8 +24,22 @@ class BatchNorm(nn.BatchNorm1d):
             return nn.functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(x)
 
-    def masked(self, x: Float[Tensor, "rows channels"], mask: Bool[Tensor, "rows"]) -> Float[Tensor, "rows channels"]:
-        """Normalise the rows in the mask with their statistics; the others come out as zeros. No size is read back from a device."""
+    def masked(
+        self, x: Float[Tensor, "rows channels"], mask: Bool[Tensor, "rows"], relu: bool = False
+    ) -> Float[Tensor, "rows channels"]:
+        """Normalise the rows in the mask with their statistics and set all others to zero. No size is read back from the device.
+
+        Args:
+            x: the rows.
+            mask: Boolean mask of the rows.
+            relu: whether to apply a ReLU afterwards.
+        """
+        if (kernels := kernels_for(x)) is not None and self.momentum is not None and self.running_mean is not None and x.numel():
+            if self.training and self.num_batches_tracked is not None:
+                self.num_batches_tracked.add_(1)
+            state = kernels.NormState(self.running_mean, self.running_var, self.momentum, self.eps, self.training, relu)
+            done: Tensor = kernels.norm_rows(x, mask, self.weight, self.bias, state)
+            return done
         weight = mask.to(x.dtype)[:, None]
         mean, var = self.running_mean, self.running_var
         assert mean is not None
@@ -43,7 +59,8 @@ class BatchNorm(nn.BatchNorm1d):
             mean = torch.where(enough, here, old_mean)
             var = torch.where(enough, squares / number.clamp(min=1), old_var)
         out = (x - mean) * (var + self.eps).rsqrt() * self.weight + self.bias
-        return torch.where(mask[:, None], out, 0).to(x.dtype)
+        out = torch.where(mask[:, None], out, 0).to(x.dtype)
+        return out.relu() if relu else out
 
 
 class NoNorm(nn.Identity):
@@ -51,12 +68,12 @@ class NoNorm(nn.Identity):
 
 
 def normalise(norm: nn.Module, x: Float[Tensor, "rows channels"], rows: NormRows = None) -> Float[Tensor, "rows channels"]:
-    """Apply a norm whose statistics range over some rows only; if it has statistics, the other rows come out as zeros.
+    """Apply a norm whose statistics range over some rows only. If the norm has statistics, the other rows are set to zero.
 
     Args:
         norm: the norm.
         x: the rows.
-        rows: indices of the rows that the statistics range over, or a truth value for each row; all rows if not given.
+        rows: indices or a Boolean mask of the rows that the statistics range over; all rows if not given.
     """
     if rows is None or isinstance(norm, nn.LayerNorm | NoNorm):
         return norm(x)
@@ -67,7 +84,7 @@ def normalise(norm: nn.Module, x: Float[Tensor, "rows channels"], rows: NormRows
 
 
 def num_parameters(*modules: nn.Module | None) -> int:
-    """Count the weights of some modules together."""
+    """Count the parameters of all given modules."""
     return sum(p.numel() for module in modules if module is not None for p in module.parameters())
 
 
@@ -99,7 +116,7 @@ def make_act(act: Activation) -> nn.Module:
     try:
         module: nn.Module = activation_resolver(act)
     except TypeError as error:
-        raise ValueError(f"act is {act!r}, which needs arguments ({error}); give the activation itself.") from None
+        raise ValueError(f"act is {act!r}, which needs arguments ({error}); give an instance of the activation.") from None
     return module
 
 
@@ -133,13 +150,18 @@ class MLP(nn.Module):
         self.lin2 = nn.Linear(hidden, out_channels, bias=bias)
 
     def forward(self, x: Float[Tensor, "rows in_channels"], rows: NormRows = None) -> Float[Tensor, "rows out_channels"]:
-        """Transform every row; the norm looks at ``rows`` only."""
-        out: Tensor = self.lin2(self.act(normalise(self.norm, self.lin1(x), rows)))
+        """Transform every row; the statistics of the norm are taken over ``rows`` only."""
+        hidden = self.lin1(x)
+        if rows is not None and rows.dtype == torch.bool and isinstance(self.norm, BatchNorm) and isinstance(self.act, nn.ReLU):
+            hidden = self.norm.masked(hidden, rows, relu=True)
+        else:
+            hidden = self.act(normalise(self.norm, hidden, rows))
+        out: Tensor = self.lin2(hidden)
         return out
 
 
 class Linear(nn.Linear):
-    """A linear map with the call of an ``MLP``: it has no norm, and no use for ``rows``."""
+    """A linear map that is called like an ``MLP``. It has no norm, so it ignores ``rows``."""
 
     def forward(self, x: Float[Tensor, "rows in_channels"], rows: NormRows = None) -> Float[Tensor, "rows out_channels"]:
         """Transform every row."""

@@ -4,6 +4,7 @@ import copy
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 import reign.policies as policies
-from reign._validate import check, did_you_mean
+from reign._validate import check, check_count, did_you_mean
 from reign.bags import Domain, SubgraphBag
 from reign.disk import first_line
 from reign.kernels import blocked, fast_path
@@ -22,6 +23,7 @@ from reign.nn._conv import SubgraphConv
 from reign.nn._describe import describe_model
 from reign.nn._edge_mask import EdgeMask
 from reign.nn._encoders import EncoderSpec, make_encoder
+from reign.nn._encodings import Encodings
 from reign.nn._facts import Facts
 from reign.nn._fused import covered
 from reign.nn._head import Head
@@ -47,16 +49,17 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         hidden_channels: number of channels of the layers.
         num_layers: number of layers.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
-        layer: makes a layer, which maps (h, bag) to new values of the pairs, for given numbers of channels in and out; a list makes
-            one layer each, which may be more than ``num_layers``.
+        layer: function that makes a layer for given numbers of input and output channels; the layer maps (h, bag) to new values of the
+            pairs. A list of such functions makes one layer each, and may be longer than ``num_layers``.
         policy: pi, by name or as a ``Policy``.
-        pooling, node_encoder, dropout, jk, residual, task_level, widths, labels, virtual_node, head: see ``CompositionOptions``.
+        pooling, node_encoder, dropout, jk, residual, task_level, widths, labels, encodings, virtual_node, head: see
+            ``CompositionOptions``.
         act: activation of the head (layers have their own).
         domain: see ``DomainOptions``.
     """
 
     _config: dict[str, Any]
-    """The arguments that the constructor was given; empty if they do not describe the model (any more)."""
+    """The arguments that the constructor was given; empty if they do not, or no longer, describe the model."""
 
     def __init__(
         self,
@@ -76,13 +79,14 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         task_level: TaskLevel = "graph",
         widths: Sequence[int] | None = None,
         labels: dict[str, Any] | None = None,
+        encodings: dict[str, Any] | None = None,
         virtual_node: bool = False,
         head: dict[str, Any] | None = None,
         domain: Domain = "all",
     ) -> None:
         super().__init__()
         for name, size in (("in_channels", in_channels), ("hidden_channels", hidden_channels), ("num_layers", num_layers)):
-            check(name, size, type(size) is int and size >= 1, "a whole number of at least 1")
+            check_count(name, size)
         good = out_channels is None or (type(out_channels) is int and out_channels >= 1)
         check("out_channels", out_channels, good, "a whole number of at least 1, or None")
         check("dropout", dropout, isinstance(dropout, int | float) and 0 <= dropout < 1, "a number of at least 0 and below 1")
@@ -97,9 +101,9 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         check("widths", widths, good, f"one whole number of at least 1 for each of {len(makers)} layers")
         same = len(set(widths)) == 1
         check(
-            "widths", widths, same or not (residual or jk in ("max", "sum")), f"all the same with residual={residual!r}, jk={jk!r}"
+            "widths", widths, same or not (residual or jk in ("max", "sum")), f"equal widths with residual={residual!r}, jk={jk!r}"
         )
-        self.policy = copy.deepcopy(policies.policy(policy))  # sampled ones have a state
+        self.policy = copy.deepcopy(policies.policy(policy))  # sampled policies have a state
         self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels
         self.num_layers, self.jk, self.task_level, self.domain = num_layers, jk, task_level, domain
         self.node_encoder = make_encoder(node_encoder, None, in_channels)
@@ -108,6 +112,8 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         first = self.lifted_channels()
         self.labels = None if labels is None else _made("labels", PairLabels, first, **labels)
         widths = [first if self.labels is None else self.labels.out_channels, *widths]
+        self.encodings = None if encodings is None else _made("encodings", partial(Encodings, widths[:-1]), **encodings)
+        widths = [widths[0] if self.encodings is None else self.encodings.out_channels, *widths[1:]]
         self.layers = nn.ModuleList([make(a, b) for make, (a, b) in zip(makers, pairwise(widths), strict=True)])
         self.virtual_node = VirtualNode(widths[:-1], bool(residual), dropout, act) if virtual_node else None
         self.residual = _residual(residual, widths[0], widths[1])
@@ -115,7 +121,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         channels = sum(widths[1:]) if jk == "cat" else widths[-1]
         self.pooling = (pooling or MeanPooling)(channels)
         if task_level != "graph" and type(self.pooling).nodes is Pooling.nodes:
-            self.pooling = MeanPooling(channels)  # what is learned about graphs has no use here
+            self.pooling = MeanPooling(channels)  # the learned pooling of graphs is not used here
         ends = self.pooling.out_channels * (2 if task_level == "edge" else 1)
         given = {"act": act, "dropout": dropout} | (head or {})
         self.head = None if out_channels is None else _made("head", Head, ends, out_channels, **given)
@@ -135,7 +141,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
     def refusal(cls, name: str, value: object) -> str:
         """The message for an argument that the constructor does not take."""
         if known_to_parents(cls, name):
-            return f"{cls.__name__} has no use for {name}={value!r}; leave it out."
+            return f"{cls.__name__} does not use {name}={value!r}; leave it out."
         return f"{cls.__name__} has no option '{name}'{did_you_mean(name, cls.option_names())}"
 
     # -- forward ---------------------------------------------------------------------------------------------------
@@ -150,15 +156,15 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         *,
         bag: SubgraphBag | None = None,
     ) -> Float[Tensor, "rows out_channels"]:
-        """Predict, for each graph, node or edge of a PyG batch.
+        """Predict for each graph, node or edge of a PyG batch.
 
         Args:
             x: node features, shape (nodes, channels).
             edge_index: edges, shape (2, edges).
             edge_attr: edge features, shape (edges, ...).
             batch: the graph of each node; one graph if not given.
-            batch_size: number of graphs, needed if the last one may have no nodes.
-            bag: the bag of this batch, if it has been made before.
+            batch_size: number of graphs; needed only if the last graph may have no nodes.
+            bag: the bag of this batch, if it has been made already.
         """
         weight = self.edge_mask.weight(edge_index)
         if edge_attr is not None and not self._saw_edges:
@@ -189,6 +195,8 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         h = self.lift(self.encode(x), bag)
         if self.labels is not None:
             h = self.labels(h, bag)
+        if self.encodings is not None:
+            h = self.encodings(h, bag)
         state, seen = State(self.dropout(h) if self.drops_input else h, bag, self.domain), []
         virtual = None if self.virtual_node is None else self.virtual_node.first(bag)
         needs = [*(getattr(layer, "needs", frozenset()) for layer in self.layers[1:]), self.pooling.needs]
@@ -196,13 +204,15 @@ class Model(Facts, nn.Module, metaclass=ModelType):
             if self.virtual_node is not None and virtual is not None:
                 state = self.virtual_node.read(state, virtual)
                 virtual = self.virtual_node(virtual, state, t)
+            if self.encodings is not None and self.encodings.every_layer and t > 0:
+                state = State(self.encodings(state.h, bag, t), bag, self.domain)
             before = state.h
             state = (
                 layer.update(state, None, wanted)
                 if isinstance(layer, SubgraphConv)
                 else State(layer(state.h, bag), bag, self.domain)
             )
-            if self.residual is not None or (self.dropout.p and self.training):
+            if self.residual is not None or (self.dropout.p and self.dropout.training):
                 h = self.dropout(state.h)
                 if self.residual is not None:
                     h = h + (self.residual(before) if t == 0 else before)
@@ -213,7 +223,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         return self.readout(state.view(self.domain, {}))
 
     def prepare(self, x: Shaped[Tensor, "nodes *channels"], bag: SubgraphBag) -> SubgraphBag:
-        """Build all index maps of a bag that this model needs, by one pass without gradients: ``torch.compile`` needs them."""
+        """Build all index maps of a bag that this model needs, in one pass without gradients. ``torch.compile`` needs this."""
         modes = {module: module.training for module in self.modules()}
         self.eval()
         plain = fast_path(False) if bag.device.type == "cpu" else nullcontext()  # on a CPU plain operations are compiled
@@ -232,11 +242,11 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         return x
 
     def lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
-        """Take values on nodes to values on pairs."""
+        """Map values on nodes to values on pairs."""
         return bag.lift(x)
 
     def lifted_channels(self) -> int:
-        """The number of channels of values on pairs: marks, and features."""
+        """The number of channels of values on pairs: marks plus features."""
         return self.policy.num_marks + self.in_channels
 
     def readout(self, state: State) -> Float[Tensor, "rows out_channels"]:
@@ -270,10 +280,10 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         return all(isinstance(layer, SubgraphConv) and covered(layer, blocked.WIDEST) for layer in self.layers)
 
     def describe(self, latex: bool = False) -> str:
-        """Show the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag.
+        """Describe the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag.
 
         Args:
-            latex: give the update equations as LaTeX in place of all that; notebooks render it.
+            latex: return only the update equations, as LaTeX, which notebooks render.
         """
         return describe_model(self, latex)
 
@@ -283,11 +293,11 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         """Save the weights (safetensors) and the arguments of the model (JSON).
 
         Args:
-            folder: where to save them; it is made if it does not exist.
+            folder: folder to save to; it is created if it does not exist.
         """
         if not self._config:
             raise ValueError(
-                "the weights of this model were constructed, and its arguments do not describe it; save model.state_dict()."
+                "the weights of this model were constructed, so its arguments do not describe it; save model.state_dict() instead."
             )
         Pretrained(_saved_name(type(self)), self._config, self.state_dict()).write(Path(folder))
 
@@ -296,7 +306,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         """Load a model that ``save_pretrained`` saved, in evaluation mode.
 
         Args:
-            folder: the folder it was saved in. A model class of your own is found there if it is registered in ``MODELS``.
+            folder: the folder it was saved in. A custom model class is found if it is registered in ``MODELS``.
         """
         saved = Pretrained.read(Path(folder))
         if saved.model != _saved_name(cls) and saved.model not in MODELS:
@@ -312,8 +322,8 @@ class Model(Facts, nn.Module, metaclass=ModelType):
             model = kind(**saved.arguments)
             model.to(next((value.dtype for value in saved.weights.values() if value.is_floating_point()), torch.float32))
             model.load_state_dict(saved.weights)
-        except Exception as error:  # whatever arguments and weights that do not belong together raise
-            raise ValueError(f"{folder} is damaged: no {saved.model} can be made of it ({first_line(error)}).") from error
+        except Exception as error:  # arguments that do not match the weights can raise any error
+            raise ValueError(f"{folder} is damaged: it does not describe a valid {saved.model} ({first_line(error)}).") from error
         return model.eval()
 
 
@@ -321,7 +331,7 @@ MODELS: Registry[type[Model]] = Registry("model")
 
 
 def _made(name: str, make: Callable[..., M], *sizes: int, **options: Any) -> M:
-    """Make a part of a model from the options that a user gave for it."""
+    """Make a part of a model from the user's options for it."""
     known = [p.name for p in inspect.signature(make).parameters.values() if p.default is not p.empty]
     for key in options:
         if key not in known:
@@ -330,13 +340,13 @@ def _made(name: str, make: Callable[..., M], *sizes: int, **options: Any) -> M:
 
 
 def _residual(kind: Residual, in_channels: int, out_channels: int) -> nn.Module | None:
-    """What the input of the first layer goes through before it is added to the output."""
+    """The map of a layer's input before it is added to the layer's output, or None for no residual connection."""
     if kind is False:
         return None
     return nn.Identity() if kind == "identity" and in_channels == out_channels else nn.Linear(in_channels, out_channels)
 
 
 def _saved_name(kind: type[Model]) -> str:
-    """The name of a class, or the one it is registered under if the name of the class does not lead to it."""
+    """The name of a class, or its registered name if the class cannot be found by its own name."""
     name = kind.__name__
     return name if name in MODELS and MODELS[name] is kind else MODELS.name_of(kind) or name

@@ -1,6 +1,6 @@
-"""What a base encoder sees: the values it updates, and ways to sum over their neighbours.
+"""The input of a base encoder: the values it updates, and ways to sum over their neighbours.
 
-Where these are (nodes of subgraphs, nodes of the graph, roots alone) makes no difference to the encoder.
+The encoder works the same way for nodes of subgraphs, nodes of the graph, and roots alone.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,14 @@ from reign.nn._terms import TERMS
 
 EdgeAttr = Shaped[Tensor, "edges *edge_channels"] | None
 
-# how a base encoder merges a term with others: (own, the others, which neighbours they are sums over; None if messages play no part)
+# how a base encoder merges terms: (own term, other terms, the neighbours that they sum over, or None if no messages are passed)
 MERGED: dict[str, tuple[str, tuple[str, ...], Neighbours | None]] = {
     "own+local": ("own", ("local",), "Ak"),
     "own+local_others+root_msg": ("own", ("local_others", "root_msg"), "Ak"),
     "own+swap_local": ("own", ("swap_local",), "swap"),
+    "own+folklore": ("own", ("folklore",), "A"),
+    "own+swap_folklore": ("own", ("swap_folklore",), "swap"),
+    "own+folklore+swap_folklore": ("own", ("folklore", "swap_folklore"), "A"),
     "own_root+root_msg": ("own_root", ("root_msg",), "Ak"),
     "needle+needle_msg": ("needle", ("needle_msg",), "nodes"),
     "needle+needle_msg@agg": ("needle", ("needle_msg@agg",), "agg"),
@@ -36,7 +39,7 @@ class Neighbourhood:
         merged: which terms are merged, one of ``MERGED``.
         where: whether all pairs ("off") or the roots alone ("on") are updated.
         edge_attr: edge features of the graph.
-        rows: the rows that inner norms look at; None for all.
+        rows: the rows used for the statistics of inner norms; None for all.
     """
 
     state: State
@@ -57,25 +60,25 @@ class Neighbourhood:
 
     @property
     def sums(self) -> list[Float[Tensor, "rows channels"]]:
-        """The plain sums over neighbours, and other terms at the rows."""
+        """The plain sums over neighbours, and the other merged terms, at the updated rows."""
         _, names, neighbours = MERGED[self.merged]
         value = self.state.spread if neighbours is None else self.state.get
         return [value(TERMS[name], self.where) for name in names]
 
     @property
     def messages(self) -> Messages:
-        """Message passing in two steps."""
+        """Message passing in two steps: read the sources, then sum into the targets."""
         return self.state.bag.wiring.messages(self.neighbours, self.where)
 
     @property
     def neighbours(self) -> Neighbours:
-        """Which neighbours messages come from."""
+        """The kind of neighbours that messages come from."""
         found = MERGED[self.merged][2]
         assert found is not None
         return found
 
     def collect(self, message: Float[Tensor, "messages channels"]) -> list[Float[Tensor, "rows channels"]]:
-        """The sums of messages; where messages from roots have weights of their own, one sum of the others and one of these."""
+        """The sums of messages. If messages from roots have their own weights, there are two sums: of other messages, and of these."""
         messages = self.messages
         if len(MERGED[self.merged][1]) == 1:
             return [messages.into_targets(message)]

@@ -1,10 +1,10 @@
 """The options that layers and models share, each declared and documented once.
 
 A constructor takes them as ``**options: Unpack[...]`` of one of these typed dictionaries (PEP 692), so editors complete every option
-and type checkers check it, as if it stood in the signature. They are dictionaries and not dataclasses because a saved model names the
-arguments that its user gave and no others: a dataclass fills in defaults, and cannot tell the two apart. The defaults are those of the
-base classes: ``SubgraphConv`` for layers, ``Model`` for models. Where a class has another default (NGNN's ``domain`` and ``policy``,
-say) the option stands in its own signature.
+and type checkers check it, as if it were in the signature. They are dictionaries and not dataclasses because a saved model stores only
+the arguments that its user gave: a dataclass fills in defaults, and cannot tell the two apart. The defaults are those of the
+base classes: ``SubgraphConv`` for layers, ``Model`` for models. If a class has another default (for example NGNN's ``domain`` and
+``policy``), the option is in its own signature.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +22,7 @@ JumpingKnowledge = Literal["last", "cat", "max", "sum"] | None
 Residual = bool | Literal["identity"]
 Roots = Literal["apart", "added"]
 NormAt = Literal["terms", "sum", "end"]
+RootNorms = Literal["roots", "pairs"]
 Bias = bool | Literal["first"]
 Conv = str | Callable[..., nn.Module]
 
@@ -39,11 +40,11 @@ class TransformOptions(TypedDict, total=False):
 
 
 class EdgeOptions(TypedDict, total=False):
-    """What edge features are.
+    """Options of edge features.
 
     Args:
-        edge_dim: number of channels of edge features that are numbers.
-        edge_encoder: encoder of edge features that are types; see ``make_encoder``.
+        edge_dim: number of channels of continuous edge features.
+        edge_encoder: encoder of edge features that are integer types; see ``make_encoder``.
     """
 
     edge_dim: int | None
@@ -51,7 +52,7 @@ class EdgeOptions(TypedDict, total=False):
 
 
 class MessageOptions(EdgeOptions, total=False):
-    """Options of message passing: ``EdgeOptions``, and
+    """Options of message passing, in addition to ``EdgeOptions``.
 
     Args:
         expansion: width of the hidden layer of GIN's MLP, as a multiple of its output.
@@ -73,54 +74,56 @@ class BaseEncoderOptions(MessageOptions, TransformOptions, total=False):
 
 
 class ConvOptions(MessageOptions, total=False):
-    """Which base encoder, and ``MessageOptions``.
+    """The choice of the base encoder, in addition to ``MessageOptions``.
 
     Args:
-        conv: base encoder of merged terms: "gin", "gine", "gcn", "graphconv", or any PyG convolution as a class, a function that makes
-            one, or its name.
+        conv: base encoder of merged terms: "gin", "gine", "gcn", "graphconv", or any PyG convolution, given by its name, its class or a
+            function that makes it.
     """
 
     conv: Conv
 
 
 class DomainOptions(TypedDict, total=False):
-    """What sums range over.
+    """The option that determines what sums, means and norms range over.
 
     Args:
-        domain: whether sums, means and norms range over "all" pairs, or over "members" of subgraphs only.
+        domain: whether sums, means and norms range over "all" pairs or only over "members" of subgraphs.
     """
 
     domain: Domain
 
 
 class OuterOptions(TypedDict, total=False):
-    """Options of what stands around the layers of every model.
+    """Options of every model outside its layers.
 
     Args:
-        pooling: makes the pooling rho for a number of channels; None gives means over nodes and subgraphs. Each model has its own if it
-            is not given.
-        node_encoder: encoder of node features that are types; see ``make_encoder``.
+        pooling: function that makes the pooling rho for a number of channels; None takes means over nodes and subgraphs. Each model has
+            its own default.
+        node_encoder: encoder of node features that are integer types; see ``make_encoder``.
+        encodings: structure of the graph that is added to x[k, i], for example {"pairs": ["rrwp:21"], "nodes": ["return:20"]}; see ``Encodings``.
         dropout: dropout probability after the encoder, after each layer, and in the head.
         task_level: whether predictions are for graphs, nodes or edges.
     """
 
     pooling: Callable[[int], Pooling] | None
     node_encoder: EncoderSpec
+    encodings: dict[str, Any] | None
     dropout: float
     task_level: TaskLevel
 
 
 class CompositionOptions(OuterOptions, total=False):
-    """``OuterOptions``, and options of how layers are put together.
+    """Options of how layers are combined, in addition to ``OuterOptions``.
 
     Args:
-        jk: jumping knowledge, "cat", "max" or "sum" of all layers; None or "last" takes the last layer.
+        jk: jumping knowledge: "cat", "max" or "sum" of all layers; None or "last" takes the last layer.
         residual: whether the input of a layer is added to its output. The input of the first layer goes through a linear map; with
-            "identity" it does so only where the numbers of channels differ.
+            "identity" only inputs with another number of channels do.
         widths: numbers of channels of the layers; if not given, all have ``hidden_channels``.
-        labels: what is embedded of the place of a node in a subgraph, as in {"kind": "hop"}; see ``PairLabels``.
-        virtual_node: whether every graph has a virtual node, which all pairs read before a layer and write to; see ``VirtualNode``.
-        head: the head, as in {"hidden": [64, 32]}; see ``Head``.
+        labels: embedding of the position of a node in a subgraph, for example {"kind": "hop"}; see ``PairLabels``.
+        virtual_node: whether every graph has a virtual node, which all pairs read from and write to in every layer; see ``VirtualNode``.
+        head: options of the head, for example {"hidden": [64, 32]}; see ``Head``.
     """
 
     jk: JumpingKnowledge
@@ -132,7 +135,7 @@ class CompositionOptions(OuterOptions, total=False):
 
 
 class EncoderOptions(ConvOptions, TransformOptions, total=False):
-    """Options of layers that have their own default of the domain: ``ConvOptions`` and ``TransformOptions``."""
+    """Options of layers that have their own default for the domain: ``ConvOptions`` and ``TransformOptions``."""
 
 
 class LayerOptions(EncoderOptions, DomainOptions, total=False):
@@ -140,7 +143,7 @@ class LayerOptions(EncoderOptions, DomainOptions, total=False):
 
 
 class MemberModelOptions(EncoderOptions, CompositionOptions, total=False):
-    """Options of models that have their own default of the domain: ``EncoderOptions`` and ``CompositionOptions``."""
+    """Options of models that have their own default for the domain: ``EncoderOptions`` and ``CompositionOptions``."""
 
 
 class ModelOptions(LayerOptions, CompositionOptions, total=False):

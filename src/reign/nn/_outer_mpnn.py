@@ -43,7 +43,7 @@ class OuterMPNN(Pooling):
         return total if self.over_graph == "sum" else total / bag.graph.sizes.clamp(min=1)[:, None]
 
     def nodes(self, state: State) -> Float[Tensor, "nodes channels"]:
-        """Node i is what the outer network makes of the readout of its subgraph."""
+        """Node i is the output of the outer network, whose inputs are the readouts of subgraphs."""
         state.bag.require_node_based("NGNN's outer network")
         x, graph = readout(state, self.over_nodes), whole(state.bag)
         for layer in self.layers:

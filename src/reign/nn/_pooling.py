@@ -1,4 +1,4 @@
-"""rho: from a bag to a graph. Every pooling also gives vectors of nodes, which heads at node and edge level use."""
+"""rho: from a bag to a graph. Every pooling also computes vectors of nodes, for predictions at node and edge level."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,11 +15,11 @@ from reign.nn._terms import TERMS
 
 
 class Pooling(nn.Module):
-    """A pooling: ``pool(state)`` has one row per graph, ``pool.nodes(state)`` one per node."""
+    """A pooling layer: ``pool(state)`` has one row per graph, ``pool.nodes(state)`` one per node."""
 
     out_channels: int
     needs: ClassVar[frozenset[str]] = frozenset({"readout"})
-    """The sums of its input that the pooling asks for (see ``SubgraphConv.needs``)."""
+    """The sums of its input that the pooling needs (see ``SubgraphConv.needs``)."""
 
     def nodes(self, state: State) -> Float[Tensor, "nodes channels"]:
         """Node i is the mean of x[h, i] over subgraphs h."""
@@ -27,7 +27,9 @@ class Pooling(nn.Module):
 
 
 class MeanPooling(Pooling):
-    r"""Nodes of a subgraph, then subgraphs: :math:`\frac{1}{m} \sum_k \frac{1}{n} \sum_i x^k_i`, or sums in place of means.
+    r"""The mean over the nodes of a subgraph, then over subgraphs: :math:`\frac{1}{m} \sum_k \frac{1}{n} \sum_i x^k_i`.
+
+    Sums can be used in place of means.
 
     Args:
         channels: number of channels of the values.
@@ -100,7 +102,7 @@ class DeepSets(Pooling):
 
 
 class RootPooling(Pooling):
-    """The roots: node i is x[i, i], a graph the mean or sum of its nodes.
+    """Only roots are used: node i is x[i, i], and a graph is the mean or sum of its nodes.
 
     Args:
         channels: number of channels of the values.
@@ -128,7 +130,7 @@ class RootPooling(Pooling):
 
 
 class IGNPooling(Pooling):
-    """2-IGN's invariant layer: a linear map of the mean (or sum) of roots, and one of that of all other pairs.
+    """2-IGN's invariant layer: a linear map of the mean (or sum) of roots, plus a linear map of the mean (or sum) of all other pairs.
 
     Args:
         channels: number of channels of the values.
@@ -150,7 +152,7 @@ class IGNPooling(Pooling):
 
 
 def checked(how: Aggregation) -> Aggregation:
-    """Raise ``ValueError`` for what is neither a sum nor a mean."""
+    """Return the argument; raise ``ValueError`` unless it is "sum" or "mean"."""
     if how not in ("sum", "mean"):
         raise ValueError(f"pooling is {how!r}, expected 'sum' or 'mean'.")
     return how

@@ -1,4 +1,4 @@
-"""A model on disk: ``model.safetensors`` holds its weights, ``config.json`` its name and the arguments it was given."""
+"""A model on disk: ``model.safetensors`` holds its weights, ``config.json`` its name and arguments."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from reign.policies import Policy
 
 @dataclass(frozen=True)
 class Pretrained:
-    """What a folder that ``save_pretrained`` made holds.
+    """The contents of a folder written by ``save_pretrained``.
 
     Args:
         model: name of the model.
@@ -29,7 +29,7 @@ class Pretrained:
     weights: dict[str, Tensor]
 
     def write(self, folder: Path) -> None:
-        """Write both files; nothing is written if the arguments cannot be."""
+        """Write both files, or nothing if the arguments cannot be written."""
         arguments = {name: _named(value) if isinstance(value, Policy) else value for name, value in self.arguments.items()}
         try:
             text = json.dumps({"model": self.model, "arguments": arguments}, indent=2)
@@ -45,7 +45,7 @@ class Pretrained:
         """Read both files."""
         config, weights = folder / "config.json", folder / "model.safetensors"
         if not config.is_file() or not weights.is_file():
-            raise ValueError(f"{folder} holds no config.json and model.safetensors, expected a folder that save_pretrained made.")
+            raise ValueError(f"{folder} holds no config.json and model.safetensors, expected a folder written by save_pretrained.")
         saved = read_record(config, model=str, arguments=dict)
         found, _ = read_tensors(weights)
         if bad := [name for name, value in found.items() if value.is_floating_point() and not bool(value.isfinite().all())]:
@@ -53,12 +53,12 @@ class Pretrained:
         return cls(saved["model"], saved["arguments"], found)
 
     def check_sizes(self, kind: Callable[..., nn.Module]) -> None:
-        """Raise ``ValueError`` if the arguments make a model of other sizes than the weights, before any memory is taken for it."""
+        """Raise ``ValueError`` if the weights do not have the sizes that the arguments describe. No memory is allocated for the model."""
         numbers = sum(value.numel() for value in self.weights.values())
         for name, value in self.arguments.items():
             for size in value if isinstance(value, list) else [value]:
-                if isinstance(size, int) and size > numbers:  # every channel, layer and type has a weight
-                    raise ValueError(f"{name} is {size}, and there are {numbers} weights")
+                if isinstance(size, int) and size > numbers:  # every channel, layer and type has at least one weight
+                    raise ValueError(f"{name} is {size}, but there are only {numbers} weights")
         with torch.device("meta"):
             made = kind(**self.arguments).state_dict()
         for name, value in made.items():
@@ -68,12 +68,12 @@ class Pretrained:
 
 
 def _named(chosen: Policy) -> str:
-    """The name of a policy, from which it can be made again."""
+    """The name of a policy, from which the policy can be made again."""
     name = str(chosen)
     try:
         same = policies.policy(name) == chosen
     except ValueError:
         same = False
     if not same:
-        raise ValueError(f"policy {chosen!r} has no name to be saved under; save model.state_dict() instead.")
+        raise ValueError(f"policy {chosen!r} cannot be saved because it has no name; save model.state_dict() instead.")
     return name

@@ -1,4 +1,4 @@
-"""What a layer is a sum of: terms, each with its transform or its base encoder."""
+"""The summands of a layer: terms, each with its transform or its base encoder."""
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -15,8 +15,8 @@ class TermSlot(nn.Module):
 
     Args:
         name: name of the term.
-        transform: maps the values of the term, given the rows that norms look at.
-        on_pairs: whether the term is transformed at every pair, and not only where it lives.
+        transform: module that maps the values of the term, given the rows for the statistics of norms.
+        on_pairs: whether the term is transformed at every pair, and not only once where its values live.
     """
 
     def __init__(self, name: str, transform: nn.Module, on_pairs: bool = False) -> None:
@@ -48,13 +48,15 @@ class EncoderSlot(nn.Module):
         name: names of the terms, joined by "+".
         encoder: the base encoder.
         norm: the norm.
+        everywhere: whether an encoder of roots is evaluated at all pairs, which its inner norms then see, before roots are picked.
     """
 
-    def __init__(self, name: str, encoder: nn.Module, norm: nn.Module) -> None:
+    def __init__(self, name: str, encoder: nn.Module, norm: nn.Module, everywhere: bool = False) -> None:
         super().__init__()
         self.name = name
         self.encoder = encoder
         self.norm = norm
+        self.everywhere = everywhere and self.scope == "pair"
 
     @property
     def scope(self) -> Scope:
@@ -63,6 +65,9 @@ class EncoderSlot(nn.Module):
 
     def forward(self, state: State, where: Where, roots_apart: bool, edge_attr: EdgeAttr) -> Float[Tensor, "rows channels"]:
         """Encode the terms."""
+        if self.everywhere and where == "on":
+            near = Neighbourhood(state, self.name, "off", edge_attr, state.norm_rows("pair"))
+            return self.at_roots(state, self.encoder(near).index_select(0, state.bag.wiring.root_row))
         on_pairs = self.scope == "pair"
         here: Where = where if on_pairs else "off"
         near = Neighbourhood(state, self.name, here, edge_attr, state.norm_rows(self.scope, here))
@@ -70,6 +75,10 @@ class EncoderSlot(nn.Module):
         if on_pairs or where == "off" or state.bag.node_based:
             return out
         return out.index_select(0, state.bag.root)
+
+    def at_roots(self, state: State, out: Float[Tensor, "subgraphs channels"]) -> Float[Tensor, "subgraphs channels"]:
+        """Normalise what was encoded at roots."""
+        return normalise(self.norm, out, state.norm_rows("subgraph", "on"))
 
 
 Slot = TermSlot | EncoderSlot

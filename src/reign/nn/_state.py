@@ -1,4 +1,4 @@
-"""The values x[k, i] of a bag at one layer, and the sums of them that have been asked for so far."""
+"""The values x[k, i] of a bag at one layer, and the sums that have been computed so far."""
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
@@ -13,21 +13,21 @@ from reign.nn._terms import Rows, Scope, Term
 
 Aggregation = Literal["sum", "mean"]
 T = TypeVar("T")
-SHARED = {("readout",), ("needle",), ("root",), ("near",)}  # what does not depend on a layer's options
+SHARED = {("readout",), ("needle",), ("root",), ("near",)}  # sums that do not depend on the options of a layer
 
 
 class State:
-    """Values on the pairs of a bag. Whatever several terms need is computed once.
+    """Values on the pairs of a bag. Sums that several terms share are computed once.
 
-    With domain members on a bag that stores all pairs, values outside subgraphs are set to zero, so every sum is one over
-    members; a mean divides by the number of values that really are summed (and is 0 where there are none).
+    With ``domain="members"`` on a bag that stores all pairs, values outside subgraphs are set to zero, so that every sum is a sum over
+    members. A mean divides by the number of members that are summed, and is 0 if there are none.
 
     Args:
         h: the values.
         bag: the bag they belong to.
         domain: what sums and means range over.
-        aggregation: terms whose sum is a mean, as in {"needle": "mean"}.
-        wanted: the sums of the new values that will be asked for after a layer: "readout", "needle", "root", "near".
+        aggregation: terms that take a mean in place of a sum, for example {"needle": "mean"}.
+        wanted: the sums of the new values that are needed after the layer: "readout", "needle", "root", "near".
     """
 
     h: Shaped[Tensor, "pairs channels"]
@@ -56,7 +56,7 @@ class State:
         self._for_all: dict[tuple[str, ...], Any] = {}
 
     def view(self, domain: Domain, aggregation: dict[str, Aggregation], wanted: frozenset[str] = frozenset()) -> "State":
-        """The same values for another layer; sums that are known already come along."""
+        """The same values with the options of another layer; sums that have been computed are kept."""
         new = State.__new__(State)
         new.masked = domain == "members" and self.bag.domain == "all"
         if new.masked != self.masked or (domain == "all" and self.bag.domain == "members"):
@@ -67,7 +67,7 @@ class State:
         return new
 
     def next(self, h: Rows, sums: dict[str, Tensor | None]) -> "State":
-        """The state after this one: new values (zero outside of subgraphs already, if that is asked for), and sums of them."""
+        """The next state: new values (already zero outside subgraphs, if the domain requires it) and their sums."""
         new = State.__new__(State)
         new.masked, new.h, new.bag, new.domain, new.aggregation, new.wanted = self.masked, h, self.bag, self.domain, {}, frozenset()
         new._computed, new._for_all = {}, self._for_all
@@ -79,17 +79,17 @@ class State:
         self._computed |= {(name,): value for name, value in sums.items() if value is not None}
 
     def has(self, names: frozenset[str]) -> bool:
-        """Whether these sums are known already."""
+        """Whether these sums have been computed."""
         return all((name,) in self._computed for name in names)
 
     def once(self, key: tuple[str, ...], compute: Callable[[], Rows]) -> Rows:
-        """What was computed under a key before, or is computed now."""
+        """The value stored under a key, which is computed on first use."""
         if key not in self._computed:
             self._computed[key] = compute()
         return self._computed[key]
 
     def once_for_all(self, key: tuple[str, ...], compute: Callable[[], T]) -> T:
-        """The same for what depends on the bag alone, and so is the same in all layers of a model."""
+        """As ``once``, for values that depend on the bag only and are shared by all layers of a model."""
         if key not in self._for_all:
             self._for_all[key] = compute()
         found: T = self._for_all[key]
@@ -104,13 +104,13 @@ class State:
         return self.once(("mean", term.name, where), lambda: self._mean(term, where))
 
     def sum(self, term: Term, where: Where = "off") -> Rows:
-        """The plain sum of a term, whatever its aggregation is: what other terms are made of."""
+        """The plain sum of a term, regardless of its aggregation. Other terms are built from it."""
         if term.node_based:
             self.bag.require_node_based(f"term '{term.name}'")
         return self.once(("sum", term.name, where), lambda: term.value(self, where))
 
     def spread(self, term: Term, where: Where = "off") -> Rows:
-        """The value of a term at every pair (or at every root), wherever it lives."""
+        """The value of a term, broadcast to every pair (or to every root)."""
         value, wiring = self.get(term, where), self.bag.wiring
         if where == "on" or term.scope == "pair":
             return value
@@ -124,7 +124,7 @@ class State:
         return total / self.once_for_all(key, lambda: self._count(term, where).clamp(min=1).to(total.dtype))
 
     def _count(self, term: Term, where: Where) -> Rows:
-        """How many values a term sums: the term itself, of ones. It depends on the bag alone, so the bag keeps it."""
+        """The number of values that a term sums, computed as the term of ones. It depends on the bag only, so the bag stores it."""
         domain: Domain = "members" if self.masked else self.bag.domain
         inner: dict[str, Aggregation] = (
             {"needle": "mean"} if self.aggregation.get("needle") == "mean" and term.name != "needle" else {}
@@ -138,6 +138,10 @@ class State:
 
         rows = "sub" if where == "on" or term.scope == "subgraph" else term.scope
         return bag.keep(("count", term.name, where, domain, bool(inner)), lambda: PerRow(count(), rows)).values
+
+    def product(self, one: Rows, other: Rows) -> Rows:
+        """The product of two values in every channel, which folklore terms sum."""
+        return one * other
 
     # -- sums that several terms share -----------------------------------------------------------------------------
 
@@ -173,12 +177,13 @@ class State:
         """sum_{h, j} x[h, j]."""
         return self.once(("total",), lambda: self.bag.wiring.sub_to_graph(self.readout))
 
-    # -- rows that norms look at -----------------------------------------------------------------------------------
+    # -- rows for the statistics of norms --------------------------------------------------------------------------
 
     def norm_rows(self, scope: Scope, where: Where = "off", roots_apart: bool = False) -> NormRows:
-        """The rows that count for a norm: of pairs the members only, without the roots if these have their own norm; None for all.
+        """The rows that a norm takes its statistics over; None for all.
 
-        Padding never counts. A padded bag has truth values here, since the number of real rows is known on the device alone.
+        For pairs these are the members, without the roots if roots have their own norm. Padding never counts. For a padded bag the result
+        is a Boolean mask, because the number of real rows is known only on the device.
         """
         if where == "on" or scope != "pair":
             return self.bag.real("sub" if where == "on" or scope == "subgraph" else scope)

@@ -1,4 +1,4 @@
-"""A model of one's own: name the terms."""
+"""A custom model from a list of terms."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,16 +11,16 @@ from reign.nn._conv import SubgraphConv, Transform
 from reign.nn._encoders import EncoderSpec
 from reign.nn._mlp import Activation
 from reign.nn._model import MODELS, Model
-from reign.nn._options import Bias, CompositionOptions, Conv, LayerOptions, NormAt, Roots
+from reign.nn._options import Bias, CompositionOptions, Conv, LayerOptions, NormAt, RootNorms, Roots
 from reign.nn._state import Aggregation
 from reign.policies import Policy
 
-TERM_OPTIONS = ("terms", "root_terms", "transform", "aggregation", "roots", "on_pairs", "norm_at", "bias", "end_act")
+TERM_OPTIONS = ("terms", "root_terms", "transform", "aggregation", "roots", "on_pairs", "norm_at", "bias", "end_act", "root_norms")
 
 
 @MODELS.register("subgraphgnn")
 class SubgraphGNN(Model):
-    """A subgraph GNN from lists of terms; every model of the paper is one.
+    """A subgraph GNN defined by lists of terms. Every model of the paper is a special case.
 
     >>> model = SubgraphGNN(16, 64, 6, 1, policy="nm", terms=["own", "local", "transpose"], root_terms=["own", "readout"])
     >>> model
@@ -32,12 +32,12 @@ class SubgraphGNN(Model):
         num_layers: number of layers.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         terms: terms of all pairs; ["own+local"] if not given.
-        root_terms: terms of roots, which then have weights of their own.
+        root_terms: terms of roots, which then have their own weights.
         policy: any policy.
-        transform, aggregation, roots, on_pairs, norm_at, bias, end_act: see ``SubgraphConv``.
+        transform, aggregation, roots, on_pairs, norm_at, bias, end_act, root_norms: see ``SubgraphConv``.
         conv, edge_dim, edge_encoder, act, norm, domain, expansion, train_eps: see ``LayerOptions``.
-        layer: makes a layer of your own in place of one of terms, for given numbers of channels in and out and ``LayerOptions``; or a
-            list of such functions, one for each layer.
+        layer: function that makes a custom layer, given the numbers of input and output channels and ``LayerOptions``; or a list of such
+            functions, one for each layer. It replaces the layer of terms.
         options: see ``CompositionOptions``.
     """
 
@@ -66,6 +66,7 @@ class SubgraphGNN(Model):
         norm_at: NormAt | None = None,
         bias: Bias | None = None,
         end_act: bool | None = None,
+        root_norms: RootNorms | None = None,
         layer: Callable[..., nn.Module] | Sequence[Callable[..., nn.Module]] | None = None,
         **options: Unpack[CompositionOptions],
     ) -> None:
@@ -79,7 +80,7 @@ class SubgraphGNN(Model):
             "expansion": expansion,
             "train_eps": train_eps,
         }
-        own = terms, root_terms, transform, aggregation, roots, on_pairs, norm_at, bias, end_act
+        own = terms, root_terms, transform, aggregation, roots, on_pairs, norm_at, bias, end_act, root_norms
         used: dict[str, Any] = {name: value for name, value in zip(TERM_OPTIONS, own, strict=True) if value is not None}
         if layer is None:
             layer = partial(SubgraphConv, **({"terms": ("own+local",)} | used))
@@ -101,7 +102,7 @@ class SubgraphGNN(Model):
 
     @classmethod
     def refusal(cls, name: str, value: object) -> str:
-        """The message for an argument that the constructor does not take; models with layers of their own have no terms to name."""
+        """The message for an argument that the constructor does not take. Models with fixed layers do not accept terms."""
         if name in TERM_OPTIONS:
             return _has_layers_of_its_own(cls, {name: value})
         return super().refusal(name, value)
@@ -110,11 +111,11 @@ class SubgraphGNN(Model):
         sizes = f"{self.in_channels} -> {self.hidden_channels} x {self.num_layers}"
         if self.out_channels is not None:
             sizes += f" -> {self.out_channels}"
-        layer = max(map(repr, self.layers), key=len)  # others stand before or after those of the model
+        layer = max(map(repr, self.layers), key=len)  # some models have other layers before or after their own
         terms = layer[layer.index(", ") + 2 : -1]
         return f"{type(self).__name__}({sizes}, policy='{self.policy}', {terms})"
 
 
 def _has_layers_of_its_own(kind: type[Model], used: dict[str, Any]) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value in used.items())
-    return f"{kind.__name__} has layers of its own, got {given}; use SubgraphGNN to name terms."
+    return f"{kind.__name__} has fixed layers, got {given}; use SubgraphGNN to choose terms."

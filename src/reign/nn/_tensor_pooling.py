@@ -1,4 +1,4 @@
-"""Poolings of tensors: the diagonal apart from the rest, and an equivariant layer from pairs to nodes."""
+"""Pooling of tensors: the diagonal separate from the rest, or an equivariant layer from pairs to nodes."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,13 +14,13 @@ from reign.nn._terms import TERMS, term
 
 
 class NodePooling(Pooling):
-    """A linear map of terms at every root, as in an equivariant layer from pairs to nodes, and the sum or mean over nodes.
+    """A linear map of terms at every root, as in an equivariant layer from pairs to nodes, followed by the sum or mean over nodes.
 
     Args:
         channels: number of channels of the values.
         terms: names of terms.
         out_channels: number of channels of the result; ``channels`` if not given.
-        aggregation: terms whose sum is a mean.
+        aggregation: terms that take a mean in place of a sum.
         nodes: "sum" or "mean" over nodes.
     """
 
@@ -42,14 +42,14 @@ class NodePooling(Pooling):
         return subgraphs_to_graphs(state.bag, self.nodes(state), self.over_nodes)
 
     def nodes(self, state: State) -> Float[Tensor, "nodes channels"]:
-        """Node i is what the maps make of its terms."""
+        """Node i is the sum of the linear maps of its terms."""
         state.bag.require_node_based("a pooling of terms at roots")
         state = state.view(state.domain, self.aggregation)
         return torch.stack([each(state.get(part, "on")) for each, part in zip(self.maps, self.terms, strict=True)]).sum(0)
 
 
 class DiagonalPooling(Pooling):
-    """The largest values (or means) of roots, beside those of all other pairs; zeros where there are none.
+    """The maxima (or means) over roots, concatenated with those over all other pairs; zeros if there are none.
 
     Args:
         channels: number of channels of the values.
@@ -78,7 +78,7 @@ class DiagonalPooling(Pooling):
 
 
 def _largest(x: Float[Tensor, "rows channels"], graph: Int[Tensor, "rows"], bag: SubgraphBag) -> Float[Tensor, "graphs channels"]:
-    """The largest value of every channel in every graph; 0 where there is none above minus infinity."""
+    """The maximum of every channel in every graph; 0 if there is no value above minus infinity."""
     lowest = x.new_full((bag.num_graphs, x.size(1)), -torch.inf)
     out = lowest.scatter_reduce(0, graph[:, None].expand_as(x), x, "amax")
     return out.masked_fill(out == -torch.inf, 0)

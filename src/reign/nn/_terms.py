@@ -1,9 +1,9 @@
 """The ReIGN(2) table (the paper's Table of expansion rules): one small object per atomic operation.
 
-The target is x[k, i], node i in subgraph k; roots are the pairs with k = i. A term has a value for every target, but the value
-lives where it differs: a readout has one row per subgraph, however many nodes the subgraph has.
+The target is x[k, i], node i in subgraph k; roots are the pairs with k = i. A term has a value for every target, but only distinct values
+are stored: a readout has one row per subgraph, regardless of the number of nodes.
 
-Two things the paper hints at are left out: sums on the connectivity of another subgraph than the target's, and ReIGN(k).
+Two extensions that the paper mentions are not included: sums on the connectivity of a subgraph other than the target's, and ReIGN(k).
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Value = Callable[["State", Where], Rows]
 
 @dataclass(frozen=True)
 class Term:
-    """One atomic operation.
+    """One term of a layer: an atomic operation on the values x[k, i], such as a sum over neighbours.
 
     Args:
         name: name of the term in lists of terms.
@@ -35,7 +35,7 @@ class Term:
         value: computes the term, for all pairs (``where`` is "off") or for the roots alone ("on").
         paper: ids of the term in the paper's table.
         node_based: whether the term needs one subgraph per node.
-        formula_on: value for the target x[i, i], where that is another formula.
+        formula_on: value for the target x[i, i], if its formula differs.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Term:
 
 
 def _at_roots(scope: Scope) -> Callable[[Callable[["State"], Rows]], Value]:
-    """A value that lives on subgraphs, nodes or graphs is, at the roots, just picked for each subgraph."""
+    """Extend a value on subgraphs, nodes or graphs to the roots: each subgraph looks up its own row."""
 
     def wrap(value: Callable[["State"], Rows]) -> Value:
         def evaluate(state: "State", where: Where) -> Rows:
@@ -75,7 +75,7 @@ def _term(
 
 
 def _local(name: str, formula: str, values: str, paper: str = "", neighbours: Literal["Ak", "A", "swap"] = "Ak") -> Term:
-    """A sum of pairs over the neighbours, with a value for every pair."""
+    """A sum over neighbours, with a value for every pair."""
     needs_nodes = values != "kj"
     return Term(
         name,
@@ -89,8 +89,18 @@ def _local(name: str, formula: str, values: str, paper: str = "", neighbours: Li
 
 
 def _on_nodes(name: str, formula: str, values: str, paper: str = "") -> Term:
-    """A sum of pairs over the neighbours in the graph, which does not depend on the subgraph."""
+    """A sum over neighbours in the graph that does not depend on the subgraph."""
     return _term(name, formula, "node", lambda s: s.bag.wiring.rows("nodes", values)(s.h), paper, True)
+
+
+def _folklore(name: str, formula: str, neighbours: Literal["A", "swap"]) -> Term:
+    """A sum over neighbours of products of two pairs: a local form of the matrix product x x."""
+
+    def value(s: "State", where: Where) -> Rows:
+        parts = s.bag.wiring.folklore(neighbours, where, s.masked)
+        return parts.into_targets(s.product(parts.from_subgraph(s.h), parts.from_node(s.h)))
+
+    return Term(name, formula, "pair", value, "", True, formula.replace("~ k", "~ i").replace("x[k,", "x[i,"))
 
 
 def _non_roots_Ak(s: "State", where: Where) -> Rows:
@@ -120,7 +130,7 @@ _ALL = [
     ),
     _term("root", "x[k,k]", "subgraph", lambda s: s.root),
     _term("node_root", "x[i,i]", "node", lambda s: s.root, "", True),
-    # 2-IGN's global sums, over all, and strict: without the root, as in the table
+    # 2-IGN's global sums: over all rows, and "strict" ones without the root, as in the table
     _term("readout", "sum_j x[k,j]", "subgraph", lambda s: s.readout, "#2.on #3.off"),
     _term("readout_strict", "sum_{j != k} x[k,j]", "subgraph", lambda s: s.readout - s.root, "#2.on #3.off"),
     _term("needle", "sum_h x[h,i]", "node", lambda s: s.needle, "#3.on #2.off"),
@@ -179,6 +189,8 @@ _ALL = [
         lambda s: s.bag.wiring.nodes("agg")(s.get(TERMS["needle"])),
     ),
     _local("swap_local", "sum_{h ~ k} x[h,i]", "ji", "", "swap"),
+    _folklore("folklore", "sum_{j ~ i} x[k,j] x[j,i]", "A"),
+    _folklore("swap_folklore", "sum_{j ~ k} x[k,j] x[j,i]", "swap"),
     Term(
         "root_msg",
         "[k ~_k i] x[k,k]",
@@ -223,5 +235,5 @@ def term(name: str) -> Term:
 
 
 def list_terms() -> list[Term]:
-    """List all terms."""
+    """List all terms from which layers can be built."""
     return [entry for _, entry in TERMS.items()]

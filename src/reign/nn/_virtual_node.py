@@ -1,4 +1,4 @@
-"""A virtual node: a vector of every graph, which all pairs read and write to."""
+"""A virtual node: one vector for every graph, which all pairs read from and write to."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,14 +14,14 @@ from reign.nn._terms import TERMS
 
 
 class VirtualNode(nn.Module):
-    r"""A vector u of every graph: before a layer :math:`x^k_i \leftarrow x^k_i + u`, and beside every layer but the last
+    r"""A vector u for every graph. Before each layer :math:`x^k_i \leftarrow x^k_i + u`, and with each layer except the last
 
     .. math:: u \leftarrow \sigma \big( \mathrm{MLP} ( u + \textstyle\sum_{k, i} x^k_i ) \big),
 
-    with the values that come into the layer, and batch norms in the MLP and after it. It starts as zeros, which are learned.
+    where x are the inputs of the layer, and batch norms are in the MLP and after it. The initial u is a learned vector, which starts at 0.
 
     Args:
-        widths: numbers of channels before the first layer and after each but the last.
+        widths: numbers of channels before the first layer and after each layer except the last.
         residual: whether u is added to its update.
         dropout: dropout probability of updates.
         act: activation.
@@ -41,12 +41,12 @@ class VirtualNode(nn.Module):
         return self.start.expand(bag.num_graphs, -1).contiguous()
 
     def read(self, state: State, u: Float[Tensor, "graphs channels"]) -> State:
-        """The values of pairs with the vector of their graph added."""
+        """Add the vector of its graph to every value."""
         wiring = state.bag.wiring
         return State(state.h + wiring.to_sub.t(wiring.sub_to_graph.t(u)), state.bag, state.domain)
 
     def forward(self, u: Float[Tensor, "graphs channels"], state: State, layer: int) -> Float[Tensor, "graphs out_channels"]:
-        """The vectors after a layer, given the values that came into it."""
+        """The vectors after a layer, given the inputs of that layer."""
         if layer == len(self.mlps):
             return u
         rows = state.bag.real("graph")

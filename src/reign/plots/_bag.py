@@ -1,4 +1,4 @@
-"""The bag of a graph that a user named: a molecule is drawn as a molecule."""
+"""Draw the bag of a graph given on the command line. Molecules are drawn as molecules."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ from reign.policies import policy
 
 
 def draw_bag_of(graph: Named, policy_name: str, subgraphs: Sequence[int] | None = None, dark: bool = False) -> Picture:
-    """The graph and its subgraphs side by side.
+    """Draw a graph and its subgraphs side by side.
 
     Args:
-        graph: the graph, as ``read_graph`` gives it.
-        policy_name: the policy that selects the subgraphs.
-        subgraphs: which ones to draw; the first 36 if not given.
-        dark: whether to draw for dark paper.
+        graph: the graph, as returned by ``read_graph``.
+        policy_name: name of the policy that selects the subgraphs.
+        subgraphs: the subgraphs to draw; the first 36 if not given.
+        dark: whether to draw on a dark background.
     """
     bag = policy(policy_name).from_data(graph.data)
     if graph.molecule is None:

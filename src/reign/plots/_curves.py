@@ -1,4 +1,4 @@
-"""Curves with bands, and what predictions look like beside their targets."""
+"""Draw curves with bands, and compare predictions with their targets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Curve:
     Args:
         label: its name.
         x, y: its points.
-        low, high: the band, None for none.
-        paper: whether it is one of the paper, which is drawn with dashes and without a filling.
-        like: the number of the curve whose colour it takes; its own if not given.
+        low, high: the bounds of the band; None for no band.
+        paper: whether it is a curve of the paper, which is drawn dashed and with an unfilled band.
+        like: index of the curve whose colour it takes; its own colour if not given.
     """
 
     label: str
@@ -76,7 +76,7 @@ def _curve(ax: Axes, curve: Curve, how: dict[str, str]) -> None:
 def draw_parity(
     name: str, targets: Sequence[str], y: Floats, predicted: Floats, unsure: Floats | None, look: Theme = LIGHT
 ) -> Picture:
-    """Predictions against targets, a panel for each target; bars are the spread over models."""
+    """Draw predictions against targets, with one panel per target. Bars show the spread over models."""
     across = min(len(targets), 4)
     rows = -(-len(targets) // across)
     figure = new_figure(3.5 * across, 3.3 * rows, look)
@@ -107,7 +107,7 @@ def draw_parity(
 
 
 def draw_classification(name: str, targets: Sequence[str], y: Floats, probability: Floats, look: Theme = LIGHT) -> Picture:
-    """ROC curves and calibration of 0/1 targets."""
+    """Draw ROC curves and calibration of 0/1 targets."""
     from sklearn.calibration import calibration_curve
     from sklearn.metrics import roc_curve
 
@@ -137,7 +137,7 @@ def draw_classification(name: str, targets: Sequence[str], y: Floats, probabilit
 def draw_confusion(
     name: str, classes: Sequence[str], truth: NDArray[np.int64], best: NDArray[np.int64], look: Theme = LIGHT
 ) -> Picture:
-    """How often each class is taken for each."""
+    """Draw the confusion matrix: how often each class is predicted for each true class."""
     count = np.zeros((len(classes), len(classes)))
     np.add.at(count, (truth, best), 1)
     side = min(7.0, 2.2 + 0.45 * len(classes))
@@ -159,7 +159,7 @@ def draw_confusion(
 
 
 def draw_uncertainty(name: str, error: Floats, unsure: Floats, look: Theme = LIGHT) -> Picture:
-    """The mean error by uncertainty: rows in order of their spread over models, in ten groups."""
+    """Draw the mean error by uncertainty, for ten groups of rows ordered by their spread over models."""
     order = np.argsort(unsure)
     groups = [part for part in np.array_split(order, min(10, len(order))) if len(part)]
     figure = new_figure(4.6, 3.3, look)
@@ -172,6 +172,6 @@ def draw_uncertainty(name: str, error: Floats, unsure: Floats, look: Theme = LIG
 
 
 def shortened(text: str, size: int = 28) -> str:
-    """The beginning of a long name; signs that start a formula in matplotlib are taken as they are."""
+    """The beginning of a long name. Characters that start a formula in matplotlib are escaped."""
     text = text.replace("$", r"\$")
     return text if len(text) <= size else f"{text[: size - 1]}…"

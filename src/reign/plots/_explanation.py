@@ -1,4 +1,4 @@
-"""Explanations drawn on the molecule and on the n x n matrix of x[k, i], and a page of them."""
+"""Draw explanations on the molecule and on the n x n matrix of x[k, i], and write a page of explanations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from reign.explain import Attribution, Explanation
 from reign.plots._molecule import Colour, Panel, draw_molecules
 from reign.plots._page import Page, number
 
-COLOURS = "PuOr_r"  # from violet (lowers) over white to orange (raises): told apart by the colour-blind
+COLOURS = "PuOr_r"  # from violet (lowers) to white to orange (raises); safe for colour-blind readers
 
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """A molecule and what its prediction rests on."""
+    """A molecule and the explanation of its prediction."""
 
     name: str
     molecule: Molecule
@@ -26,12 +26,12 @@ class Explained:
 
 
 def atom_names(molecule: Molecule) -> list[str]:
-    """The atoms with their numbers, as C0, O1."""
+    """The atoms with their numbers, such as C0, O1."""
     return [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in molecule.mol.GetAtoms()]
 
 
 def draw_scores(molecule: Molecule, parts: Attribution) -> Picture:
-    """The molecule, its atoms and bonds in the colours of their scores."""
+    """Draw a molecule with its atoms and bonds in the colours of their scores."""
     nodes = parts.nodes.numpy()
     bonds = {b.GetIdx(): parts.bond(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in molecule.mol.GetBonds()}
     largest, widest = max(np.abs(nodes).max(), 1e-12), max((abs(v) for v in bonds.values()), default=0.0) or 1e-12
@@ -47,13 +47,14 @@ def draw_scores(molecule: Molecule, parts: Attribution) -> Picture:
 
 
 def _colour(share: float) -> Colour:
-    """A colour for -1 to 1, pale enough to read an atom on."""
+    """A colour for a score from -1 to 1, pale enough to keep atom labels readable."""
     red, green, blue, _ = colormaps[COLOURS](0.5 + 0.27 * float(share))
     return float(red), float(green), float(blue)
 
 
 def draw_pairs(parts: Attribution, names: Sequence[str], look: Theme = LIGHT) -> Picture:
-    """The matrix of x[k, i]: what each node adds in each subgraph, all of a node above, and what a subgraph does on the right."""
+    """Draw the matrix of x[k, i]: the contribution of each node in each subgraph, the sum for each node above, and the effect of each
+    subgraph on the right."""
     m, n = parts.pairs.shape
     wide, high = min(9.0, 1.6 + 0.26 * n), min(9.0, 1.2 + 0.26 * m)
     figure = new_figure(wide + 1.9, high + 1.2, look)
@@ -72,7 +73,7 @@ def draw_pairs(parts: Attribution, names: Sequence[str], look: Theme = LIGHT) ->
     ax.set_xticks(range(n), names, rotation=90, fontsize=small)
     ax.set_yticks(range(m), roots, fontsize=small)
     ax.set_ylim(m - 0.5, -0.5)
-    style_axes(above, look, f"x[k,i] raises (orange) or lowers (violet) the output by {number(largest)} at most", "", "node")
+    style_axes(above, look, f"x[k,i] raises (orange) or lowers (violet) the output by at most {number(largest)}", "", "node")
     above.bar(range(n), parts.nodes.numpy(), color=[_bar(v) for v in parts.nodes.tolist()], gid="pairs-nodes")
     style_axes(right, look, "", "without k", "")
     right.barh(range(m), parts.subgraphs.numpy(), color=BLUE, gid="pairs-subgraphs")
@@ -87,29 +88,29 @@ def _bar(value: float) -> str:
 
 
 def write_explanations(file: Path, title: str, explained: Sequence[Explained], errors: dict[str, str]) -> None:
-    """Write a page with a section for each molecule, and the reasons for those that could not be read."""
+    """Write a page with a section for each molecule, and the reasons for molecules that could not be read."""
     page = Page(title)
     page.text(
-        "Scores are integrated gradients over x[k, i], node i in subgraph k, from all values zero to the real ones: those of all pairs sum up to "
-        "the difference of the two outputs. Orange raises the prediction, violet lowers it; the colours of a bond are for the messages along it. "
-        "Beside the matrix stands by how much the prediction falls where a subgraph is left out: all of its values are zero. "
-        "For classes, scores are those of the logit."
+        "Scores are integrated gradients over x[k, i], the value of node i in subgraph k, from all values zero to the actual values. The scores "
+        "of all pairs sum to the difference of the two outputs. Orange raises the prediction, violet lowers it. The colour of a bond is the score "
+        "of the messages along it. The bars to the right of the matrix show by how much the prediction falls when a subgraph is left out, that is, "
+        "when all of its values are set to zero. For classes, the scores explain the logit."
     )
     if errors:
-        page.table(["input", "why it is not explained"], list(errors.items()))
+        page.table(["input", "reason why it is not explained"], list(errors.items()))
     for number_, each in enumerate(explained):
         parts, names = each.explanation.parts, atom_names(each.molecule)
         page.heading(each.name)
         page.text(
-            f"{each.explanation.target}: prediction {number(each.explanation.prediction)}; output {number(parts.output)}, with all values zero "
-            f"{number(parts.nothing)}; the scores miss their sum by {parts.error:.1g}."
+            f"{each.explanation.target}: the prediction is {number(each.explanation.prediction)}. The output is {number(parts.output)}, and "
+            f"{number(parts.nothing)} with all values zero. The error of the integral is {parts.error:.1g}."
         )
         page.picture(f"molecule-{number_}", draw_scores(each.molecule, parts))
         page.picture(f"matrix-{number_}", draw_pairs(parts, names))
         order = parts.nodes.abs().argsort(descending=True).tolist()[:10]
         left = {int(r): float(s) for r, s in zip(parts.root, parts.subgraphs, strict=True)}
         rows = [[names[i], number(float(parts.nodes[i])), number(left.get(i))] for i in order]
-        page.table(["atom", "score", "its subgraph left out"], rows, "the atoms with the largest scores")
+        page.table(["atom", "score", "effect of leaving out its subgraph"], rows, "the atoms with the largest scores")
         bonds = [(parts.bond(b.GetBeginAtomIdx(), b.GetEndAtomIdx()), b) for b in each.molecule.mol.GetBonds()]
         bonds.sort(key=lambda pair: -abs(pair[0]))
         page.table(
@@ -121,7 +122,7 @@ def write_explanations(file: Path, title: str, explained: Sequence[Explained], e
 
 
 def score_rows(explained: Sequence[Explained]) -> tuple[list[str], list[list[object]]]:
-    """A table with a row for each atom: its scores."""
+    """The header and the rows of a table of scores, one row per atom."""
     rows: list[list[object]] = []
     for each in explained:
         parts = each.explanation.parts

@@ -1,4 +1,4 @@
-"""What the figure of a layer shows, read off its modules: a parameter for each transform, and the formulas that go into it."""
+"""The content of the figure of a layer, derived from its modules: a parameter for each transform, and the formulas of its inputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,9 +27,9 @@ class Parameter:
 
     Args:
         name: the names of its terms.
-        kind: what it is: an MLP, a base encoder, a linear map.
-        formulas: what goes into it.
-        roots: whether it is one of the roots alone.
+        kind: its kind: an MLP, a base encoder or a linear map.
+        formulas: the formulas of its inputs.
+        roots: whether it is used only for roots.
     """
 
     name: str
@@ -45,7 +45,7 @@ class LayerFigure:
     Args:
         title: its title.
         off: the parameters that update x[k, i].
-        on: those that update x[i, i], which may be the same.
+        on: the parameters that update x[i, i], which may be the same.
         row: whether there is only one subgraph, the graph itself.
     """
 
@@ -69,7 +69,7 @@ def figure_of_model(name: str) -> LayerFigure:
 
 
 def _title(name: str) -> str:
-    """The name of a model in the paper; one as published has a star."""
+    """The name of a model in the paper. A model as published has a star."""
     kind = find_model(name)
     for key, title in TITLES.items():
         if find_model(key) is kind:
@@ -84,15 +84,17 @@ def _is_row(model: Model) -> bool:
 
 
 def figure_of_terms(terms: Sequence[str], root_terms: Sequence[str] | None = None) -> LayerFigure:
-    """The figure of a layer of one's own, from lists of terms."""
+    """The figure of a custom layer, given by lists of terms."""
     layer = SubgraphGNN(4, 4, 1, terms=terms, root_terms=root_terms).layers[0]
     return figure_of_layer(layer, ", ".join(terms))
 
 
 @singledispatch
 def figure_of_layer(layer: nn.Module, title: str, row: bool = False) -> LayerFigure:
-    """A layer as a figure; ``figure_of_layer.register`` adds another kind of layer."""
-    raise ValueError(f"layer {layer!r} cannot be drawn; layers of terms (SubgraphConv) draw themselves.")
+    """The figure of a layer. ``figure_of_layer.register`` adds another kind of layer."""
+    raise ValueError(
+        f"layer {layer!r} cannot be drawn; use a layer of terms (SubgraphConv), or add a function with figure_of_layer.register."
+    )
 
 
 @figure_of_layer.register
@@ -127,9 +129,8 @@ def _(layer: AKKernel, title: str, row: bool = False) -> LayerFigure:
     return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
 
 
-@figure_of_layer.register(PPGNBlock)
 @figure_of_layer.register
-def _(layer: PPGNConv, title: str, row: bool = False) -> LayerFigure:
+def _(layer: PPGNConv | PPGNBlock, title: str, row: bool = False) -> LayerFigure:
     off = (Parameter("own", "Linear", ("x[k,i]",)), Parameter("matrix product", "MLPs", ("sum_j x[k,j]", "sum_j x[j,i]")))
     return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
 
@@ -138,12 +139,14 @@ def _parameters(layer: SubgraphConv, on: bool) -> tuple[Parameter, ...]:
     found = []
     for slot, (kind, formulas) in zip(layer.slots(on), slot_formulas(layer, on), strict=True):
         names = slot.name.split("+")
-        whole = 2 if len(names) == len(formulas) else len(formulas)  # of several sums over neighbours each has weights of its own
+        whole = (
+            2 if len(names) == len(formulas) else len(formulas)
+        )  # if there are several sums over neighbours, each has its own weights
         found.append(Parameter("+".join(names[:whole]), kind, tuple(formulas[:whole]), on))
         found += [Parameter(name, kind, (formula,), on) for name, formula in zip(names[whole:], formulas[whole:], strict=True)]
     return tuple(found)
 
 
 def _at_root(parameter: Parameter) -> Parameter:
-    """The same weights with x[i, i] as the target: k is i."""
+    """The same parameter with the target x[i, i], that is, k = i."""
     return replace(parameter, formulas=tuple(formula.replace("k", "i") for formula in parameter.formulas))

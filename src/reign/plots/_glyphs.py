@@ -13,13 +13,13 @@ from reign.plots._cells import How, Reading
 Corners = list[tuple[float, float]]
 SQUARE: Corners = [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)]
 TRIANGLE: Corners = [(0.02, 0.05), (0.98, 0.05), (0.5, 0.95)]
-UPPER: Corners = [(0.0, 0.0), (0.0, 1.0), (1.0, 1.0)]  # of a square that two share
+UPPER: Corners = [(0.0, 0.0), (0.0, 1.0), (1.0, 1.0)]  # one half of a square that is shared by two
 LOWER: Corners = [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0)]
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What one parameter reads, in its colour."""
+    """The entries that one parameter reads, and its colour."""
 
     colour: str
     reading: Reading
@@ -27,7 +27,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix on paper.
+    """A matrix in a figure.
 
     Args:
         x, y: its upper left corner.
@@ -49,7 +49,7 @@ class Matrix:
 
 
 def draw_matrix(ax: Axes, matrix: Matrix, marks: Sequence[Mark], look: Theme, name: str) -> None:
-    """Draw a matrix with everything that is read for its target, which has a thick frame."""
+    """Draw a matrix with all entries that are read for its target. The target has a thick frame."""
     shapes: list[tuple[Corners, str]] = []
     outlines: list[tuple[Corners, str]] = []
     for k in range(matrix.rows):
@@ -88,7 +88,7 @@ def _place(shape: Corners, matrix: Matrix, k: int, i: int, margin: float) -> Cor
 
 
 def _glyphs(here: Sequence[tuple[str, How]]) -> list[tuple[str, Corners]]:
-    """The shapes of one entry: one fills it, one local and one global sum share it as two triangles, more lie on a small grid."""
+    """The shapes of one entry. A single shape fills it, a local and a global sum share it as two triangles, and more are on a small grid."""
     if len(here) == 1:
         return [(colour, TRIANGLE if how == "local" else SQUARE) for colour, how in here]
     if sorted(how == "local" for _, how in here) == [False, True]:

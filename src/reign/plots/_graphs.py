@@ -1,4 +1,4 @@
-"""What a user may call a graph on the command line: SMILES, edges, a name with a size, a graph of a data set, a graph6 file."""
+"""Read a graph given on the command line: SMILES, edges, a name with a size, a graph of a data set, or a graph6 file."""
 
 import re
 from collections.abc import Callable
@@ -25,12 +25,12 @@ NAMED: dict[str, Callable[..., nx.Graph]] = {
     "house": lambda: nx.house_graph(),
     "petersen": lambda: nx.petersen_graph(),
 }
-LARGEST = 500  # nodes of a graph by name
+LARGEST = 500  # largest number of nodes of a graph given by name or by edges
 
 
 @dataclass(frozen=True, eq=False)
 class Named:
-    """A graph, and the molecule that it is, if it was given as SMILES."""
+    """A graph, and the molecule if it was given as SMILES."""
 
     name: str
     data: Data
@@ -38,11 +38,11 @@ class Named:
 
 
 def read_graph(text: str, index: int = 0) -> Named:
-    """The graph that a text stands for.
+    """Read a graph from a text.
 
     Args:
-        text: edges as "0-1,1-2"; a name, as "cycle:6" or "petersen"; a data set, as "zinc"; a file of graph6 lines; or SMILES.
-        index: which graph of a data set or a file.
+        text: edges such as "0-1,1-2", a name such as "cycle:6" or "petersen", a data set such as "zinc", a file of graph6 lines, or SMILES.
+        index: index of the graph in a data set or file.
 
     >>> read_graph("0-1,1-2").data.num_nodes, read_graph("cycle:6").data.num_edges
     (3, 12)
@@ -63,7 +63,9 @@ def _from_edges(text: str) -> Data:
     pairs = [tuple(map(int, edge.split("-"))) for edge in text.split(",")]
     nodes = max(map(max, pairs)) + 1
     if nodes > LARGEST:
-        raise ValueError(f"the edges name node {nodes - 1}, expected at most {LARGEST - 1}; nodes are numbered from 0.")
+        raise ValueError(
+            f"the largest node in the edges is {nodes - 1}, expected at most {LARGEST - 1}; nodes are numbered from 0."
+        )
     graph = nx.Graph()
     graph.add_nodes_from(range(nodes))
     graph.add_edges_from(pairs)
@@ -111,6 +113,6 @@ def _of_smiles(text: str) -> Named:
     except ValueError as error:
         names = ", ".join(f"{name}:N" if name not in ("house", "petersen") else name for name in NAMED)
         raise ValueError(
-            f"{error}; expected SMILES, edges as 0-1,1-2, a data set (reign data list), a file of graph6 lines, or {names}."
+            f"{error}; expected SMILES, edges such as 0-1,1-2, a data set (reign data list), a file of graph6 lines, or {names}."
         ) from None
     return Named(text, molecule.graph(), molecule)

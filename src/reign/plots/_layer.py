@@ -1,4 +1,4 @@
-"""The figure of a layer: what is read to update x[k, i] (top) and the root x[i, i] (bottom), one colour a parameter."""
+"""The figure of a layer: the entries that are read to update x[k, i] (top) and the root x[i, i] (bottom), one colour per parameter."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from reign.plots._figure_terms import LayerFigure, Parameter, figure_of_model, f
 from reign.plots._glyphs import LOWER, SQUARE, TRIANGLE, UPPER, Mark, Matrix, draw_matrix
 
 N, SUB, NODE = 5, 1, 3  # the matrix, and its entry x[k, i] that is updated
-WIDE = 3.3  # inches of a line about a parameter
+WIDE = 3.3  # width in inches of a line about a parameter
 KNOWN = {
     ("own", False): "#7A7A7A", ("root", False): "#AA4499", ("node_root", False): GREEN, ("readout", False): YELLOW, ("local", False): ORANGE,
     ("needle", False): RED, ("transpose", False): SKY, ("swap_local", False): BLUE, ("node_readout", False): "#44AA99",
@@ -27,12 +27,12 @@ OTHERS = (
 def draw_layer(
     model: str | None = None, terms: Sequence[str] = (), root_terms: Sequence[str] | None = None, dark: bool = False
 ) -> Picture:
-    """The figure of one layer, of a model of the catalogue or of a list of terms, with a line for each of its parameters.
+    """Draw one layer, given by the name of a model or by lists of terms, with a line about each of its parameters.
 
     Args:
         model: name of a model.
-        terms, root_terms: lists of terms, if there is no model.
-        dark: whether to draw for dark paper.
+        terms, root_terms: lists of terms, if no model is given.
+        dark: whether to draw on a dark background.
     """
     figure = figure_of_model(model) if model is not None else figure_of_terms(terms, root_terms)
     look, colours = theme(dark), _colours([figure])
@@ -73,7 +73,7 @@ def draw_layer(
 
 
 def draw_layers(models: Sequence[str] | None = None, dark: bool = False) -> Picture:
-    """The figures of several models side by side, all of the catalogue if not given, in the same colours."""
+    """Draw the layers of several models side by side, in the same colours; all models if not given."""
     names = [name for name in list_models() if name != "subgraphgnn"] if models is None else models
     figures = [figure_of_model(name) for name in names]
     look, colours = theme(dark), _colours(figures)
@@ -121,13 +121,13 @@ def _marks(parameters: Sequence[Parameter], colours: dict[tuple[str, bool], str]
 
 
 def _base(parameter: Parameter) -> str:
-    """The term that gives a parameter its colour: where terms are merged, the sum over neighbours."""
+    """The term that determines the colour of a parameter: for merged terms, the sum over neighbours."""
     parts = parameter.name.split("+")
     return parts[1] if parts[0] == "own" and len(parts) > 1 else parts[0]
 
 
 def _colours(figures: Sequence[LayerFigure]) -> dict[tuple[str, bool], str]:
-    """A colour for each parameter: those of SUN, DSS and the like always the same, others in turn."""
+    """A colour for each parameter. Common terms, such as those of SUN and DSS, have fixed colours; the others get the remaining ones."""
     needed = list(dict.fromkeys((_base(p), p.roots) for f in figures for p in (*f.off, *f.on)))
     rest = (key for key in needed if key not in KNOWN)
     return {**KNOWN, **{key: OTHERS[number % len(OTHERS)] for number, key in enumerate(rest)}}
@@ -146,7 +146,7 @@ def _axes_of_matrix(ax: Axes, matrix: Matrix, look: Theme) -> None:
 
 
 def _key(ax: Axes, x: float, y: float, look: Theme) -> None:
-    """What squares and triangles mean."""
+    """The meaning of squares and triangles."""
     kinds = [
         ([SQUARE], "one entry, or a sum over all"), ([TRIANGLE], "sum over neighbours"), ([UPPER, LOWER], "both"),
     ]  # fmt: skip

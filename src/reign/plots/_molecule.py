@@ -1,4 +1,4 @@
-"""Molecules drawn by RDKit: with parts highlighted, with scores on atoms and bonds, and the subgraphs of a bag."""
+"""Draw molecules with RDKit: with highlighted parts, with scores on atoms and bonds, and with the subgraphs of a bag."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from reign.data.molecules import Molecule
 from reign.draw import Picture, theme
 
 Colour = tuple[float, float, float]
-MEMBER, ROOT = (0.55, 0.78, 0.93), (0.98, 0.66, 0.15)  # light blue and orange, which atoms can be read on
+MEMBER, ROOT = (0.55, 0.78, 0.93), (0.98, 0.66, 0.15)  # light blue and orange, on which atom labels are readable
 WIDE, HIGH, SHOWN = 230, 190, 36
 
 
@@ -21,9 +21,9 @@ class Panel:
     Args:
         molecule: the molecule.
         legend: a line below it.
-        atoms, bonds: their colours.
-        radii: the sizes of highlighted atoms.
-        notes: small texts beside atoms.
+        atoms, bonds: colours of highlighted atoms and bonds.
+        radii: sizes of highlighted atoms.
+        notes: small texts next to atoms.
     """
 
     molecule: Molecule
@@ -35,7 +35,7 @@ class Panel:
 
 
 def draw_molecules(panels: Sequence[Panel], across: int = 4, dark: bool = False, size: tuple[int, int] = (WIDE, HIGH)) -> Picture:
-    """Molecules side by side."""
+    """Draw molecules side by side."""
     across = max(1, min(across, len(panels)))
     return Picture(
         lambda: _render(panels, across, dark, size, "svg").decode(),
@@ -95,7 +95,7 @@ def _rgb(colour: str) -> tuple[float, float, float, float]:
 
 
 def draw_molecule_bag(molecule: Molecule, bag: SubgraphBag, subgraphs: Sequence[int] | None = None, dark: bool = False) -> Picture:
-    """A molecule with numbered atoms, and its subgraphs: members on blue, the root on orange, other atoms plain."""
+    """Draw a molecule with numbered atoms, and its subgraphs: members are blue, the root is orange, other atoms are plain."""
     chosen = list(range(min(len(bag), SHOWN))) if subgraphs is None else list(subgraphs)
     mol = molecule.mol
     numbers = {i: str(i) for i in range(mol.GetNumAtoms())}

@@ -1,4 +1,4 @@
-"""The cube of the paper, and what its five orbits mean; and the two symmetries of a bag, side by side."""
+"""Draw the cube of the paper with its five orbits, and the two symmetries of a bag side by side."""
 
 import numpy as np
 from matplotlib.patches import Ellipse, Patch, Rectangle
@@ -9,7 +9,7 @@ from reign.theory import orbits
 
 N = 5
 PURPLE = "#7B3294"
-# pattern of (subgraph, node, node), in the paper's letters; what it holds; its colour
+# pattern of (subgraph, node, node): in the paper's letters, its meaning, its colour
 ORBITS = {
     "aaa": ("iii", "root nodes: x[i,i]", PURPLE),
     "abb": ("ijj", "non-root nodes: x[k,i]", GREEN),
@@ -30,7 +30,7 @@ def pattern(index: tuple[int, ...]) -> str:
 
 
 def draw_orbits(dark: bool = False) -> Picture:
-    """The tensor of a bag, n = 5: all of it, the part that holds nodes, and the parts that hold edges at roots."""
+    """Draw the tensor of a bag for n = 5: all entries, those of nodes, and those of edges at roots."""
     assert set(ORBITS) == set(orbits(3))
     look = theme(dark)
     made = new_figure(9.2, 4.6, look, layout=None)
@@ -75,16 +75,23 @@ def _cube(ax: Axes, shown: tuple[str, ...], look: Theme) -> None:
 
 
 def draw_symmetry(dark: bool = False) -> Picture:
-    """The matrix of x[k, i] under one permutation of nodes and subgraphs together, and under two independent ones."""
+    """Draw the matrix of x[k, i] under one permutation of both nodes and subgraphs, and under two independent permutations."""
     look = theme(dark)
     made = new_figure(11.4, 3.9, look, layout=None)
     ax: Axes = made.add_axes((0, 0, 1, 1), xlim=(0, 11.4), ylim=(0, 3.9), aspect="equal")
     ax.axis("off")
-    ax.text(0.2, 3.6, "Two symmetries of a bag: the roots x[i,i] know which one it is", color=look.ink, fontsize=12, va="center")
+    ax.text(
+        0.2,
+        3.6,
+        "Two symmetries of a bag: only the first keeps the roots x[i,i] on the diagonal",
+        color=look.ink,
+        fontsize=12,
+        va="center",
+    )
     sigma, tau = [2, 0, 3, 1, 4], [1, 4, 0, 2, 3]
     _matrix(ax, 0.5, list(range(N)), list(range(N)), "a bag x[k,i]", "roots on the diagonal", look, "given")
     _matrix(ax, 3.0, sigma, sigma, "one permutation, $S_n$", "roots stay on the diagonal", look, "one")
-    _matrix(ax, 5.5, tau, sigma, r"two of them, $S_n \times S_n$", "roots are anywhere", look, "two")
+    _matrix(ax, 5.5, tau, sigma, r"two permutations, $S_n \times S_n$", "roots are anywhere", look, "two")
     for x, label in ((2.36, r"$\sigma$"), (4.86, r"$\tau, \sigma$")):
         ax.annotate("", (x + 0.36, 1.9), (x, 1.9), arrowprops={"arrowstyle": "->", "color": look.ink})
         ax.text(x + 0.17, 2.03, label, color=look.ink, ha="center", fontsize=9)
@@ -113,7 +120,7 @@ def _matrix(ax: Axes, x: float, rows: list[int], columns: list[int], title: str,
 
 
 def _spaces(ax: Axes, look: Theme) -> None:
-    """The fewer permutations a function must respect, the more functions there are."""
+    """Draw the spaces of functions: a smaller symmetry group leaves more functions."""
     kinds = [
         (3.4, 2.75, SKY, r"equivariant to $S_n$: 3-IGN", 2.92),
         (2.6, 1.85, ORANGE, "ReIGN(2), SUN", 1.98),
@@ -122,4 +129,4 @@ def _spaces(ax: Axes, look: Theme) -> None:
     for width, height, colour, text, y in kinds:
         ax.add_patch(Ellipse((9.5, 0.5 + height / 2), width, height, fc=colour, ec=look.ink, alpha=0.35, lw=1))
         ax.text(9.5, y, text, color=look.ink, ha="center", va="center", fontsize=8)
-    ax.text(9.5, 0.25, "fewer permutations to respect, more functions", color=look.ink, ha="center", va="center", fontsize=8)
+    ax.text(9.5, 0.25, "a smaller symmetry group leaves more functions", color=look.ink, ha="center", va="center", fontsize=8)

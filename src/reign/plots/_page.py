@@ -1,4 +1,4 @@
-"""A page of HTML that stands alone: it needs no network, runs no script, and is readable on light and dark paper and in print."""
+"""A self-contained HTML page: it needs no network, runs no scripts, and is readable in light mode, in dark mode and in print."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from pathlib import Path
 from reign.disk import write_text
 from reign.draw import DARK, LIGHT, Picture
 
-# a browser refuses whatever is not in the page itself, should a name in a run ever hold more than a name
+# browsers then load nothing from outside the page, even if a name in a run contained HTML
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 COLOURS = "--paper:{0.paper};--ink:{0.ink};--faint:{0.faint}"
 STYLE = f"""
@@ -28,11 +28,11 @@ a{{color:inherit}}
 
 @dataclass
 class Page:
-    """A page, to which parts are added in turn.
+    """A page, to which parts are added one by one.
 
     Args:
         title: its title.
-        figures: the folder where pictures are kept as SVG and PNG too; None for nowhere.
+        figures: folder in which pictures are also saved as SVG and PNG; None for no files.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Page:
         self.parts.append(f"<p>{escape(text)}</p>")
 
     def link(self, text: str, place: str) -> None:
-        """Add a paragraph that leads to a file, given by its path from the page."""
+        """Add a paragraph with a link to a file, given by its path relative to the page."""
         self.parts.append(f'<p><a href="{escape(place, quote=True)}">{escape(text)}</a></p>')
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> None:
@@ -59,7 +59,7 @@ class Page:
         self.parts.append(f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
 
     def picture(self, name: str, picture: Picture, caption: str = "") -> None:
-        """Add a picture, and keep it under its name."""
+        """Add a picture, and save it under its name."""
         self.parts.append(
             f'<figure id="{escape(name, quote=True)}">{picture.inline()}<figcaption>{escape(caption)}</figcaption></figure>'
         )
@@ -68,7 +68,7 @@ class Page:
                 picture.save(self.figures / f"{name}{ending}")
 
     def folded(self, title: str, text: str) -> None:
-        """Add text that a click unfolds."""
+        """Add text that is shown after a click."""
         self.parts.append(f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>")
 
     def html(self) -> str:
@@ -88,5 +88,5 @@ class Page:
 
 
 def number(value: float | None) -> str:
-    """A number with four digits; nothing for None or NaN."""
+    """A number with four digits, or an empty text for None or NaN."""
     return "" if value is None or math.isnan(value) else f"{value:.4g}"

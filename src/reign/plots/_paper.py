@@ -1,4 +1,4 @@
-"""The cell of a table of the paper that a run is of, and how its settings differ."""
+"""Find the cell of a table of the paper that a run belongs to, and how their settings differ."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +17,7 @@ class PaperCell:
         table: the table.
         name: its name.
         row, column: the row and the column.
-        other: the settings of a run that differ from those of the cell, with both values.
+        other: the settings that differ between the cell and the run, with both values.
     """
 
     table: Table
@@ -28,13 +28,13 @@ class PaperCell:
 
     @property
     def number(self) -> tuple[float, float | None] | None:
-        """The number of the paper and its deviation, if it has one here."""
+        """The number of the paper and its deviation, if the paper gives them."""
         found = self.table.rows[self.row].paper.get(self.column)
         return None if found is None else mean_and_std(found)
 
 
 def paper_cells(recipe: Recipe) -> list[PaperCell]:
-    """The cells with the data and the model of a recipe, those with the fewest other differences; none if there is no such cell."""
+    """The cells with the data and the model of a recipe and the fewest other differences. The list is empty if there is no such cell."""
     found: list[PaperCell] = []
     mine = recipe.model_dump(mode="json")
     for name, table in _tables().items() if recipe.data.name != "csv" else ():
@@ -52,7 +52,7 @@ def paper_cells(recipe: Recipe) -> list[PaperCell]:
 
 @cache
 def _tables() -> dict[str, Table]:
-    """The tables of the paper, which are read once."""
+    """The tables of the paper. They are read only once."""
     tables = {name: find_table(name) for name in list_tables()}
     return {name: table for name, table in tables.items() if not table.is_single}
 

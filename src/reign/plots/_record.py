@@ -1,4 +1,4 @@
-"""A finished run, as a report reads it from its folder."""
+"""A finished run, read from its folder for a report."""
 
 import csv
 import math
@@ -25,11 +25,11 @@ class Predictions:
 
     Args:
         split: the split.
-        names: the name or the number of each graph.
-        texts: columns that say what the graphs are, as SMILES.
-        y: the targets, NaN where one is missing; the number of the class for multiclass.
-        values: predictions, probabilities where targets are classes.
-        unsure: their spread over models; None for one model.
+        names: the name or the index of each graph.
+        texts: columns that describe the graphs, such as SMILES.
+        y: the targets, NaN for a missing one; the index of the class for multiclass.
+        values: the predictions; probabilities if targets are classes.
+        unsure: their spread over models; None for a single model.
     """
 
     split: str
@@ -49,9 +49,9 @@ class Record:
         recipe: its settings.
         about: its task, targets and classes.
         summary: its results.
-        environment, memory: what it was made with, and the memory it took; empty if that is not known.
-        history: for each model its metrics, a list of values for each column.
-        predictions: the predictions for the test graphs, or else for those of validation; None if there are none.
+        environment, memory: versions, device and command, and the peak memory; empty if they are not known.
+        history: the metrics of each model, as a list of values for each column.
+        predictions: the predictions for the test graphs, or otherwise for the validation graphs; None if there are none.
     """
 
     folder: Path
@@ -65,7 +65,7 @@ class Record:
 
     @classmethod
     def read(cls, folder: Path) -> "Record":
-        """Read the folder of a run; ``ValueError`` names a file that is damaged."""
+        """Read the folder of a run. If a file is damaged, ``ValueError`` names it."""
         about, summary = read_about(folder), _checked(read_summary(folder), folder / "summary.json")
         members = [folder / member["folder"] for member in summary["members"]]
         return cls(
@@ -81,11 +81,11 @@ class Record:
 
     @property
     def labels(self) -> list[str]:
-        """What there is a prediction of: targets, or classes."""
+        """The names of the predicted columns: targets, or classes."""
         return self.about["classes"] or self.about["targets"]
 
     def metrics_of_targets(self) -> tuple[list[str], list[list[float]]]:
-        """The names of all metrics that suit the task, and for each target its values on the predictions."""
+        """The names of all metrics that suit the task, and their values for each target."""
         found = self.predictions
         assert found is not None
         names = [name for name, metric in METRICS.items() if self.about["task"] in metric.tasks]
@@ -98,12 +98,12 @@ class Record:
 
 
 def _checked(summary: dict[str, Any], file: Path) -> dict[str, Any]:
-    """The results of a run, whose numbers are numbers."""
+    """The results of a run, after a check that its numbers are valid."""
     for split in ("train", "val", "test", "best_train"):
         found = summary.get(split, {"mean": 0.0, "values": []})
         good = isinstance(found, dict) and _is_number(found.get("mean")) and isinstance(found.get("values"), list)
         if not good or not (found.get("std") is None or _is_number(found["std"])):
-            raise ValueError(f"{file} is damaged (it has {found!r:.80} for {split}).")
+            raise ValueError(f"{file} is damaged (the result for {split} is {found!r:.80}).")
     for name in ("parameters", "seconds"):
         if not _is_number(summary.get(name, 0)):
             raise ValueError(f"{file} is damaged ({name} is {summary[name]!r:.80}).")
@@ -130,7 +130,7 @@ def _rows(file: Path) -> tuple[list[str], list[list[str]]]:
     except (OSError, ValueError, csv.Error) as error:
         raise ValueError(f"{file} is damaged ({first_line(error)}).") from None
     if any(len(row) != len(header) for row in rows):
-        raise ValueError(f"{file} is damaged (a row has not {len(header)} fields).")
+        raise ValueError(f"{file} is damaged (a row does not have {len(header)} fields).")
     return header, rows
 
 
@@ -147,7 +147,8 @@ def _number(file: Path, text: str) -> float:
 
 
 def _predictions(folder: Path, members: list[Path], about: dict[str, Any]) -> Predictions | None:
-    """Those of the run for its test graphs; otherwise those of its models for validation, of the first one or of all folds of a seed."""
+    """The predictions of the run for its test graphs; otherwise those of its models for the validation graphs, of the first model or of all
+    folds of a seed."""
     labels = about["classes"] or about["targets"]
     if (folder / "predictions.csv").is_file():
         return _table(folder / "predictions.csv", "test", about["targets"], labels, len(about["classes"]))

@@ -1,4 +1,4 @@
-"""``reign report``: one page for a run, for several runs, or for the folder of a table."""
+"""``reign report``: a page about one run, several runs, or the folder of a table."""
 
 import csv
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ NAME = "report.html"
 
 
 def write_report(folders: Sequence[str | Path], output: str | Path | None = None) -> Path:
-    """Write one page about some runs; its path.
+    """Write a page about some runs, and return its path.
 
     Args:
-        folders: folders of runs, or of a table, which holds the runs of its cells.
-        output: the page; ``report.html`` in the folder if there is one, and in the current folder if there are several.
+        folders: folders of runs, or the folder of a table, which holds the runs of its cells.
+        output: the page; if not given, ``report.html`` in the folder, or in the current folder if several folders are given.
     """
     places = [Path(folder) for folder in folders]
     if not places:
@@ -39,7 +39,7 @@ def write_report(folders: Sequence[str | Path], output: str | Path | None = None
 
 
 def runs_of(folder: Path) -> list[Path]:
-    """The finished runs in a folder, or the folder itself if it is one."""
+    """The finished runs in a folder, or the folder itself if it is a run."""
     if has_run(folder):
         return [folder]
     found = sorted(file.parent for file in folder.glob("*/recipe.yaml")) + sorted(
@@ -52,7 +52,7 @@ def _of_several(places: Sequence[Path], file: Path, figures: Path) -> Page:
     named = {_name(run, place, len(places)): run for place in places for run in runs_of(place)}
     if not named:
         raise ValueError(
-            f"{', '.join(map(str, places))} holds no finished run, expected a folder that reign train or reign reproduce made."
+            f"{', '.join(map(str, places))} holds no finished run, expected a folder written by reign train or reign reproduce."
         )
     runs = {name: Record.read(folder) for name, folder in named.items()}
     table = _table_of(places[0]) if len(places) == 1 else None
@@ -64,7 +64,7 @@ def _of_several(places: Sequence[Path], file: Path, figures: Path) -> Page:
             page.picture(
                 "generalisation",
                 draw_curves("generalisation", [panel]),
-                "By the number of training graphs: ours (solid), and the paper's (dashed); bands are one standard deviation over seeds.",
+                "Results by the number of training graphs: ours (solid) and the paper's (dashed). Bands are one standard deviation over seeds.",
             )
     if len(places) > 1:
         for name, run in runs.items():
@@ -89,7 +89,7 @@ def _safe(name: str) -> str:
 
 
 def _comparison(page: Page, runs: dict[str, Record]) -> None:
-    """A row for each run: its metric on each split, and the paper's number where there is one."""
+    """Add a table with a row for each run: its metric on each split, and the paper's number if there is one."""
     page.heading("All runs")
     rows = []
     for name, run in runs.items():
@@ -103,11 +103,11 @@ def _comparison(page: Page, runs: dict[str, Record]) -> None:
         seconds = run.summary.get("seconds")
         rows.append([*row, len(run.history), paper, f"{seconds:.0f} s" if isinstance(seconds, int | float) else ""])
     header = ["run", "model", "metric", "train", "val", "test", "models", "paper", "time"]
-    page.table(header, rows, "mean ± standard deviation over models; * the paper's settings of training are others")
+    page.table(header, rows, "mean ± standard deviation over models; * the paper used other training settings")
 
 
 def _table_of(folder: Path) -> Table | None:
-    """The table that a folder is of: that of its name, if the folders in it are named as its rows."""
+    """The table that a folder belongs to: the table of the same name, if the folders in it are named after its rows."""
     name = folder.resolve().name.removesuffix("-quick")
     if name not in list_tables():
         return None
@@ -116,7 +116,7 @@ def _table_of(folder: Path) -> Table | None:
 
 
 def _whole_table(page: Page, file: Path, table: Table) -> None:
-    """The comparison that reign reproduce wrote: ours beside the paper's."""
+    """Add the comparison of our numbers with the paper's that reign reproduce wrote."""
     if not file.is_file():
         return
     page.heading(f"{table.title}: {table.unit}")

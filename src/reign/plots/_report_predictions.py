@@ -1,4 +1,4 @@
-"""What a run predicts, beside its targets: metrics, pictures, and the largest errors."""
+"""The predictions of a run compared with its targets: metrics, pictures, and the largest errors."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ from reign.plots._curves import Floats, draw_classification, draw_confusion, dra
 from reign.plots._page import Page, number
 from reign.plots._record import Predictions, Record
 
-ERRORS = 8  # molecules with the largest errors
-TARGETS = 12  # targets with a panel of their own
+ERRORS = 8  # number of molecules with the largest errors that are shown
+TARGETS = 12  # largest number of targets with their own panel
 
 
 def add_predictions(page: Page, run: Record, found: Predictions, prefix: str) -> None:
@@ -33,7 +33,7 @@ def add_predictions(page: Page, run: Record, found: Predictions, prefix: str) ->
             page.picture(
                 f"{prefix}classes",
                 draw_confusion("classes", run.about["classes"], truth, best),
-                "Colours: the share of each true class.",
+                "Colours show the share of each true class.",
             )
     if len(shown) < len(targets):
         page.text(f"The first {len(shown)} of {len(targets)} targets are drawn.")
@@ -44,13 +44,13 @@ def add_predictions(page: Page, run: Record, found: Predictions, prefix: str) ->
             page.picture(
                 f"{prefix}uncertainty",
                 draw_uncertainty("uncertainty", error[known], found.unsure[known, 0]),
-                "Does the spread over models tell where they err?",
+                "Mean error by the spread over models. It rises if the spread is a good measure of uncertainty.",
             )
     _largest(page, run, found, error, prefix)
 
 
 def errors_of(found: Predictions, task: str) -> Floats:
-    """The error of each graph: of its first target, or one minus the probability of its class."""
+    """The error of each graph: the error of its first target, or one minus the probability of its class."""
     if task == "multiclass":
         y = np.nan_to_num(found.y[:, 0]).astype(int).clip(0, found.values.shape[1] - 1)
         return np.where(np.isnan(found.y[:, 0]), np.nan, 1 - found.values[np.arange(len(y)), y])
@@ -59,7 +59,7 @@ def errors_of(found: Predictions, task: str) -> Floats:
 
 
 def _largest(page: Page, run: Record, found: Predictions, error: Floats, prefix: str) -> None:
-    """The molecules with the largest errors, drawn; a table of the graphs where there are no molecules."""
+    """Add the graphs with the largest errors as a table, and as pictures if they are molecules."""
     known = np.flatnonzero(~np.isnan(error))
     worst: list[int] = known[np.argsort(-error[known])][:ERRORS].tolist()
     page.heading("Largest errors")
@@ -81,7 +81,7 @@ def _largest(page: Page, run: Record, found: Predictions, error: Floats, prefix:
         from reign.plots._molecule import Panel as MoleculePanel
         from reign.plots._molecule import draw_molecules
     except ModuleNotFoundError:
-        page.text("Molecules are drawn where rdkit is installed: pip install 'reign[chem]'.")
+        page.text("Molecules are drawn if rdkit is installed: pip install 'reign[chem]'.")
         return
     panels = []
     for g in worst:
@@ -91,4 +91,4 @@ def _largest(page: Page, run: Record, found: Predictions, error: Floats, prefix:
             continue
         panels.append(MoleculePanel(molecule, f"{found.names[g]}: {truth(g)}, predicted {value(g)}"))
     if panels:
-        page.picture(f"{prefix}errors", draw_molecules(panels), "The molecules of the table: target, and prediction.")
+        page.picture(f"{prefix}errors", draw_molecules(panels), "The molecules of the table, with targets and predictions.")

@@ -15,7 +15,7 @@ from reign.plots._report_predictions import add_predictions
 
 
 def add_run(page: Page, run: Record, prefix: str = "") -> None:
-    """Add the report of a run to a page; ``prefix`` keeps the names of its pictures apart from those of other runs."""
+    """Add the report of a run to a page. ``prefix`` makes the names of its pictures unique."""
     _results(page, run)
     page.picture(f"{prefix}curves", _curves(run), _about_curves(run))
     if run.predictions is not None and len(run.predictions.names):
@@ -44,9 +44,7 @@ def _results(page: Page, run: Record) -> None:
     if several and isinstance(ensemble, dict):
         rows.append(["test, ensemble", number(ensemble.get("test")), "", ensemble.get("size", "")])
     how = (
-        f"{summary['folds']} folds, the epoch with the best mean"
-        if "folds" in summary
-        else f"weights of the {summary['report']} epoch"
+        f"{summary['folds']} folds, epoch with the best mean" if "folds" in summary else f"weights of the {summary['report']} epoch"
     )
     page.heading("Results")
     page.table(header, rows, f"{run.recipe.model.name}, {how}, {summary.get('parameters', 0):,} weights")
@@ -74,10 +72,10 @@ def _beside_the_paper(page: Page, run: Record, cells: Sequence[PaperCell]) -> No
             ]
         )
     if rows:
-        page.table(["recipe", "unit", "ours (models)", "paper", "difference in std"], rows, "beside the paper")
+        page.table(["recipe", "unit", "ours (models)", "paper", "difference in std"], rows, "compared with the paper")
     if other := cells[0].other:
-        words = "; ".join(f"{key} is {mine!r}, the paper's {theirs!r}" for key, (theirs, mine) in other.items())
-        page.text(f"This run has other settings than the paper's: {words}.")
+        words = "; ".join(f"{key} is {mine!r}, in the paper {theirs!r}" for key, (theirs, mine) in other.items())
+        page.text(f"The settings of this run differ from the paper's: {words}.")
 
 
 def _curves(run: Record) -> Picture:
@@ -89,7 +87,7 @@ def _curves(run: Record) -> Picture:
 
 
 def band(history: Sequence[dict[str, list[float]]], column: str) -> Curve:
-    """The mean of a column over models, epoch by epoch, and a band of one standard deviation."""
+    """The mean of a column over models for each epoch, and a band of one standard deviation."""
     columns = [h[column] for h in history if column in h]
     epochs = range(max(map(len, columns), default=0))
     there = [[c[e] for c in columns if e < len(c) and math.isfinite(c[e])] or [math.nan] for e in epochs]
@@ -113,7 +111,7 @@ def _cost(page: Page, run: Record) -> None:
         ["training", f"{total:.0f} s" if isinstance(total, int | float) else ""],
         ["an epoch", f"{mean(seconds):.3g} s" if seconds else ""],
     ]
-    names = {"host_bytes": "largest memory of the process", "device_bytes": "largest memory on the GPU"}
+    names = {"host_bytes": "peak memory of the process", "device_bytes": "peak memory on the GPU"}
     rows += [
         [names[key], f"{value / 1e9:.2f} GB"]
         for key, value in run.memory.items()

@@ -1,4 +1,4 @@
-"""Pictures of molecules and explanations of what a run predicts for them. Needs ``pip install 'reign[plot,chem]'``."""
+"""Pictures of molecules, and explanations of predictions for them. This needs ``pip install 'reign[plot,chem]'``."""
 
 from reign.plots._explain_molecules import explain_smiles, smiles_of_file
 from reign.plots._explanation import Explained, draw_pairs, draw_scores, score_rows, write_explanations

@@ -1,4 +1,4 @@
-"""What a selection policy is: subgraphs tied to something, and a rule for which nodes each of them keeps."""
+"""The base class of selection policies: the anchors of subgraphs, and a rule for which nodes each subgraph keeps."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from reign.policies._pairs import Pairs, all_pairs, near_pairs, stored_hops
 
 
 class Policy(ABC):
-    """A selection policy: graph -> bag of subgraphs. A new one is a dataclass with one method, ``keep``.
+    """A selection policy: graph -> bag of subgraphs. A new policy is a dataclass with one method, ``keep``.
 
     >>> from dataclasses import dataclass
     >>> from reign.policies import Policy
@@ -30,29 +30,31 @@ class Policy(ABC):
     >>> NeighbourDeletion()(torch.ones(3, 1), path).to_dense().member.int().tolist()
     [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
 
-    A policy that is not tied to every single node also says what its subgraphs are tied to (``anchors``); one that deletes
-    edges says which (``cut``); one whose subgraphs lie within some hops of their anchors says so (``radius``), and is then
-    built without looking at all pairs when only members are stored. ``@POLICIES.register(name)`` gives it a name.
+    By default there is one subgraph per node. A policy with other subgraphs also defines ``anchors``, and a policy that deletes
+    edges defines ``cut``. If all subgraphs lie within some hops of their anchors, ``radius`` avoids a search over all pairs when only
+    members are stored. ``@POLICIES.register(name)`` gives the policy a name.
     """
 
-    meaning: ClassVar[str] = ""  # what each subgraph is, in one line
-    example: ClassVar[str] = ""  # a name that ``reign.policy`` understands; the registered name if empty
-    variants: ClassVar[dict[str, str]] = {}  # further names worth showing, and their meanings
-    in_paper_class: ClassVar[bool] = False  # the paper's theorems hold: it is null or in the class Pi, unless it marks distances
+    meaning: ClassVar[str] = ""  # a one-line description of each subgraph
+    example: ClassVar[str] = ""  # an example name for ``reign.policy``; the registered name if empty
+    variants: ClassVar[dict[str, str]] = {}  # other names to list, and their meanings
+    in_paper_class: ClassVar[bool] = (
+        False  # whether the paper's theorems hold (it is null or in the class Pi), unless it marks distances
+    )
 
     mark: Mark = False
     max_distance: int = 0
 
     random: ClassVar[bool] = False
-    """Whether the subgraphs are drawn anew at each call in training."""
+    """Whether new subgraphs are drawn at each call in training."""
 
     @abstractmethod
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """Which of these pairs (k, i) have node i in subgraph k."""
+        """Whether node i is in subgraph k, for each of these pairs (k, i)."""
 
     @property
     def node_based(self) -> bool:
-        """Is there one subgraph per node, in the order of nodes?"""
+        """Whether there is one subgraph per node, in the order of nodes."""
         return True
 
     @property
@@ -67,28 +69,28 @@ class Policy(ABC):
 
     @property
     def unordered(self) -> bool:
-        """Are the two anchors of a subgraph without order, as the ends of an edge are?"""
+        """Whether the two anchors of a subgraph are unordered, like the ends of an edge."""
         return False
 
     def draws(self) -> "list[Policy]":
-        """The policies whose bags give the predictions to average: this one, or for sampled bags one for each draw."""
+        """The policies whose predictions are averaged: this one, or for sampled bags one for each draw."""
         return [self]
 
     @property
     def radius(self) -> int | None:
-        """All members of a subgraph lie within this many hops of an anchor; None if there is no such bound."""
+        """The largest hop distance of a member from the nearest anchor; None if there is no bound."""
         return None
 
     def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs anchors"], Int[Tensor, "subgraphs"]]:
-        """What each subgraph is tied to, and its graph: here every node in turn."""
+        """The anchors of each subgraph, and its graph. By default every node is the anchor of one subgraph."""
         return torch.arange(graph.num_nodes, device=graph.batch.device)[:, None], graph.batch
 
     def num_subgraphs(self, graph: SharedGraph) -> Int[Tensor, "graphs"]:
-        """The number of subgraphs of each graph; a policy with very many of them counts without making their anchors."""
+        """The number of subgraphs of each graph. A policy with very many subgraphs should count them without making their anchors."""
         return torch.bincount(self.anchors(graph)[1], minlength=graph.num_graphs)
 
     def cut(self, graph: SharedGraph, anchor: Tensor) -> Int[Tensor, "cuts 3"] | None:
-        """The undirected edges that a subgraph loses although it keeps both ends: (subgraph, node, node)."""
+        """The undirected edges that are deleted although both ends are members: (subgraph, node, node)."""
         return None
 
     def train(self, mode: bool = True) -> "Policy":
@@ -118,10 +120,10 @@ class Policy(ABC):
             edge_index: edges, shape (2, edges).
             edge_attr: edge features, shape (edges, ...).
             batch: the graph of each node, shape (nodes,); one graph if not given.
-            batch_size: number of graphs, needed only if the last graphs may be without nodes.
-            domain: "all" stores every pair of a graph, as in the paper; "members" only pairs inside a subgraph.
-            hop_distance: what ``reign.transforms.AddHopDistance`` stored, so that nothing has to be searched.
-            state_bytes: memory that a model takes for each pair, to judge whether the bag is too large.
+            batch_size: number of graphs; needed only if the last graphs may have no nodes.
+            domain: "all" stores every pair of a graph, as in the paper; "members" stores only pairs inside a subgraph.
+            hop_distance: distances stored by ``reign.transforms.AddHopDistance``, which make a search unnecessary.
+            state_bytes: bytes that a model needs for each pair, to check whether the bag is too large.
         """
         check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
         graph = SharedGraph.build(x, edge_index, edge_attr, batch, batch_size)
@@ -134,8 +136,8 @@ class Policy(ABC):
         member = self.keep(pairs)
         if not isinstance(member, Tensor) or member.shape != pairs.node.shape or member.dtype != torch.bool:
             raise ValueError(
-                f"keep of policy '{self}' gave {kind_of(member)}, expected one truth value per pair: a tensor of shape "
-                f"{tuple(pairs.node.shape)} and dtype torch.bool; hops and is_anchor have a column per anchor, take [:, 0]."
+                f"keep of policy '{self}' returned {kind_of(member)}, expected one Boolean per pair: a tensor of shape "
+                f"{tuple(pairs.node.shape)} and dtype torch.bool; hops and is_anchor have one column per anchor, use [:, 0]."
             )
         check_mark(self.mark, self.max_distance)
         mark = marks(self.mark, self.max_distance, pairs, member, self.radius)
@@ -167,5 +169,5 @@ class Policy(ABC):
         return self(data.x, data.edge_index, batch_size=size, domain=domain, **given)
 
     def __str__(self) -> str:
-        """The name that ``reign.policy`` understands, or the expression that makes the policy where it has no name."""
+        """The name of the policy for ``reign.policy``, or the expression that makes it if it has no name."""
         return name_of(self) or repr(self)

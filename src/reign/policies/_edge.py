@@ -1,4 +1,4 @@
-"""Edge deletion: one subgraph per undirected edge, without it (Bevilacqua et al. 2022). Not node-based."""
+"""Edge deletion: one subgraph per undirected edge, without that edge (Bevilacqua et al. 2022). It is not node-based."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,9 +16,9 @@ from reign.policies._pairs import Pairs
 @POLICIES.register("ed")
 @dataclass(frozen=True)
 class EdgeDeletion(Policy):
-    """ED: each subgraph is the graph less one undirected edge, with both its directions and parallel copies.
+    """ED: each subgraph is the graph without one undirected edge (both directions, and all parallel copies).
 
-    Subgraphs come in the order of their edges (u, v), u < v. Self-loops stay; a graph without edges has no subgraph.
+    Subgraphs are in the order of their edges (u, v), u < v. Self-loops are kept. A graph without edges has no subgraphs.
     """
 
     meaning: ClassVar[str] = "without one edge, once per edge"
@@ -52,5 +52,5 @@ class EdgeDeletion(Policy):
         return pairs.node >= 0
 
     def cut(self, graph: SharedGraph, anchor: Tensor) -> Int[Tensor, "cuts 3"]:
-        """Each subgraph loses the edge it is tied to."""
+        """Each subgraph loses the edge between its anchors."""
         return torch.cat([torch.arange(anchor.size(0), device=anchor.device)[:, None], anchor], dim=1)

@@ -1,6 +1,6 @@
-"""How policies are named: ``name[+[distance[cap]]][:depth]``, as in "nd", "ego+:3" and "nm+distance8".
+"""The names of policies: ``name[+[distance[cap]]][:depth]``, as in "nd", "ego+:3" and "nm+distance8".
 
-A policy is a dataclass, and its fields say which parts of the grammar it takes: ``mark`` the "+", ``max_distance`` the cap,
+A policy is a dataclass, and its fields determine which parts of a name it accepts: ``mark`` allows the "+", ``max_distance`` the cap,
 and ``num_hops`` the depth.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 POLICIES: Registry[type["Policy"]] = Registry(
     "policy",
     spelling=lambda name: name.strip().lower(),
-    pattern=r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*|2-",  # "2-" goes in front of the name of another policy
+    pattern=r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*|2-",  # "2-" is a prefix of the name of another policy
 )
 GRAMMAR = re.compile(
     r"(?P<tuple>2-)?(?P<name>[a-z][a-z0-9_]*(-[a-z0-9_]+)*)"
@@ -25,23 +25,23 @@ GRAMMAR = re.compile(
 
 
 def parse(text: str) -> re.Match[str] | None:
-    """The parts of a policy's name, or None if it does not follow the grammar or names no policy."""
+    """The parts of a policy's name, or None if it does not follow the grammar or is not the name of a policy."""
     part = GRAMMAR.fullmatch(text.strip().lower())
     return None if part is None or part["name"] not in POLICIES else part
 
 
 def make(text: str, part: re.Match[str]) -> "Policy":
-    """The policy of the parts name, mark and depth; ``text`` is what the user wrote."""
+    """Make a policy from the parts of its name. ``text`` is the whole name, for messages."""
     kind = POLICIES[part["name"]]
     takes = _fields(kind)
     options: dict[str, Any] = {}
     if part["mark"]:
         if "mark" not in takes:
-            raise ValueError(f"policy '{part['name']}' takes no mark, got '{text}'; marks go with 'nm' and 'ego'.")
+            raise ValueError(f"policy '{part['name']}' takes no mark, got '{text}'; only 'nm' and 'ego' take marks.")
         options["mark"] = "distance" if part["distance"] else True
     if part["cap"]:
         if "max_distance" not in takes:
-            raise ValueError(f"policy '{part['name']}' takes no cap on distances, got '{text}'; write '+distance'.")
+            raise ValueError(f"policy '{part['name']}' takes no largest distance, got '{text}'; write '+distance'.")
         options["max_distance"] = int(part["cap"])
     if part["depth"] is not None:
         if "num_hops" not in takes:
@@ -50,12 +50,12 @@ def make(text: str, part: re.Match[str]) -> "Policy":
     elif "num_hops" in takes and _required(takes["num_hops"]):
         raise ValueError(f"policy '{text}' needs a depth, as in '{text.split('@')[0]}:3'.")
     if missing := [name for name, field in takes.items() if name not in options and _required(field)]:
-        raise ValueError(f"policy '{text}' needs {', '.join(missing)}, which a name cannot give; use {kind.__name__}(...) itself.")
+        raise ValueError(f"policy '{text}' needs {', '.join(missing)}, which cannot be part of a name; use {kind.__name__}(...).")
     return kind(**options)
 
 
 def name_of(policy: "Policy") -> str | None:
-    """The name from which ``make`` gives this very policy, or None if there is none."""
+    """The name from which ``make`` makes an equal policy, or None if there is none."""
     name, takes = POLICIES.name_of(type(policy)), _fields(type(policy))
     if name is None:
         return None

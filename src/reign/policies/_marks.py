@@ -1,4 +1,4 @@
-"""Marks: channels in front of the features that tell where in a subgraph a node lies."""
+"""Marks: channels in front of the features that describe the position of a node in a subgraph."""
 
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ Mark = Literal[False, True, "distance"]
 
 
 def num_marks(mark: Mark, max_distance: int, num_anchors: int) -> int:
-    """The number of channels that ``marks`` makes."""
+    """The number of channels of ``marks``."""
     if mark is False:
         return 0
     return num_anchors + 1 if mark is True else num_anchors * (max_distance + 2)
@@ -22,9 +22,9 @@ def num_marks(mark: Mark, max_distance: int, num_anchors: int) -> int:
 def marks(mark: Mark, max_distance: int, pairs: Pairs, member: Tensor, radius: int | None) -> Bool[Tensor, "pairs marks"] | None:
     r"""The channels in front of the features.
 
-    ``mark=True``: one channel per anchor, which is on at that node, and one that is on at all other nodes: [1, 0] at a root
-    and [0, 1] elsewhere. ``mark="distance"``: per anchor the one-hot hop distance 0, ..., ``max_distance`` (greater ones count
-    as ``max_distance``), and a last channel for nodes out of reach: nodes of another component, and nodes that are not members.
+    With ``mark=True`` there is one channel per anchor, which is 1 at that node, and one channel that is 1 at all other nodes: [1, 0] at
+    a root and [0, 1] elsewhere. With ``mark="distance"`` there is for each anchor the one-hot hop distance 0, ..., ``max_distance``
+    (greater distances count as ``max_distance``), and a last channel for nodes of another component and nodes that are not members.
     """
     if mark is False:
         return None
@@ -38,8 +38,10 @@ def marks(mark: Mark, max_distance: int, pairs: Pairs, member: Tensor, radius: i
 
 
 def check_mark(mark: Any, max_distance: Any) -> None:
-    """Raise ``ValueError`` unless the mark is one of those there are, with a cap if it is a distance."""
+    """Raise ``ValueError`` unless the mark is valid, with a largest distance if it is "distance"."""
     if not isinstance(mark, bool) and mark != "distance":
         raise ValueError(f"mark is {mark!r}, expected False, True (the root) or 'distance' (one-hot hop distance).")
     if mark == "distance" and (type(max_distance) is not int or not 1 <= max_distance < FAR):
-        raise ValueError(f"max_distance is {max_distance!r}, expected 1 to {FAR - 1}: greater distances share its channel.")
+        raise ValueError(
+            f"max_distance is {max_distance!r}, expected a whole number from 1 to {FAR - 1}; greater distances share its channel."
+        )

@@ -10,12 +10,12 @@ from reign.policies._tuples import Tuples
 
 
 def list_policies() -> list[str]:
-    """A name for each kind of policy there is; depths can be any number from 1."""
+    """One example name for each kind of policy. Depths can be any number from 1."""
     return list(policy_meanings())
 
 
 def policy_meanings() -> dict[str, str]:
-    """What each subgraph is, in one line, for every name of ``list_policies``.
+    """A one-line description of the subgraphs, for every name in ``list_policies``.
 
     >>> policy_meanings()["nd"]
     'the root loses its edges'
@@ -27,7 +27,7 @@ def policy_meanings() -> dict[str, str]:
 
 
 def policy(name: str | Policy) -> Policy:
-    """The policy of a name; a policy is passed through.
+    """Make a policy from its name. A policy is returned unchanged.
 
     >>> from reign.policies import EgoNets
     >>> policy("ego+:3") == EgoNets(num_hops=3, mark=True)
@@ -60,7 +60,7 @@ def _sample(name: str, text: str) -> dict[str, Any]:
     try:
         return {"share": float(text)} if "." in text else {"number": int(text)}
     except ValueError:
-        raise ValueError(f"'{name}' ends in '@{text}', expected a share as '@0.5' or a number as '@8'.") from None
+        raise ValueError(f"'{name}' ends in '@{text}', expected a share such as '@0.5' or a number such as '@8'.") from None
 
 
 def _unknown(name: str) -> str:

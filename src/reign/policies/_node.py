@@ -1,6 +1,6 @@
-"""Node-based policies: one subgraph per node, its root. The null policy and the class Pi of the paper (Definition 1).
+"""Node-based policies: one subgraph per node, which is its root. The null policy and the class Pi of the paper (Definition 1).
 
-The rules are written for any number of anchors, so that ``Tuples`` can use them too.
+The rules are written for any number of anchors, so that ``Tuples`` can also use them.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from reign.policies._pairs import Pairs
 @POLICIES.register("null")
 @dataclass(frozen=True)
 class Null(Policy):
-    """Every subgraph is the graph itself: n copies, told apart by their roots alone."""
+    """Every subgraph is the graph itself: n copies, which differ only in their roots."""
 
     meaning: ClassVar[str] = "the graph itself, once per node"
     example: ClassVar[str] = "null"
@@ -33,14 +33,14 @@ class Null(Policy):
 @POLICIES.register("nd")
 @dataclass(frozen=True)
 class NodeDeletion(Policy):
-    """ND: the root loses its edges. With domain all its row and features stay; with domain members it has no row."""
+    """ND: the root loses its edges. With ``domain="all"`` its row and features are kept; with ``domain="members"`` it has no row."""
 
     meaning: ClassVar[str] = "the root loses its edges"
     example: ClassVar[str] = "nd"
     in_paper_class: ClassVar[bool] = True
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """Every subgraph keeps all nodes but its root."""
+        """Every subgraph keeps all nodes except its root."""
         return ~pairs.is_anchor.any(dim=1)
 
 
@@ -56,7 +56,7 @@ class NodeMarking(Policy):
 
     meaning: ClassVar[str] = "a mark on the root"
     example: ClassVar[str] = "nm"
-    variants: ClassVar[dict[str, str]] = {"nm+distance": "marks with the hop distance from the root"}
+    variants: ClassVar[dict[str, str]] = {"nm+distance": "the hop distance from the root as marks"}
     in_paper_class: ClassVar[bool] = True
 
     mark: Mark = True
@@ -75,7 +75,7 @@ class NodeMarking(Policy):
 @POLICIES.register("ego")
 @dataclass(frozen=True)
 class EgoNets(Policy):
-    """EGO(h) and EGO+(h): the subgraph induced by the nodes within h hops of the root, in EGO+ with a mark on the root.
+    """EGO(h) and EGO+(h): the subgraph induced by the nodes within h hops of the root. EGO+ also marks the root.
 
     Args:
         num_hops: the depth h.
@@ -86,7 +86,7 @@ class EgoNets(Policy):
     example: ClassVar[str] = "ego:3"
     variants: ClassVar[dict[str, str]] = {
         "ego+:3": "the same, with a mark on the root",
-        "ego+distance:3": "the same, marks with the hop distance from the root",
+        "ego+distance:3": "the same, with the hop distance from the root as marks",
     }
     in_paper_class: ClassVar[bool] = True
 
@@ -108,7 +108,7 @@ class EgoNets(Policy):
 
     @property
     def max_distance(self) -> int:  # type: ignore[override]
-        """The depth: within an ego net nothing is farther."""
+        """The depth, which is the largest distance within an ego net."""
         return self.num_hops
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:

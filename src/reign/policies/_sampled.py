@@ -1,4 +1,4 @@
-"""Sampled bags: a random part of the subgraphs of any policy, to save time and memory."""
+"""Sampled bags: a random selection of the subgraphs of any policy, to save time and memory."""
 
 import copy
 from dataclasses import dataclass, field
@@ -18,16 +18,16 @@ from reign.policies._wrapper import Wrapper
 class Sampled(Wrapper):
     """A random share or number of the subgraphs of each graph, at least one.
 
-    In training the subgraphs are drawn anew at each call. At evaluation all of them are taken, or, with ``eval_draws``,
-    the prediction is the mean over that many draws (see ``draws``), which are the same for a graph whatever batch it comes in. A
-    call of the policy itself makes the first of them.
+    In training, new subgraphs are drawn at each call. In evaluation, all subgraphs are used, or with ``eval_draws`` the prediction is the
+    mean over that many draws (see ``draws``). The draws of a graph do not depend on its batch. Calling the policy itself returns the
+    first draw.
 
     Args:
         policy: the policy whose subgraphs are sampled.
-        share: the share of subgraphs to take, in (0, 1], rounded to the nearest number.
-        number: the number of subgraphs to take, instead of a share; graphs with fewer keep all.
+        share: the share of subgraphs to use, in (0, 1]; their number is rounded.
+        number: the number of subgraphs to use, in place of a share; graphs with fewer subgraphs keep all.
         seed: seed of the random draws.
-        eval_draws: number of draws to average at evaluation; None takes all subgraphs.
+        eval_draws: number of draws to average in evaluation; None uses all subgraphs.
     """
 
     random: ClassVar[bool] = True
@@ -37,7 +37,7 @@ class Sampled(Wrapper):
     seed: int = 0
     eval_draws: int | None = None
     training: bool = field(default=True, init=False, repr=False, compare=False)
-    draw: int = field(default=0, init=False, repr=False, compare=False)  # which of the ``eval_draws`` this policy makes
+    draw: int = field(default=0, init=False, repr=False, compare=False)  # the index of this policy among the ``eval_draws``
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -46,7 +46,7 @@ class Sampled(Wrapper):
             if getattr(self, name) is not None and type(getattr(self, name)) is not int:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected a whole number.")
         if (self.share is None) == (self.number is None):
-            raise ValueError(f"share is {self.share} and number is {self.number}, expected one of the two.")
+            raise ValueError(f"share is {self.share} and number is {self.number}, expected exactly one of the two.")
         if self.share is not None and (not isinstance(self.share, int | float) or not 0 < self.share <= 1):
             raise ValueError(f"share is {self.share!r}, expected a number above 0 and at most 1; for a count use number=...")
         if self.number is not None and self.number < 1:
@@ -61,11 +61,11 @@ class Sampled(Wrapper):
 
     @property
     def node_based(self) -> bool:
-        """True only if all subgraphs of a node-based policy are taken."""
+        """True only if all subgraphs of a node-based policy are used."""
         return not self._sampling and self.policy.node_based
 
     def draws(self) -> list[Policy]:
-        """In training this policy; at evaluation one policy for each draw, so that a call changes nothing and threads can share a model."""
+        """In training this policy; in evaluation one policy per draw, so that calls have no side effects and threads can share a model."""
         if self.training or self.eval_draws is None:
             return [self]
         return [self._at(draw) for draw in range(self.eval_draws)]
@@ -76,20 +76,20 @@ class Sampled(Wrapper):
         return made
 
     def train(self, mode: bool = True) -> "Policy":
-        """Draw anew at each call (training), or take all subgraphs or fixed draws (evaluation)."""
+        """Switch between new draws at each call (training), and all subgraphs or fixed draws (evaluation)."""
         self.training = mode
         self.policy.train(mode)
         return self
 
     def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs anchors"], Int[Tensor, "subgraphs"]]:
-        """The anchors that were drawn."""
+        """The anchors of the drawn subgraphs."""
         anchor, sub_batch = self.policy.anchors(graph)
         if not self._sampling:
             return anchor, sub_batch
         available = torch.bincount(sub_batch, minlength=graph.num_graphs)
         first = ragged.offsets(available)[:-1]
         local = torch.arange(sub_batch.numel(), device=sub_batch.device) - first[sub_batch]
-        # drawn on the CPU, so that all devices see the same subgraphs
+        # drawn on the CPU, so that all devices get the same subgraphs
         if self.training:
             score = torch.rand(sub_batch.numel(), generator=self.generator).to(sub_batch.device)
         else:
@@ -101,7 +101,7 @@ class Sampled(Wrapper):
         return anchor[chosen], sub_batch[chosen]
 
     def num_subgraphs(self, graph: SharedGraph) -> Int[Tensor, "graphs"]:
-        """The number of subgraphs that are drawn of each graph."""
+        """The number of subgraphs that are drawn for each graph."""
         available = self.policy.num_subgraphs(graph)
         return torch.minimum(available, self._wanted(available)) if self._sampling else available
 
@@ -113,7 +113,9 @@ class Sampled(Wrapper):
 
     def _fixed_scores(self, size: int) -> Tensor:
         generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.draw) % 2**63)
-        blocks = [torch.rand(64, generator=generator) for _ in range(0, size, 64)]  # a longer list starts like a shorter one
+        blocks = [
+            torch.rand(64, generator=generator) for _ in range(0, size, 64)
+        ]  # a longer list starts with the same numbers as a shorter one
         return torch.cat(blocks)[:size] if blocks else torch.empty(0)
 
     def __str__(self) -> str:

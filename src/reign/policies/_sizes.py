@@ -1,4 +1,4 @@
-"""How large the bag of a graph is under every policy."""
+"""The size of the bag of a graph for every policy."""
 
 import time
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class BagSizes:
         policy: name of the policy.
         subgraphs: number of subgraphs.
         pairs: number of pairs (subgraph, node) that are stored.
-        members: number of pairs whose node lies in the subgraph.
-        edges: number of edges of all subgraphs; an edge counts once, whichever way it points.
+        members: number of pairs whose node is in the subgraph.
+        edges: number of undirected edges of all subgraphs.
         channels: number of channels of the features, marks included.
         seconds: time it took to make the bag.
     """
@@ -33,7 +33,7 @@ class BagSizes:
 
 
 def bag_sizes(data: Data) -> list[BagSizes]:
-    """The sizes of the bags of a graph, for every policy of ``list_policies``.
+    """The sizes of the bags of a graph, for every policy in ``list_policies``.
 
     >>> found = {bag.policy: bag for bag in bag_sizes(example_graph())}
     >>> found["nd"].subgraphs, found["nd"].edges, found["ed"].subgraphs, found["nm"].channels
@@ -51,7 +51,7 @@ def _size_of_bag(name: str, data: Data) -> BagSizes:
 
 
 def example_graph() -> Data:
-    """Naphthalene with a tail, as a graph: two fused 6-rings (nodes 0 to 9), and a chain of 10, 11 from node 4."""
+    """Naphthalene with a tail, as a graph: two fused 6-rings (nodes 0 to 9), and a chain of nodes 10 and 11 attached to node 4."""
     bonds = [(i, (i + 1) % 10) for i in range(10)] + [(0, 5), (4, 10), (10, 11)]
     edge_index = torch.tensor(bonds).t()
     return Data(x=torch.ones(12, 1), edge_index=torch.cat([edge_index, edge_index.flip(0)], dim=1))

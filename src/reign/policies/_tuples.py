@@ -17,11 +17,10 @@ from reign.policies._wrapper import Wrapper
 @POLICIES.register("2-")
 @dataclass(frozen=True)
 class Tuples(Wrapper):
-    """A node-based policy carried over to all n^2 ordered pairs of nodes (u, v), in lexicographic order: n^3 pairs.
+    """A node-based policy extended to all n^2 ordered pairs of nodes (u, v), in lexicographic order. The bag has n^3 pairs.
 
-    Node deletion deletes u and v; ego nets keep the union of the two balls; there is a mark for each position, in channels
-    [is u, is v, is neither]. On the tuple (v, v) both anchors are one node: it is deleted once, its ball is one ball, and it is the
-    one node with a mark, [1, 1, 0].
+    Node deletion deletes u and v. Ego nets keep the union of the two balls. There is a mark for each position, in the channels
+    [is u, is v, is neither]. For the tuple (v, v), v is deleted once, the ego net is a single ball, and v has the mark [1, 1, 0].
 
     Args:
         policy: the node-based policy: ``Null()``, ``NodeDeletion()``, ``NodeMarking()`` or ``EgoNets(...)``.

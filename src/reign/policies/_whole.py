@@ -1,4 +1,4 @@
-"""The graph itself as a bag of one: what a plain message-passing network sees."""
+"""The graph itself as a bag with one subgraph, for plain message passing."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,9 +16,9 @@ from reign.policies._pairs import Pairs
 @POLICIES.register("whole")
 @dataclass(frozen=True)
 class Whole(Policy):
-    """One subgraph per graph, tied to nothing: the graph itself."""
+    """One subgraph per graph, without anchors: the graph itself."""
 
-    meaning: ClassVar[str] = "the graph itself, once: for plain message passing"
+    meaning: ClassVar[str] = "the graph itself, once (for plain message passing)"
     example: ClassVar[str] = "whole"
 
     @property
@@ -28,7 +28,7 @@ class Whole(Policy):
 
     @property
     def num_anchors(self) -> int:
-        """Zero: a subgraph is not tied to any node."""
+        """Zero: a subgraph has no anchors."""
         return 0
 
     def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs 0"], Int[Tensor, "subgraphs"]]:
@@ -42,7 +42,7 @@ class Whole(Policy):
 
 
 def whole(bag: SubgraphBag) -> SubgraphBag:
-    """The graphs of a bag as a bag of one subgraph each, the graph itself: where plain message passing happens."""
+    """The graphs of a bag as a bag with one subgraph per graph, the graph itself, for plain message passing."""
 
     def make() -> SubgraphBag:
         graph = bag.graph

@@ -1,4 +1,4 @@
-"""Policies made of other policies."""
+"""Policies that modify other policies."""
 
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -10,7 +10,7 @@ from reign.policies._pairs import Pairs
 
 
 class Wrapper(Policy):
-    """A policy made of another one: ``policy`` says what its subgraphs keep, the wrapper which subgraphs there are."""
+    """A policy that modifies another one: ``policy`` determines what subgraphs keep, the wrapper determines which subgraphs there are."""
 
     policy: Policy
 

@@ -1,5 +1,5 @@
-"""The theory as something that runs: colour tests, networks over a finite field, WL tests, invariant graph networks, the paper's
-constructions, and hard pairs of graphs."""
+"""Expressive power in executable form: colour tests, networks over a finite field, WL tests, invariant graph networks, the paper's
+constructions, and pairs of graphs that are hard to tell apart."""
 
 from reign.theory._bounds import bound_of_terms
 from reign.theory._card import Card, card

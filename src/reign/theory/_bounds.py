@@ -1,4 +1,4 @@
-"""What bounds a list of terms: the ReIGN(2) table, and terms beyond it that 3-WL bounds too."""
+"""Upper bounds on the expressive power of a list of terms: the ReIGN(2) table, and other terms that 3-WL also bounds."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from reign.nn import REIGN2_OFF, REIGN2_ON, Model, term
 from reign.theory._rules import Block, Layer, Rule
 
 TABLE = {term(name).name for name in (*REIGN2_OFF, *REIGN2_ON)}
-SUMS = {  # over all where the table leaves the diagonal out: two entries of the table
+SUMS = {  # sums over all rows, where the table leaves out the diagonal: each is two entries of the table
     "readout": "readout_strict + root",
     "needle": "needle_strict + node_root",
     "node_readout": "node_readout_strict + node_root",
@@ -15,15 +15,17 @@ SUMS = {  # over all where the table leaves the diagonal out: two entries of the
 }
 BEYOND = {
     "needle_msg": "two ReIGN(2) layers: needle, then readout@A",
-    "needle_msg@agg": "2-FWL knows in how many subgraphs two nodes are neighbours, and sums over pairs",
+    "needle_msg@agg": "2-FWL can count the subgraphs in which two nodes are neighbours, and sum over pairs",
     "swap_local": "2-FWL sums x[h,i] over the neighbours h of k",
-    "root_msg": "two ReIGN(2) layers: roots get a channel of their own, then local",
+    "folklore": "2-FWL sums over all j of both values together, and knows which j are neighbours of i",
+    "swap_folklore": "2-FWL sums over all j of both values together, and knows which j are neighbours of k",
+    "root_msg": "two ReIGN(2) layers: roots get their own channel, then local",
     "local_others": "two ReIGN(2) layers, as for root_msg",
 }
 
 
 def bound_of_terms(names: Sequence[str]) -> list[str]:
-    """Whether terms lie inside the ReIGN(2) table, and what bounds those that do not.
+    """Which terms are in the ReIGN(2) table, and the bounds of those that are not.
 
     >>> bound_of_terms(["own", "local", "transpose"])
     ['inside the ReIGN(2) table, so 3-WL bounds them: own, local, transpose']
@@ -31,9 +33,9 @@ def bound_of_terms(names: Sequence[str]) -> list[str]:
     names = list(dict.fromkeys(term(name).name for name in names))
     inside = [f"{name} = {SUMS[name]}" if name in SUMS else name for name in names if name in TABLE or name in SUMS]
     lines = [f"inside the ReIGN(2) table, so 3-WL bounds them: {', '.join(inside)}"] if inside else []
-    lines += [f"outside the table, and bounded by 3-WL: {name} ({BEYOND[name]})" for name in names if name in BEYOND]
+    lines += [f"outside the table, but bounded by 3-WL: {name} ({BEYOND[name]})" for name in names if name in BEYOND]
     unknown = [name for name in names if name not in TABLE and name not in SUMS and name not in BEYOND]
-    return lines + ([f"outside the table, and no bound is known: {', '.join(unknown)}"] if unknown else [])
+    return lines + ([f"outside the table, without a known bound: {', '.join(unknown)}"] if unknown else [])
 
 
 def terms_of(rule: Rule) -> list[str]:
@@ -44,7 +46,7 @@ def terms_of(rule: Rule) -> list[str]:
 
 
 def bound_of_model(model: Model) -> list[str]:
-    """The WL test that bounds a model, with its policy."""
+    """The WL test that bounds a model with its policy."""
     policy = model.policy
     if not type(model).takes_policy:
         return [model.wl_bound]
@@ -57,5 +59,5 @@ def bound_of_model(model: Model) -> list[str]:
     if policy.mark == "distance":
         lines.append("2-FWL computes hop distances, so distance marks do not change the bound; no construction here")
     elif model.linear_form:
-        lines.append("by implement(model, 'ign3') for its linear form (GraphConv, sums, no norm, domain='all')")
+        lines.append("implement(model, 'ign3') shows it for its linear form (GraphConv, sums, no norm, domain='all')")
     return lines

@@ -1,4 +1,4 @@
-"""A model on one page: what it computes, its symmetry, its cost, the bound on what it can tell apart, and what it does tell apart."""
+"""A page about a model: its equations, symmetry and cost, the bound on its expressive power, and the pairs of graphs it tells apart."""
 
 import copy
 import html
@@ -19,7 +19,7 @@ from reign.theory._separate import Verdict, separate
 
 @dataclass(frozen=True)
 class Card:
-    """The page, as sections of lines; ``str``, ``markdown`` and ``html`` render it."""
+    """The page, as sections of lines. ``str``, ``markdown`` and ``html`` render it."""
 
     title: str
     sections: dict[str, list[str]]
@@ -34,7 +34,7 @@ class Card:
         return "\n\n".join([f"# {self.title}", *parts]) + "\n"
 
     def html(self) -> str:
-        """The page in HTML, complete and without outside references."""
+        """The page in HTML, without references to other files."""
         parts = [f"<h2>{html.escape(n)}</h2><pre>{html.escape(chr(10).join(lines))}</pre>" for n, lines in self.sections.items()]
         style = "body{font-family:sans-serif;max-width:60em;margin:2em auto}pre{background:#f4f4f4;padding:1em;overflow:auto}"
         title = html.escape(self.title)
@@ -42,11 +42,11 @@ class Card:
 
 
 def card(model: Model | str, families: Sequence[str] | None = None) -> Card:
-    """One page about a model.
+    """Make a page about a model.
 
     Args:
-        model: a model, of which the architecture counts, not the weights; or a name, as "sun:nm" or "sun:ego+:2/4".
-        families: families of pairs on which it is tried; those that need no file, if not given.
+        model: a model, whose weights do not matter, or a name such as "sun:nm" or "sun:ego+:2/4".
+        families: families of pairs to try it on; all families that need no data file if not given.
     """
     if isinstance(model, str):
         model = find_method(model).make(1, "relu")
@@ -64,15 +64,15 @@ def card(model: Model | str, families: Sequence[str] | None = None) -> Card:
 
 def _symmetry(model: Model) -> list[str]:
     if model.node_encoder is not None or any(getattr(module, "edge_encoder", None) is not None for module in model.modules()):
-        return ["not checked here: the model wants encoded features"]
+        return ["not checked, because the model has encoders of node or edge features"]
     graphs = random_graphs(5, min_nodes=2, max_nodes=6, num_features=model.in_channels, dtype=torch.float64)
     twin = copy.deepcopy(model).double().eval()
     assert_equivariant(twin, Batch.from_data_list(graphs), level=model.task_level, atol=1e-8, rtol=1e-8)
     assert_batch_invariant(twin, graphs, atol=1e-8, rtol=1e-8)
     kind = "invariant" if model.task_level == "graph" else "equivariant"
     return [
-        f"{kind} to permutations of nodes (S_n): checked on {len(graphs)} random graphs, float64, to 1e-8",
-        "a graph alone and in a batch: the same",
+        f"{kind} to permutations of nodes (S_n): checked on {len(graphs)} random graphs in float64, to 1e-8",
+        "the same output for a graph alone and in a batch",
     ]
 
 
@@ -81,25 +81,25 @@ def _cost(model: Model) -> list[str]:
     for t, layer in enumerate(model.layers):
         if isinstance(layer, SubgraphConv):
             passes = ", ".join(f"{number} over {scope}" for scope, number in cost(layer).items() if number)
-            lines.append(f"layer {t}: passes {passes}")
+            lines.append(f"layer {t}: number of passes: {passes}")
         else:
             lines.append(f"layer {t}: {layer!r}")
     return lines
 
 
 def _exact(model: Model, families: Sequence[str]) -> dict[str, list[str]]:
-    """The bound on the model's terms, and what its colour test and the model itself tell apart."""
+    """The bound on the model's terms, and the pairs that its colour test and the model itself tell apart."""
     try:
         rules = plan_of_model(model).rules
     except ValueError as error:
         return {"Separates": [f"not tried: {error}"]}
     terms = bound_of_terms([name for rule in rules for name in terms_of(rule)])
-    found = ["pairs told apart by the colour test (with the rounds it takes), and by the model's own layers over a finite field"]
+    found = ["pairs told apart by the colour test (and the rounds it needs), and by the model's layers over a finite field"]
     for name in families:
         pairs = family(name)
         colours, layers = separate(pairs, wl=[model]), separate(pairs, [model], act=None)
         of = f"of {len(pairs)} {'pair' if len(pairs) == 1 else 'pairs'}"
-        found.append(f"{name}: {_count(colours)} {of}{_rounds(colours)}; in its own layers {_count(layers)}")
+        found.append(f"{name}: {_count(colours)} {of}{_rounds(colours)}; with the model's layers {_count(layers)}")
     return {"Terms": terms, "Separates": found} if terms else {"Separates": found}
 
 

@@ -1,4 +1,4 @@
-"""What 1-WL cannot tell apart in a whole data set."""
+"""Count the pairs of graphs in a data set that 1-WL cannot tell apart."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from reign.theory._wl import wl_classes
 
 @dataclass(frozen=True)
 class Census:
-    """How many pairs of graphs 1-WL leaves undistinguished (``alike``) after some rounds, and of how many pairs."""
+    """The number of pairs of graphs that 1-WL does not distinguish (``alike``) after some rounds, and the number of all pairs."""
 
     rounds: int
     alike: int

@@ -1,10 +1,11 @@
-r"""The colour test of any list of terms: what no network of these terms can tell apart, and what almost every one does.
+r"""The colour test of any list of terms. Graphs with equal colours cannot be told apart by any network of these terms; graphs with
+different colours are told apart by almost every such network.
 
-.. math:: c^k_i \leftarrow H \big( [\text{is it a root with terms of its own}],\ \{\!\{ c \text{ that term } t \text{ sums} \}\!\}_t \big)
+.. math:: c^k_i \leftarrow H \big( [\text{is it a root with its own terms}],\ \{\!\{ c \text{ that term } t \text{ sums} \}\!\}_t \big)
 
-Each multiset is flat: a term that sums twice, as non_roots@Ak does, gives one multiset with multiplicities, as its sum is one sum.
-Without the term ``own`` a round may forget, so the test ends when a partition of the pairs comes back, not when it stops being
-refined.
+Each multiset is flat: a term with two nested sums, such as non_roots@Ak, gives one multiset with multiplicities.
+Without the term ``own`` a round may lose information, so the test ends when a partition of the pairs occurs again, not when it is no
+longer refined.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,12 +43,12 @@ class Colours:
 
     @property
     def classes(self) -> list[int]:
-        """A number for each graph; two graphs have the same one if no round tells them apart."""
+        """A number for each graph. Two graphs have the same number if no round tells them apart."""
         found: dict[tuple[int, ...], int] = {}
         return [found.setdefault(tuple(column), len(found)) for column in self.history[1:].t().tolist()]
 
     def separated(self, one: int, other: int) -> int | None:
-        """The first round, counted from 1, that tells two graphs apart: the layers a network needs. None if no round does."""
+        """The first round, counted from 1, that tells two graphs apart, which is the number of layers a network needs. None if none does."""
         differ = (self.history[1:, one] != self.history[1:, other]).nonzero()
         return int(differ[0]) + 1 if differ.numel() else None
 
@@ -63,7 +64,7 @@ def colours(
     aggregation: dict[str, Any] | None = None,
     rounds: int | None = None,
 ) -> Colours:
-    """The colour test of a list of terms.
+    """Run the colour test of a list of terms on some graphs.
 
     >>> from reign.theory import family
     >>> (pair,) = family("triangles")
@@ -73,12 +74,12 @@ def colours(
     Args:
         graphs: undirected simple graphs; ``x`` gives the initial colours of nodes.
         terms: names of terms (``reign.list_terms()``).
-        root_terms: the same for roots, if they have terms of their own.
-        policy: how a graph becomes a bag.
-        domain: what sums range over, "all" nodes or "members" of subgraphs.
-        pooling: "flat", all pairs as one multiset; "nested", a multiset of the subgraphs' multisets; or the "roots".
-        aggregation: terms whose sum is a mean, as {"needle": "mean"}: they see proportions.
-        rounds: number of rounds; until the partition of pairs comes back, if not given.
+        root_terms: names of terms for roots, if roots have their own terms.
+        policy: the selection policy.
+        domain: whether sums range over "all" nodes or "members" of subgraphs.
+        pooling: "flat" (all pairs as one multiset), "nested" (a multiset of the subgraphs' multisets) or "roots".
+        aggregation: terms that take a mean in place of a sum, for example {"needle": "mean"}. They distinguish proportions only.
+        rounds: number of rounds; if not given, until the partition of pairs occurs again.
     """
     if rounds is not None and rounds < 1:
         raise ValueError(f"rounds is {rounds}, expected at least 1.")
@@ -87,12 +88,12 @@ def colours(
 
 
 def model_colours(graphs: Sequence[Data], model: Model, *, endless: bool = True) -> Colours:
-    """The colour test of a model, pooled as the model pools.
+    """Run the colour test of a model, with the model's pooling, on some graphs.
 
     Args:
         graphs: undirected simple graphs; ``x`` gives the initial colours of nodes.
-        model: its architecture counts, not its weights.
-        endless: repeat its first layer until nothing new can come; otherwise its layers are run once.
+        model: the model; its weights do not matter.
+        endless: repeat its first layer until the colours are stable; otherwise run its layers once.
     """
     return run(plan_of_model(model), graphs, endless=endless)
 
@@ -105,9 +106,12 @@ def run(plan: Plan, graphs: Sequence[Data], *, endless: bool = True) -> Colours:
 
 
 def pooled_rounds(plan: Plan, bag: SubgraphBag, *, endless: bool = True) -> Iterator[Int[Tensor, "graphs"]]:
-    """The colours of graphs at the start and after each round of a plan, or until a partition of pairs comes back."""
+    """The colours of graphs at the start and after each round of a plan; with ``endless`` until a partition of pairs occurs again."""
     if endless and (plan.residual or plan.jk != "last"):
-        raise ValueError("a colour test without end repeats one layer, and covers no residual connections or jumping knowledge.")
+        raise ValueError(
+            "a colour test until stability repeats one layer, so it does not cover residual connections or jumping knowledge; use "
+            "endless=False, or a name with a number of layers, such as 'sun:nm/6'."
+        )
     seen: set[int] = set()
     for values, pooled, ends in trace(plan, bag, Hashing(), endless=endless):
         yield pooled[:, 0]

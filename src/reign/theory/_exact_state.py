@@ -1,4 +1,4 @@
-"""The values of a bag as whole numbers, with means that are exact."""
+"""The values of a bag as integers, with exact means."""
 
 from reign.bags import Domain, SubgraphBag, Where
 from reign.nn import State, Term
@@ -6,7 +6,7 @@ from reign.theory._algebra import Algebra, Values
 
 
 class ExactState(State):
-    """A ``State`` of whole numbers: terms are evaluated by their own formulas, means divide as the algebra does."""
+    """A ``State`` of integers. Terms are evaluated by their own formulas, and means use the division of the algebra."""
 
     def __init__(
         self, h: Values, bag: SubgraphBag, domain: Domain, algebra: Algebra, aggregation: dict[str, str] | None = None
@@ -24,3 +24,7 @@ class ExactState(State):
             return self.algebra.divide(self.sum(term, where), count)
 
         return self.once(("mean", term.name, where), mean)
+
+    def product(self, one: Values, other: Values) -> Values:
+        """The product of two values, which folklore terms sum."""
+        return self.algebra.multiply(one, other)

@@ -18,12 +18,12 @@ from reign.theory._wl import wl_classes
 
 @dataclass(frozen=True)
 class Family:
-    """Pairs of graphs that belong together.
+    """A family of pairs of graphs.
 
     Args:
-        meaning: what they are, in one line.
-        pairs: makes them.
-        generated: whether they need no file.
+        meaning: a one-line description.
+        pairs: function that makes the pairs.
+        generated: whether the pairs are generated and need no data file.
     """
 
     meaning: str
@@ -31,13 +31,13 @@ class Family:
     generated: bool = True
 
 
-FAMILIES: Registry[Family] = Registry("family", hint=", or a file of graph6 lines (.g6, .txt) or of an array of them (.npy)")
+FAMILIES: Registry[Family] = Registry("family", hint=", or a file of graph6 lines (.g6, .txt), or an array of graph6 texts (.npy)")
 
 
 def add_family(
     name: str, meaning: str, *, generated: bool = True
 ) -> Callable[[Callable[[], list[Pair]]], Callable[[], list[Pair]]]:
-    """A decorator that registers a function that makes pairs as a family."""
+    """A decorator that registers a function that makes pairs of graphs as a family."""
 
     def add(pairs: Callable[[], list[Pair]]) -> Callable[[], list[Pair]]:
         FAMILIES.register(name)(Family(meaning, pairs, generated))
@@ -47,7 +47,7 @@ def add_family(
 
 
 def list_families(generated: bool = False) -> list[str]:
-    """The names of all families, or of those that need no file.
+    """The names of all families, or of those that need no data file.
 
     >>> list_families(generated=True)
     ['triangles', 'decalin', 'csl', 'rook', 'cfi', 'regular', 'small']
@@ -56,7 +56,7 @@ def list_families(generated: bool = False) -> list[str]:
 
 
 def family(name: str, all_pairs: bool = False) -> list[Pair]:
-    """The pairs of a family by name, or of a file.
+    """The pairs of a family, given by its name, or of a file.
 
     >>> [pair.name for pair in family("triangles")]
     ['C6 / 2xC3']
@@ -70,7 +70,7 @@ def family(name: str, all_pairs: bool = False) -> list[Pair]:
 
 @cache
 def small_graphs(nodes: int = 7) -> tuple[Data, ...]:
-    """All graphs of 1 to some nodes, at most 7, one of each isomorphism class: 1,252 in all."""
+    """All graphs with at most ``nodes`` nodes (up to 7), one of each isomorphism class: 1,252 for 7 nodes."""
     return tuple(from_networkx(g) for g in nx.graph_atlas_g() if 1 <= len(g) <= nodes)
 
 
@@ -89,7 +89,7 @@ def _decalin() -> list[Pair]:
     return [Pair("decalin / bicyclopentyl", from_networkx(decalin), from_networkx(bicyclopentyl))]
 
 
-@add_family("csl", "circular skip links: cycles of 41 nodes with chords of one length, 45 pairs of ten classes")
+@add_family("csl", "circular skip links: cycles of 41 nodes with chords of one length; 45 pairs from ten classes")
 def _csl() -> list[Pair]:
     skips = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
     graphs = {s: from_networkx(nx.circulant_graph(41, [1, s])) for s in skips}
@@ -106,7 +106,7 @@ def _cfi() -> list[Pair]:
     return [Pair(f"CFI({name})", *(from_networkx(cfi(b, twist)) for twist in (False, True))) for name, b in cfi_bases().items()]
 
 
-@add_family("regular", "random regular graphs of one size and degree")
+@add_family("regular", "random regular graphs with the same size and degree")
 def _regular() -> list[Pair]:
     pairs = []
     for degree, n in ((3, 8), (3, 10), (4, 9), (4, 10), (3, 12), (5, 12)):
@@ -118,7 +118,7 @@ def _regular() -> list[Pair]:
     return pairs
 
 
-@add_family("small", "all pairs of graphs of one size up to 7 nodes that 1-WL confuses")
+@add_family("small", "all pairs of graphs of equal size, up to 7 nodes, that 1-WL confuses")
 def _small() -> list[Pair]:
     graphs = small_graphs()
     classes = wl_classes(graphs)

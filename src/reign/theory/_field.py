@@ -1,8 +1,8 @@
-"""Networks over the integers modulo a prime, with random weights and 1/x as activation: exact, without digits to lose.
+"""Networks over the integers modulo a prime p, with random weights and 1/x as activation. They are exact, without rounding.
 
-Sums of 1/(x + b) with different x are linearly independent as functions of b, so a random bias b makes the sum over a multiset tell
-which multiset it was, but for a chance of about its size over p, in each of the channels independently. Polynomials of low degree
-do not: x^2 sees two power sums only. 1/x maps 0 to 0.
+The functions 1/(x + b) of b are linearly independent for different x. With a random bias b, the sum over a multiset therefore identifies
+the multiset, except with a probability of about its size over p, independently in each channel. Polynomials of low degree do not have
+this property: x^2 depends on two power sums only. 0 is mapped to 0.
 """
 
 import torch
@@ -20,18 +20,18 @@ class Field(Algebra):
     """The algebra of networks over the integers modulo ``PRIME``, with ``WIDTH`` channels everywhere.
 
     Args:
-        seed: of the random weights.
+        seed: seed of the random weights.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 
     def embed(self, labels: Int[Tensor, "rows"], *key: object) -> Values:
-        """A random vector for each different label."""
+        """A random vector for each distinct label."""
         return torch.stack([mix(labels + salt(self.seed, c, *key)) % PRIME for c in range(WIDTH)], dim=1)
 
     def linear(self, key: Key, *parts: Values) -> Values:
-        """The sum of random linear maps of the parts, and a bias."""
+        """The sum of random linear maps of the parts, plus a bias."""
         weight = self._weights(key, len(parts) + 1)
         out = weight[-1, 0].expand(parts[0].size(0), WIDTH)
         for matrix, part in zip(weight, parts, strict=False):
@@ -48,19 +48,23 @@ class Field(Algebra):
         return inverse(x)
 
     def scale(self, key: Key, x: Values) -> Values:
-        """Times a random number."""
+        """Multiply by a random number."""
         return x % PRIME * self._weights((*key, "scale"), 1)[0, 0, 0] % PRIME
 
     def gate(self, key: Key, x: Values, labels: Int[Tensor, "rows"]) -> Values:
-        """Times a random vector for each label."""
+        """Multiply by a random vector for each label."""
         return x % PRIME * self.embed(labels, *key, "gate") % PRIME
 
     def divide(self, total: Values, count: Int[Tensor, "rows 1"]) -> Values:
         """A sum times the inverse of its count."""
         return total % PRIME * inverse(count) % PRIME
 
+    def multiply(self, x: Values, y: Values) -> Values:
+        """The product of two values, channel by channel."""
+        return x % PRIME * (y % PRIME) % PRIME
+
     def product(self, x: Int[Tensor, "n n width"], y: Int[Tensor, "n n width"]) -> Int[Tensor, "n n width"]:
-        """A matrix product in every channel; one factor is split in two, so that sums stay below 2^63."""
+        """A matrix product in every channel. One factor is split in two, so that sums stay below 2^63."""
         a, b = (x % PRIME).movedim(-1, 0), (y % PRIME).movedim(-1, 0)
         high = (a >> 16) @ b % PRIME * 2**16
         return ((high + (a & 0xFFFF) @ b) % PRIME).movedim(0, -1)
@@ -71,7 +75,7 @@ class Field(Algebra):
 
 
 def inverse(x: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
-    """1/x modulo ``PRIME`` for all entries at once, and 0 for 0: three products an entry, by a tree of products.
+    """1/x modulo ``PRIME`` for all entries at once, and 0 for 0. A tree of products needs three products per entry.
 
     >>> inverse(torch.tensor([0, 1, 2, 7])) * torch.tensor([0, 1, 2, 7]) % PRIME
     tensor([0, 1, 1, 1])

@@ -22,10 +22,11 @@ def shrikhande() -> nx.Graph:
 
 
 def cfi(base: nx.Graph, twisted: bool) -> nx.Graph:
-    """The graph of Cai, Fuerer and Immerman over a connected base: even subsets of a node's edges, joined where they agree.
+    """The graph of Cai, Fuerer and Immerman over a connected base: its nodes are even subsets of the edges at a node of the base, and two
+    subsets at the ends of an edge are joined if they agree on this edge.
 
-    With a twist one edge of the base joins where they disagree. The graphs with and without a twist are not isomorphic, and k-WL
-    tells them apart if and only if the base has treewidth below k (for k >= 2, in the convention in which 3-WL is 2-FWL).
+    With a twist, subsets at the ends of one edge are joined if they disagree. The graphs with and without a twist are not isomorphic, and
+    k-WL tells them apart if and only if the base has treewidth below k (for k >= 2, in the convention in which 3-WL is 2-FWL).
     """
     graph = nx.Graph()
     edges = [tuple(sorted(e)) for e in nx.convert_node_labels_to_integers(base).edges]
@@ -44,7 +45,7 @@ def cfi(base: nx.Graph, twisted: bool) -> nx.Graph:
 
 
 def theta(*lengths: int) -> nx.Graph:
-    """Two nodes joined by paths with the given numbers of nodes inside."""
+    """Two nodes joined by paths with the given numbers of inner nodes."""
     graph = nx.Graph()
     for p, length in enumerate(lengths):
         nx.add_path(graph, ["a", *((p, j) for j in range(length)), "b"])
@@ -52,7 +53,7 @@ def theta(*lengths: int) -> nx.Graph:
 
 
 def star(cycle: int, edges: Sequence[int], lengths: Sequence[int]) -> nx.Graph:
-    """A cycle with ladders on some of its edges, each of a number of squares: treewidth 2, and arms that branch."""
+    """A cycle with ladders attached to some of its edges, with the given numbers of squares. It has treewidth 2."""
     graph = nx.cycle_graph(cycle)
     for arm, (first, length) in enumerate(zip(edges, lengths, strict=True)):
         u: Hashable = first
@@ -65,7 +66,7 @@ def star(cycle: int, edges: Sequence[int], lengths: Sequence[int]) -> nx.Graph:
 
 
 def chain(triangles: int) -> nx.Graph:
-    """Triangles in a row, each sharing an edge with the next: a triangulated strip."""
+    """A triangulated strip: a row of triangles, each of which shares an edge with the next."""
     graph = nx.path_graph(triangles + 2)
     graph.add_edges_from((i, i + 2) for i in range(triangles))
     return graph

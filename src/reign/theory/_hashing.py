@@ -1,7 +1,7 @@
 """Colours as 64-bit numbers: a multiset of colours is the sum of their random images, modulo 2^64.
 
-Two different multisets have the same sum with a chance of about 1 in 10^19 per comparison (a little more where multiplicities
-differ by a multiple of a power of two). Equal multisets always have the same sum, so a difference is certain.
+Two different multisets have the same sum with a probability of about 10^-19 per comparison (slightly more if multiplicities
+differ by a multiple of a power of two). Equal multisets always have the same sum, so different sums prove a difference.
 """
 
 import zlib
@@ -23,12 +23,12 @@ def mix(x: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
 
 
 def salt(*key: object) -> int:
-    """A number of 64 bits for each key, the same in every process."""
+    """A 64-bit number for each key, the same in every process."""
     return int(mix(torch.tensor(zlib.crc32(repr(key).encode()))))
 
 
 def rows(x: Float[Tensor, "rows channels"]) -> Int[Tensor, "rows"]:
-    """A hash of each row of features, by their exact values."""
+    """A hash of the exact values of each row of features."""
     bits = (x.double() + 0.0).contiguous().view(torch.long)  # + 0.0 makes -0.0 the same number as 0.0
     return mix(sum((mix(bits[:, c] + 7919 * c) for c in range(bits.size(1))), torch.zeros(x.size(0), dtype=torch.long)))
 
@@ -39,7 +39,7 @@ def features(data: Data) -> Float[Tensor, "nodes channels"]:
 
 
 def partition(values: Int[Tensor, "rows width"]) -> int:
-    """A hash of which rows have equal values, whatever these are."""
+    """A hash of the partition into rows with equal values, independent of the values."""
     inverse = values[:, 0].unique(return_inverse=True)[1]
     place = torch.arange(inverse.numel())
     first = torch.full_like(place, inverse.numel()).scatter_reduce_(0, inverse, place, "amin")
@@ -47,17 +47,17 @@ def partition(values: Int[Tensor, "rows width"]) -> int:
 
 
 class Hashing(Algebra):
-    """The algebra of colour tests: every function of a network is a random one, so nothing is lost but what sums lose.
+    """The algebra of colour tests: every function of a network is a random hash function, so only sums lose information.
 
-    A colour is the image itself, so a term of a layer applied to colours is the hash of the multiset it sums.
+    A colour is itself a random image, so a term of a layer applied to colours is the hash of the multiset it sums.
     """
 
     def embed(self, labels: Int[Tensor, "rows"], *key: object) -> Int[Tensor, "rows 1"]:
-        """A colour for each different label."""
+        """A colour for each distinct label."""
         return mix(labels + salt(*key))[:, None]
 
     def linear(self, key: Key, *parts: Int[Tensor, "rows 1"]) -> Int[Tensor, "rows 1"]:
-        """A hash of several values, one of each part: the sum of a random function of each."""
+        """A hash of several values, one from each part: the sum of random functions of them."""
         return sum((mix(part + salt(*key, p)) for p, part in enumerate(parts)), torch.zeros_like(parts[0]))
 
     mlp = linear
@@ -67,21 +67,25 @@ class Hashing(Algebra):
         return mix(x + salt(*key))
 
     def scale(self, key: Key, x: Int[Tensor, "rows 1"]) -> Int[Tensor, "rows 1"]:
-        """Times a random number, which is odd and so can be undone."""
+        """Multiply by a random odd number, which is invertible."""
         return x * (salt(*key) | 1)
 
     def gate(self, key: Key, x: Int[Tensor, "rows 1"], labels: Int[Tensor, "rows"]) -> Int[Tensor, "rows 1"]:
-        """Values and labels hashed together, before they are summed."""
+        """Hash values together with their labels, before they are summed."""
         return mix(x + mix(labels + salt(*key))[:, None])
 
     def divide(self, total: Int[Tensor, "rows 1"], count: Int[Tensor, "rows 1"]) -> Int[Tensor, "rows 1"]:
-        """Proportions: sums over counts, all times the largest power of two that divides a count, which has no inverse."""
+        """Proportions: sums divided by counts. All are multiplied by the largest power of two that divides a count, which has no inverse."""
         power = count & -count  # the largest power of two that divides it
         odd = count // power
-        inverse = odd  # right to 3 bits; each step of Newton's doubles them
+        inverse = odd  # correct to 3 bits; each Newton step doubles their number
         for _ in range(5):
             inverse = inverse * (2 - odd * inverse)
         return total * inverse * (power.max() // power if power.numel() else power)
+
+    def multiply(self, x: Int[Tensor, "rows 1"], y: Int[Tensor, "rows 1"]) -> Int[Tensor, "rows 1"]:
+        """A hash of two values, before they are summed; as of a product, their order makes no difference."""
+        return mix(mix(x) + mix(y))
 
     def product(self, x: Int[Tensor, "n n 1"], y: Int[Tensor, "n n 1"]) -> Int[Tensor, "n n 1"]:
         """For each (k, i) the multiset over j of the pairs (x[k, j], y[j, i])."""

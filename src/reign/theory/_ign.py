@@ -18,9 +18,9 @@ class IGNLinear(nn.Module):
     Args:
         order_in: 1, 2 or 3.
         order_out: 0, 1, 2 or 3.
-        in_channels: of the values that come in.
-        out_channels: of the values that go out.
-        ops: which maps of the basis; all if not given.
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        ops: the maps of the basis to use; all if not given.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class IGNLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(len(self.targets), out_channels))
 
     def forward(self, x: Float[Tensor, "*nodes in_channels"]) -> Float[Tensor, "*targets out_channels"]:
-        """A tensor of shape (n, ..., n, channels) to another."""
+        """Map a tensor of shape (n, ..., n, channels) to another."""
         out: Tensor | None = None
         for op, weight in zip(self.ops, self.weight, strict=True):
             if self.weight.requires_grad or bool((weight != 0).any()):
@@ -49,18 +49,18 @@ class IGNLinear(nn.Module):
 
 
 class IGN(nn.Module):
-    """A trainable k-IGN: equivariant layers of the given orders, an invariant one, and an MLP.
+    """A trainable k-IGN: equivariant layers of the given orders, an invariant layer, and an MLP.
 
-    The input is a graph as a tensor of order 2, features on the diagonal and the adjacency off it.
+    The input is a graph as a tensor of order 2, with features on the diagonal and the adjacency off it.
 
     >>> IGN(1, 8, 1, orders=(2, 3, 3))(torch.ones(4, 1), torch.tensor([[0, 1], [1, 0]])).shape
     torch.Size([1, 1])
 
     Args:
-        in_channels: of node features.
-        hidden_channels: of the layers.
-        out_channels: of the prediction.
-        orders: of the tensors, from 2 at the input.
+        in_channels: number of channels of node features.
+        hidden_channels: number of channels of the layers.
+        out_channels: number of channels of the prediction.
+        orders: orders of the tensors, starting with 2 for the input.
         act: activation between layers.
     """
 
@@ -74,7 +74,7 @@ class IGN(nn.Module):
     ) -> None:
         super().__init__()
         if not orders or orders[0] != 2 or max(orders) > 3 or min(orders) < 1:
-            raise ValueError(f"orders are {orders}, expected to start with 2, and 1 to 3 from then on.")
+            raise ValueError(f"orders are {orders}, expected 2 followed by orders from 1 to 3.")
         widths = [in_channels + 1] + [hidden_channels] * (len(orders) - 1)
         steps = zip(orders[:-1], orders[1:], widths[:-1], widths[1:], strict=True)
         self.layers = nn.ModuleList([IGNLinear(*step) for step in steps])
@@ -105,7 +105,7 @@ class IGN(nn.Module):
 def one_by_one(
     x: Float[Tensor, "nodes channels"], edge_index: Int[Tensor, "2 edges"], batch: Int[Tensor, "nodes"] | None
 ) -> Iterator[Data]:
-    """The graphs of a PyG batch, one after another."""
+    """Iterate over the graphs of a PyG batch."""
     batch = edge_index.new_zeros(x.size(0)) if batch is None else batch
     for g in range(int(batch.max()) + 1):
         mine = (batch == g).nonzero().squeeze(1)

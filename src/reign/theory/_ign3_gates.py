@@ -29,7 +29,7 @@ def clip(channels: int, orbit: str, c: int) -> Program:
 
 
 def mlp_copy(channels: int, orbit: str, layers: list[tuple[Tensor, Tensor]], source: int, target: int, scratch: int) -> Program:
-    """An MLP on channels ``source...`` written to ``target...``, all other channels copied; hidden units live from ``scratch`` on."""
+    """An MLP of the channels ``source...``, written to ``target...``. All other channels are copied; hidden units start at ``scratch``."""
     steps, at = [], source
     for number, (weight, bias) in enumerate(layers):
         last = number == len(layers) - 1
@@ -44,9 +44,9 @@ def mlp_copy(channels: int, orbit: str, layers: list[tuple[Tensor, Tensor]], sou
 
 
 def gate(channels: int, orbit: str, closed: int, message: int, width: int, scratch: int, bound: float) -> Program:
-    """The messages become 0 where channel ``closed`` is 1, and stay as they are, to the last bit, where it is 0.
+    """Set messages to 0 where channel ``closed`` is 1. Where it is 0, they do not change, to the last bit.
 
-    relu(m - M c) - relu(-m - M c) with M at least as large as any message; no memorising network is needed.
+    The formula is relu(m - M c) - relu(-m - M c), with M at least as large as any message. No memorising network is needed.
     """
     plus, minus = scratch, scratch + width
     matrix = (

@@ -1,7 +1,7 @@
-"""A ReIGN(2) layer as a 3-IGN program (the paper's proof that 3-IGNs implement ReIGN(2), with its slips corrected).
+"""A ReIGN(2) layer as a 3-IGN program (the paper's proof that 3-IGNs implement ReIGN(2), with corrections).
 
-Global terms are one step. A local term takes three: its values are broadcast onto the links (k, i, j), gated by the connectivity, and
-summed over j. Which value goes onto a link follows from the term alone: ``needle@Ak`` puts x[j, i] there, for every kind of link.
+Global terms need one step. A local term needs three: its values are broadcast to the links (k, i, j), gated by the connectivity, and
+summed over j. The value at a link depends only on the term: ``needle@Ak`` puts x[j, i] there, for every kind of link.
 """
 
 import torch
@@ -13,7 +13,7 @@ from reign.theory._ign3_policies import GRAPH, SUBGRAPH
 from reign.theory._ign3_program import LINKS, Program, Step
 from reign.theory._matrices import keep, place, route
 
-# where a term that is not local takes its value from: for the target (a, b, b) off the diagonal, and (a, a, a) on it
+# the source of a term that is not local: for the target (a, b, b) off the diagonal, and (a, a, a) on it
 GLOBAL: dict[str, tuple[list[str], list[str]]] = {
     "own": (["abb"], ["aaa"]),
     "transpose": (["baa"], ["aaa"]),
@@ -31,7 +31,7 @@ GLOBAL: dict[str, tuple[list[str], list[str]]] = {
     "non_roots": (["cdd"], ["cdd"]),
     "total": (["cdd", "ccc"], ["cdd", "ccc"]),
 }
-# the pair of which a local term sums the values, in the letters of the target (k, i) and the neighbour j, and the links it sums over
+# the pair whose values a local term sums, in the letters of the target (k, i) and the neighbour j, and the links it sums over
 LOCAL: dict[str, tuple[str, int]] = {
     "local": ("kj", SUBGRAPH),
     "needle@Ak": ("ji", SUBGRAPH),
@@ -51,18 +51,18 @@ CLOSED = 2  # channel of links: 1 - connectivity, for the gate
 
 
 def room(layer: SubgraphConv) -> int:
-    """Channels that a layer needs: values, result and a first sum on nodes; connectivity, messages and gates on links."""
+    """The number of channels that a layer needs: values, result and a first sum on nodes; connectivity, messages and gates on links."""
     d, p = layer.in_channels, layer.out_channels
     return max(2 * d + p, 3 + 3 * d)
 
 
 def layer_program(layer: SubgraphConv, channels: int, bound: float) -> Program:
-    """Steps that do what a linear ReIGN(2) layer does: values in the first channels of nodes become its outputs.
+    """Steps that compute a linear ReIGN(2) layer. The first channels of nodes hold the values before, and the outputs after these steps.
 
     Args:
-        layer: of single linear terms of the table, without norm, with ReLU or no activation.
-        channels: of the cube, at least ``room(layer)``.
-        bound: no value, and no sum over neighbours, is larger on the graphs at hand.
+        layer: a layer of single linear terms of the table, without norms, with ReLU or no activation.
+        channels: number of channels of the cube, at least ``room(layer)``.
+        bound: an upper bound on all values and sums over neighbours on the given graphs.
     """
     d, p = layer.in_channels, layer.out_channels
     acc, first = d, d + p
@@ -103,7 +103,7 @@ def _gathered(
     channels: int, d: int, source: int, values: str, at_roots: str, connectivity: int, bound: float, to: int,
     w_off: Tensor, w_on: Tensor, fresh: bool = False,
 ) -> Program:  # fmt: skip
-    """Broadcast, gate, sum: to the channels ``to...`` of node (k, i) comes W times the sum over neighbours j of the given pair."""
+    """Broadcast, gate, sum: add W times the sum of the given pair over neighbours j to the channels ``to...`` of node (k, i)."""
     message, scratch = CLOSED + 1, CLOSED + 1 + d
     broadcast = Step(channels, {}, {})
     gates = Program()
@@ -132,13 +132,13 @@ def _gathered(
 
 
 def bound_of(layer: SubgraphConv, state: State) -> float:
-    """The largest value, or sum of values over neighbours, that a layer meets on a bag."""
+    """The largest value, or sum of values over neighbours, that occurs in a layer on a bag."""
     sums = [state.h, state.get(TERMS["local"]), state.get(TERMS["readout@A"])]
     return max([float(value.abs().max()) for value in sums if value.numel()], default=1.0)
 
 
 def check_linear(layer: SubgraphConv, what: str) -> None:
-    """Raise ``ValueError`` unless a layer is one the constructions speak of."""
+    """Raise ``ValueError`` unless the constructions cover a layer."""
     problems = []
     if any(how != "sum" for how in layer.aggregation.values()):
         problems.append(f"means ({layer.aggregation}; use sums)")
@@ -170,7 +170,9 @@ def _weights(layer: SubgraphConv, on: bool) -> dict[str, tuple[Tensor, Tensor]]:
     found: dict[str, tuple[Tensor, Tensor]] = {}
     for slot in layer.slots(on):
         if not isinstance(slot, TermSlot) or slot.term.name not in {*GLOBAL, *LOCAL}:
-            raise ValueError(f"'{slot.name}' is no entry of the ReIGN(2) table; implement(model, 'reign2') rewrites it first.")
+            raise ValueError(
+                f"'{slot.name}' is not in the ReIGN(2) table; rewrite the model with implement(model, 'reign2') first."
+            )
         transform = slot.transform
         assert isinstance(transform, torch.nn.Linear)
         weight, bias = transform.weight.detach().double(), transform.bias.detach().double()

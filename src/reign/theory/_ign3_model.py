@@ -19,7 +19,7 @@ from reign.theory._to_reign2 import to_reign2
 
 
 class IGN3Model(nn.Module):
-    """A model as a 3-IGN program: its policy and all its layers are steps on the cube; pooling and head are its own.
+    """A model as a 3-IGN program: its policy and all its layers are steps on the cube. Pooling and head are those of the model.
 
     Attributes:
         program: all steps, from the lifted graph to the final values of roots ("aaa") and other nodes ("abb").
@@ -29,11 +29,11 @@ class IGN3Model(nn.Module):
         super().__init__()
         if model.domain != "all":
             raise ValueError(
-                "the construction in 3-IGNs covers domain='all': sums over members would need gates on every global sum."
+                "the construction in 3-IGNs covers only domain='all', because sums over members would need gates on every global sum."
             )
         self.model = copy.deepcopy(model).double().eval()
         if model.task_level != "graph" and isinstance(model.pooling, OuterMPNN):
-            raise ValueError(f"the construction of NGNN covers task_level='graph', got '{model.task_level}'.")
+            raise ValueError(f"the construction of NGNN covers only task_level='graph', got '{model.task_level}'.")
         outer = self.model.pooling if isinstance(self.model.pooling, OuterMPNN) else None
         batch = Batch.from_data_list([Data(x=g.x.double(), edge_index=g.edge_index) for g in graphs])
         bag = self.model.policy.from_data(batch)
@@ -85,9 +85,9 @@ class IGN3Model(nn.Module):
 
 
 def _outer(pooling: OuterMPNN) -> list[SubgraphConv]:
-    """NGNN's outer network as ReIGN(2) layers: readouts to everybody, then message passing on the graph in all subgraphs alike."""
+    """NGNN's outer network as ReIGN(2) layers: broadcast the readouts, then the same message passing on the graph in all subgraphs."""
     if pooling.over_nodes != "sum":
-        raise ValueError("the construction covers NGNN with readout='sum'.")
+        raise ValueError("the construction covers NGNN only with readout='sum'.")
     d = pooling.out_channels
     eye = torch.eye(d, dtype=torch.float64)
     spread = reign2_layer({"node_readout_strict": eye, "node_root": eye}, {"readout_strict": eye, "own": eye}, None, "all")

@@ -1,4 +1,4 @@
-"""3-IGN programs of the selection policies (the paper's proof of its first lemma): their output is the bag, entry by entry."""
+"""3-IGN programs of the selection policies (the paper's proof of its first lemma). Their output is exactly the bag."""
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ _ONE, _TWO = 2, 3  # scratch
 
 
 def lift(data: Data, channels: int, marks: int) -> Tensor:
-    """The graph, copied into every subgraph: one layer from order 2 to order 3. Room for marks is left in front of features."""
+    """The graph, copied into every subgraph: one layer from order 2 to order 3. Channels for marks are left free in front of features."""
     check_simple(data)
     G = graph_tensor(Data(x=data.x.double(), edge_index=data.edge_index))
     d = data.num_features
@@ -35,9 +35,9 @@ def policy_program(policy: str | Policy, channels: int, features: int) -> Progra
     """Steps that turn the lifted graph into the bag of a policy: null, nd, nm, ego:h or ego+:h.
 
     Args:
-        policy: of the class Pi of the paper, or null.
-        channels: of the cube, at least marks + features + 1, and 4.
-        features: channels of node features.
+        policy: a policy of the class Pi of the paper, or null.
+        channels: number of channels of the cube, at least marks + features + 1, and at least 4.
+        features: number of channels of node features.
     """
     made = reign.policies.policy(policy)
     if made.mark == "distance" or not isinstance(made, Null | NodeDeletion | NodeMarking | EgoNets):
@@ -46,7 +46,7 @@ def policy_program(policy: str | Policy, channels: int, features: int) -> Progra
     if channels < max(reach + 1, 4):
         raise ValueError(f"channels is {channels}, expected at least {max(reach + 1, 4)} for '{made}' with {features} features.")
     program = Program()
-    if isinstance(made, NodeDeletion):  # no link of the root is left
+    if isinstance(made, NodeDeletion):  # the root has no links
         drop = keep(channels, SUBGRAPH)
         program += Step(channels, {o: [(f"{o}->{o}", drop)] for o in ("aab", "aba")})
     if isinstance(made, EgoNets):
@@ -77,7 +77,7 @@ def _ego_nets(channels: int, reach: int, hops: int, clear: bool = True) -> Progr
 
 
 def run_policy(data: Data, policy: str | Policy, channels: int | None = None) -> DenseBag:
-    """The bag that the program computes, as the paper's tensors."""
+    """Run the 3-IGN program of a policy, and return its bag as the paper's tensors."""
     made = reign.policies.policy(policy)
     width = made.num_marks + data.num_features
     channels = channels or max(width + 1, 4)

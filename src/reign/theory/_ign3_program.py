@@ -1,12 +1,12 @@
-"""3-IGNs as programs: the paper's computational primitives, and how they are put together.
+"""3-IGNs as programs: the paper's computational primitives, and how they are combined.
 
-The cube ``Y[k, i, j]`` is a bag of subgraphs: Y[k, i, i] holds node i of subgraph k, Y[k, i, j] the link from j to i in it. Its five
-orbits are written with letters, the paper's names beside them:
+The cube ``Y[k, i, j]`` is a bag of subgraphs: Y[k, i, i] holds node i of subgraph k, and Y[k, i, j] holds the link from j to i in it. Its five
+orbits are written with letters, followed by the paper's names:
 
     "aaa" (iii) roots    "abb" (ijj) other nodes    "aab" (iij) links into roots    "aba" (iji) links out of roots    "abc" (ijk) other links
 
-A ``Step`` is one linear equivariant layer with biases, and ReLU on the channels that are named: linear elsewhere, which costs a plain
-3-IGN twice the channels (``Program.plain``). Orbits that a step does not mention are copied.
+A ``Step`` is one linear equivariant layer with biases, and ReLU on selected channels. The other channels are linear, for which a plain
+3-IGN needs twice the channels (``Program.plain``). Orbits that a step does not mention are copied.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ Update = list[tuple[str, Tensor]]  # "source->target" and its matrix (channels o
 
 @dataclass
 class Step:
-    """One layer: for each orbit it mentions, a sum of maps, a bias, and the channels on which ReLU acts."""
+    """One layer of a 3-IGN program: for each orbit that it updates, a sum of maps, a bias, and the channels with ReLU."""
 
     channels: int
     maps: dict[str, Update] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Step:
 
 
 class Program:
-    """Steps one after another."""
+    """A 3-IGN as a sequence of steps."""
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self.steps = list(steps)
@@ -86,9 +86,9 @@ class Program:
         return Y
 
     def plain(self) -> "PlainIGN":
-        """The same function by a plain 3-IGN: linear equivariant layers with ReLU on all channels between them.
+        """The same function as a plain 3-IGN: linear equivariant layers with ReLU on all channels between them.
 
-        Where ReLU must not act, a value travels as two: x = relu(x) - relu(-x).
+        A value without ReLU is represented by two channels: x = relu(x) - relu(-x).
         """
         return PlainIGN([_doubled(step) for step in self.steps])
 
@@ -101,7 +101,7 @@ class PlainIGN(torch.nn.Module):
         self.layers = torch.nn.ModuleList(layers)
 
     def forward(self, Y: Tensor) -> Tensor:
-        """A cube to a cube."""
+        """Map a cube to a cube."""
         Y = torch.cat([Y.relu(), (-Y).relu()], dim=-1)
         for layer in self.layers:
             Y = layer(Y).relu()
@@ -118,7 +118,7 @@ def _doubled(step: Step) -> IGNLinear:
     layer.bias.zero_()
     for t, orbit in enumerate(ORBITS):
         linear = torch.ones(c, 1, dtype=torch.float64)
-        linear[step.relu.get(orbit, [])] = 0  # where ReLU is to act there is no negative part
+        linear[step.relu.get(orbit, [])] = 0  # channels with ReLU have no negative part
         for op, matrix in maps[orbit]:
             half = sum_glue(matrix, -matrix)
             layer.weight[ops.index(_canonical(op))] += glue(half, -linear * half)
@@ -128,7 +128,7 @@ def _doubled(step: Step) -> IGNLinear:
 
 
 def _canonical(op: str) -> str:
-    """The name a map has in the basis."""
+    """The name of a map in the basis."""
     source, target = op.split("->")
     fresh = iter(c for c in "abcdef" if c not in target)
     names = {c: c for c in target}

@@ -1,8 +1,8 @@
-"""The paper's "implements" theorems as functions: one architecture with constructed weights that computes what another computes.
+"""The paper's "implements" theorems as functions: one architecture, with constructed weights, computes the same as another.
 
 ``implement(model, "reign2")``, ``implement(model, "sun")`` and ``implement(model, "ign3")`` return a model of the target kind whose
-outputs equal those of the given one. The formulas are the judge: where a printed construction slips, the corrected one is built
-(docs/theory.md lists them).
+outputs equal those of the given model. Where the construction printed in the paper does not satisfy the formulas, a corrected one is used
+(docs/theory.md lists the corrections).
 """
 
 import copy
@@ -19,15 +19,15 @@ from reign.theory._to_sun import to_sun
 
 
 def implement(model: Model, target: str, graphs: Sequence[Data] | None = None) -> nn.Module:
-    """A stack of the target kind that computes what a model computes.
+    """Make a model of the target kind that computes the same as the given model.
 
     Args:
         model: DS, DSS, GNNAK, GNNAKctx, IDGNN, NGNN, SUN or ReIGN2 with ``conv="graphconv"``, linear terms, sums, ReLU and no norm.
         target: "reign2", "sun" or "ign3".
-        graphs: for "ign3": the graphs on which the two are to be equal; the bound of the gates comes from them.
+        graphs: needed for "ign3": the graphs on which the two models are equal, from which the bound of the gates is computed.
 
     Returns:
-        For "reign2" and "sun" a model that is called as any other; for "ign3" an ``IGN3Model``, called the same way on these graphs.
+        For "reign2" and "sun" a model that is called like any other; for "ign3" an ``IGN3Model``, called in the same way on these graphs.
     """
     if target not in ("reign2", "sun", "ign3"):
         raise ValueError(f"target is {target!r}, expected 'reign2', 'sun' or 'ign3'.")
@@ -35,25 +35,27 @@ def implement(model: Model, target: str, graphs: Sequence[Data] | None = None) -
         kind = type(model).__name__
         raise ValueError(
             f"no construction is known for {kind}{'' if model.residual is None else ' with residual connections'} in {target}: the paper's "
-            f"results cover DS-, DSS-GNN, GNN-AK(-ctx), ID-GNN, NGNN, SUN and ReIGN(2); one that {target} implements {kind} would be needed."
+            f"results cover DS-GNN, DSS-GNN, GNN-AK(-ctx), ID-GNN, NGNN, SUN and ReIGN(2), but not {kind} in {target}."
         )
     if target == "sun" and isinstance(model, ReIGN2):
         raise ValueError(
-            "ReIGN2 cannot be put into sun: with node marking ReIGN(2) tells graphs apart that no SUN does, as the pair CFI(ladder 4) of "
+            "SUN cannot implement ReIGN2: with node marking, ReIGN(2) tells graphs apart that no SUN does, such as the pair CFI(ladder 4) of "
             "family('cfi')."
         )
     if target == "ign3":
         if not graphs:
-            raise ValueError("implement(model, 'ign3') needs graphs: the gates of the construction are exact on given graphs only.")
+            raise ValueError(
+                "implement(model, 'ign3') needs graphs, because the gates of the construction are exact only on given graphs."
+            )
         return IGN3Model(model, graphs)
     rewrite = to_reign2 if target == "reign2" else to_sun
     made = copy.deepcopy(model).double().eval()
     made.layers = nn.ModuleList([new for layer in made.layers for new in rewrite(layer)]).eval()
     made.num_layers = len(made.layers)
-    made._config = {}  # its weights are not those of its arguments
+    made._config = {}  # its arguments do not describe its weights
     return made
 
 
 def linear_options(model: type[Model]) -> dict[str, Any]:
-    """The options that make a model one the constructions speak of: GraphConv, linear terms, sums, ReLU, no norm, all nodes."""
+    """The options of a model that the constructions cover: GraphConv, linear terms, sums over all nodes, ReLU, no norm."""
     return dict(model.linear_form)

@@ -1,4 +1,4 @@
-"""Layers in linear form, taken apart into matrices and put together from them: the building blocks of the constructions."""
+"""Layers in linear form: split them into matrices, and make them from matrices. These are the building blocks of the constructions."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def _set(weight: Tensor, like: Any, bias: Tensor | None = None) -> None:
 
 
 def reign2_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> SubgraphConv:
-    """A ReIGN(2) layer with the given matrices off and on the diagonal; all other terms are null, and left out."""
+    """A ReIGN(2) layer with the given matrices off and on the diagonal. All other terms are zero and left out."""
     some = next(weight for name, weight in off.items() if name != "bias")
     names = [[name for name in terms if name != "bias"] for terms in (off, on)]
     layer = ReIGN2Conv(some.size(1), some.size(0), terms=names[0], root_terms=names[1], act=act, norm=None, domain=domain).double()
@@ -30,7 +30,7 @@ def reign2_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> Sub
 
 
 def sun_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> SUNConv:
-    """A SUN layer in linear form with the given matrices, by the terms' names; all others are 0."""
+    """A SUN layer in linear form with the given matrices, by the names of terms. All others are 0."""
     some = next(weight for name, weight in {**off, **on}.items() if name != "bias")
     layer = SUNConv(
         some.size(1), some.size(0), transform="linear", conv="graphconv", needle="sum", act=act, norm=None, domain=domain
@@ -59,7 +59,7 @@ def sun_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> SUNCon
 
 
 def weights_of(layer: SubgraphConv, on: bool = False) -> Weights:
-    """The matrix of every term of a linear layer: encoders are two terms each, equal terms are summed."""
+    """The matrix of every term of a linear layer. An encoder is split into two terms, and equal terms are summed."""
     check_linear(layer, "the construction")
     parts = [part for slot in layer.slots(on) for part in slot.name.split("+")]
     if strange := [part for part in parts if part not in _KNOWN]:

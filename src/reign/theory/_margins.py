@@ -1,10 +1,10 @@
-"""By how much a network with random weights tells graphs apart in float64.
+"""The margin by which a network with random weights tells graphs apart in float64.
 
-A margin is the difference of two graphs' outputs over 100 times the noise, which is the difference between permuted copies of one
-graph: above 1 the pair is separated. A margin below 1 shows nothing. With SiLU, which is nearly linear at small differences, these
-shrink from layer to layer, and soon lie below the noise; ReLU on near-regular graphs has all units in one linear region. A sine of a
-frequency w does not flatten; noise grows with it too, so w = 10^(1 / T) for T layers, found by trial on the CFI pairs. In deep networks
-differences can grow out of noise that the permuted copies do not show, so a margin just above 1 there is no proof.
+A margin is the difference of the outputs for two graphs, divided by 100 times the noise, which is the difference between permuted copies of
+one graph. A pair is separated if its margin is above 1; a margin below 1 proves nothing. SiLU is nearly linear at small differences, so
+these shrink from layer to layer until they are below the noise. On near-regular graphs, all ReLU units are in one linear region. A sine
+of frequency w does not flatten, but it also amplifies the noise; w = 10^(1 / T) for T layers was found by trial on the CFI pairs. In deep
+networks, differences can arise from noise that the permuted copies do not show, so a margin just above 1 is not a proof there.
 """
 
 import copy
@@ -24,8 +24,8 @@ from reign.theory._readers import Pair
 Act = Literal["silu", "sine"]
 Progress = Callable[[Iterable[Any], str], Iterable[Any]]
 FACTOR = 100.0
-FLOOR = 1e-13  # of the size of the outputs: no noise is below what float64 can tell
-BATCH = 64  # pairs in one go
+FLOOR = 1e-13  # least noise relative to the outputs, given by the precision of float64
+BATCH = 64  # number of pairs processed at a time
 
 
 class Sine(nn.Module):
@@ -36,12 +36,12 @@ class Sine(nn.Module):
         self.frequency = 10 ** (1 / layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Entry by entry."""
+        """Apply the function to every entry."""
         return torch.sin(self.frequency * x)
 
 
 def margins(method: Method, pairs: Sequence[Pair], act: Act, seeds: Sequence[int], progress: Progress) -> Float[Tensor, "pairs"]:
-    """The largest margin of each pair over some seeds; a pair that a seed separates is not looked at again."""
+    """The largest margin of each pair over some seeds. A pair that one seed separates is not tried again."""
     best = torch.zeros(len(pairs), dtype=torch.float64)
     for width in dict.fromkeys(pair.one.num_features for pair in pairs):
         mine = [p for p, pair in enumerate(pairs) if pair.one.num_features == width]
@@ -56,9 +56,8 @@ def margins(method: Method, pairs: Sequence[Pair], act: Act, seeds: Sequence[int
 
 
 def random_weights(model: Model) -> Model:
-    """A copy in float64 with weights of variance 1 / fan-in, biases that matter, and a gain for every term, so that sums over many
-    rows do not drown the others. A gain is set by the first graphs that come, and is a constant factor of the term's weights from
-    then on.
+    """A copy in float64 with weights of variance 1 / fan-in, biases that are not negligible, and a gain for every term, so that sums over
+    many rows do not dominate the others. A gain is set by the first batch of graphs, and is then a constant factor of the term's weights.
     """
     model = copy.deepcopy(model).double().eval()
     with torch.no_grad():
@@ -85,13 +84,15 @@ def random_weights(model: Model) -> Model:
     for module in model.modules():
         if isinstance(module, TermSlot | EncoderSlot):
             module.register_forward_hook(scaled)
-        if isinstance(module, PPGNConv):  # its product has a large mean and a small signal; constants of the next linear map
+        if isinstance(
+            module, PPGNConv
+        ):  # its product has a large mean and a small signal; this shift could be part of the next linear map
             module.skip.register_forward_pre_hook(centred)
     return model
 
 
 def _margins(model: Model, pairs: Sequence[Pair], seed: int) -> Float[Tensor, "pairs"]:
-    """The difference of each pair over its threshold; a graph that is in several pairs is looked at once."""
+    """The difference of each pair, divided by its threshold. A graph that is in several pairs is evaluated once."""
     graphs = list({id(g): g for pair in pairs for g in (pair.one, pair.other)}.values())
     place = {id(g): position for position, g in enumerate(graphs)}
     one, other = (torch.tensor([place[id(pair[side])] for pair in pairs]) for side in (1, 2))

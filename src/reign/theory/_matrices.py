@@ -1,4 +1,4 @@
-"""Matrices between the channels of a 3-IGN program: copies, maps placed somewhere, several side by side."""
+"""Matrices between the channels of a 3-IGN program: copies, maps between given channels, and concatenations."""
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ def place(channels: int, weight: Tensor, source: int, target: int) -> Tensor:
 
 
 def glue(*weights: Tensor) -> Tensor:
-    """Concatenation: several maps of one input, side by side in the output."""
+    """Concatenation: several maps of one input, whose outputs are concatenated."""
     return torch.cat(weights, dim=0)
 
 
@@ -30,7 +30,7 @@ def sum_glue(*weights: Tensor) -> Tensor:
 
 
 def keep(channels: int, *dropped: int) -> Tensor:
-    """The identity on all channels but those that are about to be written."""
+    """The identity on all channels except the dropped ones."""
     matrix = torch.eye(channels, dtype=torch.float64)
     matrix[list(dropped)] = 0
     return matrix

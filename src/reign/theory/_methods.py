@@ -13,13 +13,13 @@ HIDDEN, OUT = 16, 4
 
 @dataclass(frozen=True)
 class Method:
-    """A model to try.
+    """A model to test.
 
     Args:
-        name: how it is shown.
-        make: makes it for a number of features and an activation.
+        name: its name in tables.
+        make: function that makes the model for a number of features and an activation.
         depth: number of layers.
-        layers: how many the name says, None if it says nothing.
+        layers: the number of layers in its name; None if the name does not give it.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Method:
 
 
 def parse_method(name: str) -> tuple[str, str | None, int | None]:
-    """A model, its policy, its number of layers.
+    """Split a name into the model, its policy and its number of layers.
 
     >>> parse_method("sun:ego+:2/4")
     ('sun', 'ego+:2', 4)
@@ -42,12 +42,12 @@ def parse_method(name: str) -> tuple[str, str | None, int | None]:
 
 
 def find_method(method: str | Model, layers: int = LAYERS, **options: Any) -> Method:
-    """A method of a name, or of a model: the name is checked now, the model is made when the number of features is known.
+    """Make a method from a name or a model. The name is checked at once; the model is made when the number of features is known.
 
     Args:
-        method: a name, as "sun:nm/4", or a model, of which the architecture is taken.
-        layers: number of layers, if the name does not say.
-        options: further arguments of a model given by name.
+        method: a name such as "sun:nm/4", or a model, whose weights do not matter.
+        layers: number of layers, if the name does not give it.
+        options: additional arguments of a model given by name.
     """
     if isinstance(method, Model):
         return Method(repr(method), lambda _, __: copy.deepcopy(method), method.num_layers)

@@ -1,9 +1,9 @@
 """The linear equivariant maps between tensors of orders 0 to 3, as pooling and broadcasting over orbits.
 
 An orbit of [n]^k under permutations is an equality pattern of k indices, written with letters: "aab" are the entries (i, i, j)
-with i != j. Every linear equivariant map is a combination of maps that take one orbit, sum over some of its indices (Pool), and
-copy the result to another orbit (Broad); ``"acc->abb"`` sums x[a, c, c] over c != a and writes the sum to [a, b, b]. There are as
-many as partitions of k + l things, the Bell numbers: 2, 5, 15, 52, 203 for k + l = 2, ..., 6.
+with i != j. Every linear equivariant map is a combination of maps that read one orbit, sum over some of its indices (Pool), and
+copy the result to another orbit (Broad). For example, ``"acc->abb"`` sums x[a, c, c] over c != a and writes the sum to [a, b, b]. Their
+number for orders k and l is the number of partitions of a set of k + l elements, the Bell number: 2, 5, 15, 52, 203 for k + l = 2, ..., 6.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def basis(order_in: int, order_out: int) -> tuple[str, ...]:
 
 
 def _relabelled(source: str, targets: list[str]) -> Iterator[str]:
-    """Every way to identify some letters of a source orbit with letters of the target; the others get letters of their own."""
+    """Every way to identify some letters of a source orbit with letters of the target. The others get new letters."""
     letters = sorted(set(source))
     fresh = [c for c in LETTERS if c not in targets]
     for number in range(min(len(letters), len(targets)) + 1):
@@ -62,7 +62,7 @@ def _relabelled(source: str, targets: list[str]) -> Iterator[str]:
 
 
 def pool_broadcast(x: Float[Tensor, "*nodes channels"], op: str) -> Float[Tensor, "*targets channels"]:
-    """One map of the basis on a tensor of shape (n, ..., n, channels).
+    """Apply one map of the basis to a tensor of shape (n, ..., n, channels).
 
     >>> x = torch.arange(9.0).view(3, 3, 1)
     >>> pool_broadcast(x, "ab->a").flatten()          # sums over the row, without the diagonal
@@ -89,7 +89,7 @@ def pool_broadcast(x: Float[Tensor, "*nodes channels"], op: str) -> Float[Tensor
 
 
 def _size_of(x: Tensor) -> int:
-    raise ValueError("a map from order 0 needs the number of nodes; start from a tensor of order 1 at least.")
+    raise ValueError("a map from order 0 needs the number of nodes; start from a tensor of at least order 1.")
 
 
 def _distinct(number: int, n: int, like: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Who tells more graphs apart: methods compared by the pairs they separate."""
+"""Compare methods by the pairs of graphs that they tell apart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from reign.theory._wl import wl_classes
 
 @dataclass(frozen=True)
 class Finding:
-    """What a method tells apart.
+    """The pairs that a method tells apart.
 
     Attributes:
-        method: its name, as "sun:nm" or "3-WL".
-        rounds: for each pair, by name, the rounds that its colour test needs; None if it does not tell the pair apart.
-        classes: for each of the small graphs, the class it is in.
+        method: its name, such as "sun:nm" or "3-WL".
+        rounds: for the name of each pair, the number of rounds that its colour test needs; None if it does not tell the pair apart.
+        classes: the class of each of the small graphs.
     """
 
     method: str
@@ -44,13 +44,13 @@ class Finding:
 def survey(
     method: str | int, pairs: Sequence[Pair], graphs: Sequence[Data] = (), progress: Progress = lambda items, _: items
 ) -> Finding:
-    """What the colour test of a model, by name, or a WL test, by its order, tells apart.
+    """Find the pairs that the colour test of a model (given by name) or a WL test (given by its order) tells apart.
 
     Args:
-        method: "sun:nm", or 3 for 3-WL.
+        method: a name such as "sun:nm", or 3 for 3-WL.
         pairs: pairs of graphs.
-        graphs: graphs all of which are compared with each other, if they have the same number of nodes.
-        progress: wraps loops, to show a progress bar.
+        graphs: graphs that are all compared with each other, if they have the same number of nodes.
+        progress: function that wraps loops, to show a progress bar.
     """
     verdicts = separate(pairs, wl=[method], progress=progress)
     found = {v.pair: v.layer if v.layer is not None else 0 if v.separated else None for v in verdicts}
@@ -64,7 +64,7 @@ def survey(
 
 
 def groups(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Findings that tell the same apart, together; weaker groups before stronger ones."""
+    """Groups of findings that tell the same pairs apart, weaker groups first."""
     found: list[list[Finding]] = []
     for finding in findings:
         for group in found:
@@ -78,13 +78,13 @@ def groups(findings: Sequence[Finding]) -> list[list[Finding]]:
 
 @dataclass(frozen=True)
 class Relation:
-    """Two groups of methods: the stronger tells more apart, or, if ``back`` is a pair too, neither does.
+    """The relation of two groups of methods: ``stronger`` tells more pairs apart than ``weaker``, or they are incomparable.
 
     Attributes:
         weaker: names of one group.
-        stronger: names of the other.
-        example: a pair that only the stronger tells apart.
-        back: a pair that only the weaker tells apart, if there is one: then they are incomparable.
+        stronger: names of the other group.
+        example: a pair that only ``stronger`` tells apart.
+        back: a pair that only ``weaker`` tells apart; if there is one, the groups are incomparable.
     """
 
     weaker: tuple[str, ...]
@@ -94,7 +94,7 @@ class Relation:
 
 
 def relations(findings: Sequence[Finding]) -> list[Relation]:
-    """The order of methods: for groups of equal ones, which is next above which, and which are incomparable, with examples."""
+    """The order of methods: which group of equal methods is directly above which, and which are incomparable, with examples."""
     ranked = groups(findings)
     names = [tuple(f.method for f in group) for group in ranked]
     below = {(a, b) for a in range(len(ranked)) for b in range(len(ranked)) if a != b and ranked[a][0].beyond(ranked[b][0]) is None}

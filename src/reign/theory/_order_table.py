@@ -1,4 +1,4 @@
-"""The order of methods as tables, beside what is proven."""
+"""The order of methods as tables, compared with what is proven."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from reign.theory._methods import parse_method
 from reign.theory._order import Finding, Relation, relations
 
 SUN_IMPLEMENTS = {"ds", "dss", "ngnn", "idgnn", "gnnak", "gnnakctx"}  # the paper's theorem on SUN
-PROVEN = {  # what is at most as strong as what, for policies of the paper's class
+PROVEN = {  # models that are at most as strong as others, for policies of the paper's class
     "sun": SUN_IMPLEMENTS,
     "reign2": SUN_IMPLEMENTS | {"sun"},
     "3-WL": SUN_IMPLEMENTS | {"sun", "reign2", "sswl", "ppgn", "mpnn", "ign2", "1-WL"},
@@ -18,7 +18,7 @@ PROVEN = {  # what is at most as strong as what, for policies of the paper's cla
 
 
 def is_proven(weaker: str, stronger: str) -> bool:
-    """Is it proven that one method, as "sun:nm", tells at most as much apart as another with the same policy?
+    """Whether it is proven that one method, such as "sun:nm", is at most as strong as another with the same policy.
 
     >>> is_proven("dss:nm", "sun:nm"), is_proven("sun:nm", "sswl:nm")
     (True, False)
@@ -30,10 +30,10 @@ def is_proven(weaker: str, stronger: str) -> bool:
 
 
 def counts_table(findings: Sequence[Finding], families: dict[str, list[str]]) -> str:
-    """How many pairs of each family each method tells apart, and in at most how many rounds.
+    """The number of pairs of each family that each method tells apart, and the largest number of rounds it needs.
 
     Args:
-        findings: of the methods.
+        findings: the findings of the methods.
         families: names of the pairs of each family.
     """
     rows = [["method", *families, "classes of small graphs"]]
@@ -48,8 +48,8 @@ def counts_table(findings: Sequence[Finding], families: dict[str, list[str]]) ->
 
 
 def order_table(findings: Sequence[Finding]) -> str:
-    """Which group of equal methods is next above which, or incomparable, with pairs that show it, and what is proven."""
-    rows = [["weaker", "", "stronger", "told apart by the second only", "by the first only", "proven"]]
+    """Which group of equal methods is directly above which, or incomparable, with pairs that show it, and what is proven."""
+    rows = [["weaker", "", "stronger", "told apart only by the second", "only by the first", "proven"]]
     for found in relations(findings):
         sign = "<" if found.back is None else "incomparable"
         rows.append([", ".join(found.weaker), sign, ", ".join(found.stronger), found.example, found.back or "", _proven(found)])
@@ -57,7 +57,7 @@ def order_table(findings: Sequence[Finding]) -> str:
 
 
 def _proven(found: Relation) -> str:
-    """For how many of the pairs of methods of two groups it is proven that the first is at most as strong as the second."""
+    """The number of pairs of methods of two groups for which it is proven that the first is at most as strong as the second."""
     cases = [is_proven(a, b) for a in found.weaker for b in found.stronger]
     if found.back is not None or not any(cases):
         return "" if found.back is not None else "no"
@@ -65,6 +65,6 @@ def _proven(found: Relation) -> str:
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a table; the first one is the header."""
+    """Format rows as a Markdown table. The first row is the header."""
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])

@@ -1,4 +1,4 @@
-"""A model as data: its policy, its layers as rules, its pooling; read off the modules, or given as lists of terms."""
+"""A model as data: its policy, layers and pooling, derived from its modules or from lists of terms."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag
-from reign.nn import Model, term
+from reign.nn import FOLKLORE, Model, term
 from reign.policies import Policy, policy
+from reign.theory._exact_lift import exact_lift
 from reign.theory._pools import POOLS, Pool
 from reign.theory._read import pool_of, rule_of
 from reign.theory._rules import Layer, Rule, Slot
@@ -17,16 +18,16 @@ from reign.theory._rules import Layer, Rule, Slot
 
 @dataclass(frozen=True)
 class Plan:
-    """What a model computes, without weights and widths.
+    """The computation of a model, without weights and widths.
 
     Args:
-        policy: how a graph becomes a bag.
+        policy: the selection policy.
         rules: the layers.
-        pool: from pairs to graphs.
-        domain: what sums range over.
-        lift: from features of nodes to features of pairs, marks included.
-        residual: whether what comes into a layer is added to what it gives.
-        jk: the layers that are pooled: the "last", or all of them, in a "sum" or side by side ("cat").
+        pool: the pooling from pairs to graphs.
+        domain: the range of sums.
+        lift: function from features of nodes to features of pairs, including marks.
+        residual: whether the input of a layer is added to its output.
+        jk: the layers that are pooled: the "last" one, or the "sum" or concatenation ("cat") of all.
     """
 
     policy: Policy
@@ -46,13 +47,19 @@ def plan_of_terms(
     pooling: str,
     aggregation: dict[str, Any],
 ) -> Plan:
-    """The plan of a list of terms; "own+local" stands for both."""
+    """The plan of a list of terms. A name such as "own+local" stands for both terms, "own+folklore" for a sum of functions of two values."""
 
     def slots(names: Sequence[str]) -> tuple[Slot, ...]:
-        return tuple(Slot((term(part).name,)) for name in names for part in name.split("+"))
+        found = list[Slot]()
+        for name in names:
+            parts = tuple(term(part).name for part in name.split("+"))
+            found += [Slot(parts, "folklore")] if name in FOLKLORE else [Slot((part,)) for part in parts]
+        return tuple(found)
 
     if not terms or isinstance(terms, str):
-        raise ValueError(f"terms are {terms!r}, expected a list of at least one name, as ['own', 'local']; see reign.list_terms().")
+        raise ValueError(
+            f"terms are {terms!r}, expected a list of at least one name, such as ['own', 'local']; see reign.list_terms()."
+        )
     if pooling not in POOLS:
         raise ValueError(f"pooling is {pooling!r}, expected {', '.join(map(repr, POOLS))}.")
     layer = Layer(slots(terms), None if root_terms is None else slots(root_terms), domain, aggregation)
@@ -60,17 +67,20 @@ def plan_of_terms(
 
 
 def plan_of_model(model: Model) -> Plan:
-    """The plan of a model. Norms are left out: they are affine maps in evaluation mode, which the weights can undo."""
+    """The plan of a model. Norms are left out, because in evaluation mode they are affine maps that the weights can undo."""
     if model.jk == "max":
-        raise ValueError("jk='max' has no exact form: a maximum needs an order of numbers; use 'cat', 'sum' or 'last'.")
+        raise ValueError("jk='max' has no exact form, because a finite field has no order; use 'cat', 'sum' or 'last'.")
     chosen = copy.deepcopy(model.policy).train(False)
     if len(chosen.draws()) > 1:
         raise ValueError(
-            f"policy '{model.policy}' draws subgraphs at random, and exact tests need all of them; leave out eval_draws."
+            f"policy '{model.policy}' draws subgraphs at random, but exact tests need all subgraphs; leave out eval_draws."
         )
     if getattr(model, "edge_channels", 0):
-        raise ValueError(f"{type(model).__name__} was made for edge features, and exact tests cover graphs without them.")
-    if model.labels is not None or model.virtual_node is not None:
-        raise ValueError(f"{type(model).__name__} has embedded labels or a virtual node, which have no exact form here.")
+        raise ValueError(
+            f"{type(model).__name__} was made for edge features, but exact tests cover only graphs without edge features."
+        )
+    if model.virtual_node is not None:
+        raise ValueError(f"{type(model).__name__} has a virtual node, which exact tests do not support.")
     rules = tuple(rule_of(layer) for layer in model.layers)
-    return Plan(chosen, rules, pool_of(model.pooling), model.domain, model.lift, model.residual is not None, model.jk or "last")
+    lift = exact_lift(model)
+    return Plan(chosen, rules, pool_of(model.pooling), model.domain, lift, model.residual is not None, model.jk or "last")

@@ -22,7 +22,7 @@ Graphs = Int[Tensor, "graphs width"]
 
 @dataclass(frozen=True)
 class Flat:
-    """All pairs at once: over the nodes of each subgraph, then over subgraphs, with nothing in between."""
+    """Sum or mean over the nodes of each subgraph, then over subgraphs, without a transform in between."""
 
     nodes: How = "sum"
     subgraphs: How = "sum"
@@ -34,7 +34,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class Nested:
-    """A set of sets: every subgraph's readout is transformed (or, if ``late``, with those of the others) before they are pooled."""
+    """A set of sets: the readout of every subgraph is transformed before pooling (if ``late``, together with the other readouts)."""
 
     nodes: How = "sum"
     subgraphs: How = "sum"
@@ -52,7 +52,7 @@ class Nested:
 
 @dataclass(frozen=True)
 class Roots:
-    """The roots alone."""
+    """Only the roots."""
 
     how: How = "sum"
 
@@ -63,7 +63,7 @@ class Roots:
 
 @dataclass(frozen=True)
 class Outer:
-    """NGNN's: the readout of each subgraph at its root, message passing on the graph, then all nodes."""
+    """NGNN's pooling: the readout of each subgraph at its root, message passing on the graph, then a pooling of all nodes."""
 
     layers: tuple[Layer, ...]
     nodes: How = "sum"
@@ -81,7 +81,7 @@ class Outer:
 
 @dataclass(frozen=True)
 class OnAndOff:
-    """2-IGN's: the roots, and all other pairs."""
+    """2-IGN's pooling: the roots, and all other pairs."""
 
     how: How = "sum"
 
@@ -91,7 +91,18 @@ class OnAndOff:
         return algebra.linear(("pool",), *(state.get(term(name)) for name in ("roots", "non_roots")))
 
 
-Pool = Flat | Nested | Roots | Outer | OnAndOff
+@dataclass(frozen=True)
+class OnAndPerNode:
+    """The roots, and all other pairs by the number of nodes, both as sums."""
+
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
+        """One row per graph."""
+        state = ExactState(h, bag, domain, algebra)
+        others = algebra.divide(state.get(term("non_roots")), bag.graph.sizes.clamp(min=1)[:, None])
+        return algebra.linear(("pool",), state.get(term("roots")), others)
+
+
+Pool = Flat | Nested | Roots | Outer | OnAndOff | OnAndPerNode
 POOLS: dict[str, Pool] = {"flat": Flat(), "nested": Nested(), "roots": Roots()}
 
 

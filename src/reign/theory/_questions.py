@@ -18,19 +18,19 @@ TWO_NODE = ("2-nd", "2-nm", "2-ego:1", "ed")
 
 INTRODUCTION = """# Open questions, answered by exact tests
 
-Printed by `reign questions`. A colour test runs until it is stable: what it does not tell apart, no network of that architecture
-does, with any weights and any number of layers. What it tells apart in t rounds, a network over a finite field with random weights
-tells apart in t layers (tested for every model). "12/32 in 7" says: 12 of 32 pairs, the slowest after 7 rounds. `reign separate --list`
-has the families, of which EXP and CEXP are tried on every tenth pair; "classes of small graphs" counts the classes among all graphs of up
-to 7 nodes, of which there are 1,252, and "small 1 / 2" are two of `reign.theory.small_graphs()`, by position."""
+This page is the output of `reign questions`. A colour test runs until it is stable. If it does not tell two graphs apart, no network of
+that architecture does, with any weights and any number of layers. If it tells them apart in t rounds, a network over a finite field with
+random weights tells them apart in t layers (tested for every model). "12/32 in 7" means 12 of 32 pairs, the slowest of them after 7 rounds.
+`reign separate --list` lists the families; for EXP and CEXP, every tenth pair is used. "Classes of small graphs" counts the classes
+among all 1,252 graphs of up to 7 nodes. "small 1 / 2" stands for the graphs at positions 1 and 2 of `reign.theory.small_graphs()`."""
 
 
 def answer(quick: bool = False, progress: Progress = lambda items, _: items) -> str:
-    """All tables, in Markdown.
+    """Compute the tables of ``reign questions``, in Markdown.
 
     Args:
-        quick: only families of a few small pairs, and two policies.
-        progress: wraps loops, to show a progress bar.
+        quick: use only families of a few small pairs, and two policies.
+        progress: function that wraps loops, to show a progress bar.
     """
     names = ["triangles", "decalin", "rook", "regular"] if quick else [n for n in list_families() if _readable(n)]
     pairs = {name: family(name) for name in names}
@@ -49,23 +49,25 @@ def answer(quick: bool = False, progress: Progress = lambda items, _: items) -> 
         INTRODUCTION,
         "## What each model tells apart\n\nModels with each node-based policy, and baselines without one.",
         counts_table([*base, *(f for mine in found.values() for f in mine)], labels),
-        "## Which model is stronger?\n\nFor each policy: groups of models that tell the same pairs apart, which group is next above which, "
-        "and a pair that shows it. Equal means equal on all these pairs. The last column says whether the paper, or work it builds on, "
-        "proves that the first is at most as strong as the second (for how many of the pairs of models, where groups have several).",
+        "## Which model is stronger?\n\nFor each policy, the tables show groups of models that tell the same pairs apart, which group is "
+        "directly above which, and a pair that shows it. Equal means equal on all these pairs. The last column shows whether the paper, or "
+        "work it builds on, proves that the first is at most as strong as the second; for groups of several models, it counts the pairs of "
+        "models with a proof.",
         *(f"### Policy `{policy}`\n\n" + order_table([*base, *mine]) for policy, mine in found.items()),
-        "## Which policy is stronger?\n\nThe same for the policies of one model.",
+        "## Which policy is stronger?\n\nThe same comparison, for the policies of one model.",
         *(
             f"### {model}\n\n" + order_table([f for mine in found.values() for f in mine if f.method.split(":")[0] == model])
             for model in ("ds", "dss", "sun", "reign2")
         ),
         *_gap({f.method: f for f in [*base, *found["nm"]]}, every, progress),
         "## What do 2-node policies separate beyond 3-WL?\n\nDS-GNN with policies of two nodes or an edge, on the pairs of up to 40 nodes. "
-        "The paper conjectures that k-node policies are bounded by (k + 2)-WL: 4-WL here.",
+        "The paper conjectures that k-node policies are bounded by (k + 2)-WL, which is 4-WL here.",
         _two_node([p for name in names if name not in ("csl", "exp", "cexp") for p in pairs[name]], progress),
         "## Layers and digits\n\nPairs of CFI graphs told apart by SUN with node marking: by its colours, by networks over a finite field, "
         "and by networks in float64 with three seeds (differences above 100 times the noise).",
         _digits(family("cfi")[:12] if quick else family("cfi"), progress),
-        "## WL tests, with time\n\nAll pairs, seconds of one core; 2-WL tells the same apart as 1-WL, and 4-WL is run on what 3-WL leaves.",
+        "## WL tests, with time\n\nAll pairs, with the time in seconds on one core. 2-WL tells the same pairs apart as 1-WL, and 4-WL is run "
+        "only on the pairs that 3-WL does not tell apart.",
         _wl_times(pairs, progress),
     ]
     return "\n\n".join(parts) + "\n"
@@ -83,9 +85,7 @@ def _gap(found: dict[str, Finding], pairs: list[Pair], progress: Progress) -> li
     names = ["sun:nm", "sswl:nm", "reign2:nm", "3-WL"]
     rounds = {name: found[name].rounds for name in names}
     differ = [p for p in pairs if len({rounds[name][p.name] is None for name in names}) > 1]
-    text = (
-        "## Where do SUN, SSWL+, ReIGN(2) and 3-WL differ?\n\nWith node marking; rounds of the colour tests, - where no round does."
-    )
+    text = "## Where do SUN, SSWL+, ReIGN(2) and 3-WL differ?\n\nRounds of the colour tests with node marking; - means that no round tells a pair apart."
     if not differ:
         return [text, "No pair here shows a difference."]
     below = [p.name for p in differ if rounds["reign2:nm"][p.name] is None and rounds["3-WL"][p.name] is not None]
@@ -95,12 +95,12 @@ def _gap(found: dict[str, Finding], pairs: list[Pair], progress: Progress) -> li
     rows = [["pair", *rounds], *([p.name, *(_round(mine[p.name]) for mine in rounds.values())] for p in differ)]
     answers = []
     if below:
-        answers.append(f"ReIGN(2) is strictly below 3-WL: {len(below)} pairs are told apart by 3-WL and by no ReIGN(2).")
+        answers.append(f"ReIGN(2) is strictly weaker than 3-WL: {len(below)} pairs are told apart by 3-WL but not by any ReIGN(2).")
     if above:
         gained = sum(more[name] is not None for name in above)
         answers.append(
-            f"ReIGN(2) cannot be put into SUN: {len(above)} pairs are told apart by ReIGN(2) and by no SUN. With the term x[i,k] SUN tells "
-            f"{gained} of them apart."
+            f"SUN cannot implement ReIGN(2): {len(above)} pairs are told apart by ReIGN(2) but not by any SUN. With the term x[i,k], SUN tells "
+            f"{gained} of these apart."
         )
     return [text, *answers, markdown(rows)]
 
@@ -111,8 +111,8 @@ def _two_node(pairs: list[Pair], progress: Progress) -> str:
     findings = [survey(method, pairs, progress=progress) for method in methods]
     columns = {
         "of all pairs": [p.name for p in pairs],
-        "of those that 3-WL leaves": [p.name for p in pairs if findings[0].rounds[p.name] is None],
-        "of those that 4-WL leaves": [p.name for p in pairs if findings[1].rounds[p.name] is None],
+        "of pairs equal under 3-WL": [p.name for p in pairs if findings[0].rounds[p.name] is None],
+        "of pairs equal under 4-WL": [p.name for p in pairs if findings[1].rounds[p.name] is None],
     }
     rows = [["method", *columns]]
     for f in findings:

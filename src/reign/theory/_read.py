@@ -1,4 +1,4 @@
-"""Layers and poolings of models as data, read off their modules."""
+"""Turn the layers and poolings of models into data."""
 
 from functools import singledispatch
 
@@ -9,30 +9,36 @@ from reign.nn import (
     AKConv,
     DeepSets,
     EncoderSlot,
+    Folklore,
     GraphConv,
     IGNPooling,
     MeanPooling,
     OuterMPNN,
     PPGNConv,
+    PPGNRootConv,
+    ReadoutPooling,
     RootPooling,
     SubgraphConv,
+    SumPooling,
     TermSlot,
     term,
 )
-from reign.theory._pools import Flat, Nested, OnAndOff, Outer, Pool, Roots
+from reign.theory._pools import Flat, Nested, OnAndOff, OnAndPerNode, Outer, Pool, Roots
 from reign.theory._rules import Block, Layer, Merge, Product, Rule, Slot
 
 
 @singledispatch
 def rule_of(layer: nn.Module) -> Rule:
-    """A layer as a rule; ``rule_of.register`` adds another kind of layer."""
-    raise ValueError(f"layer {layer!r} has no exact form here; layers of terms (SubgraphConv) have one.")
+    """Turn a layer into a rule. ``rule_of.register`` adds another kind of layer."""
+    raise ValueError(f"exact tests do not support the layer {layer!r}; use a layer of terms (SubgraphConv).")
 
 
 @rule_of.register
 def _(layer: SubgraphConv) -> Rule:
     if layer.roots == "added":
-        raise ValueError(f"layer {layer!r} adds terms of roots to those of all pairs, which has no exact form here.")
+        raise ValueError(
+            f"layer {layer!r} adds terms of roots to those of all pairs, which exact tests do not support; use roots='apart'."
+        )
     off = tuple(slot_of(slot) for slot in layer.slots())
     on = None if layer.root_terms is None else tuple(slot_of(slot) for slot in layer.slots(on=True))
     return Layer(off, on, layer.domain, layer.aggregation)
@@ -52,21 +58,28 @@ def _(layer: PPGNConv) -> Rule:
     return Product()
 
 
+@rule_of.register
+def _(layer: PPGNRootConv) -> Rule:
+    return Product(residual=True)
+
+
 def slot_of(slot: TermSlot | EncoderSlot) -> Slot:
     """A term with its transform, or terms with their encoder."""
     parts = tuple(term(part).name for part in slot.name.split("+"))
-    if len({term(part).scope for part in parts}) > 1:
-        raise ValueError(f"'{slot.name}' merges terms that live on different things, which has no exact form here.")
+    if isinstance(slot, TermSlot) and slot.on_pairs:
+        raise ValueError(f"'{slot.name}' is transformed at every pair, which exact tests do not support.")
+    if len({term(part).scope for part in parts}) > 1 and term(parts[0]).scope != "pair":
+        raise ValueError(f"'{slot.name}' merges terms with values on different scopes, which exact tests do not support.")
     return Slot(parts, merge_of(slot.transform if isinstance(slot, TermSlot) else slot.encoder))
 
 
 @singledispatch
 def merge_of(module: nn.Module) -> Merge:
-    """How a module transforms or merges terms: an MLP, unless it is one of the kinds below."""
+    """How a module transforms or merges terms: as an MLP, unless it is one of the kinds below."""
     if hasattr(module, "lin1"):
         return "mlp"
     raise ValueError(
-        f"{type(module).__name__} has no exact form here; use conv='gin' or 'graphconv' without edge features (GCN has square roots)."
+        f"exact tests do not support {type(module).__name__}; use conv='gin' or 'graphconv' without edge features (GCN has square roots)."
     )
 
 
@@ -83,14 +96,21 @@ def _(module: GraphConv) -> Merge:
 @merge_of.register
 def _(module: GIN) -> Merge:
     if module.edge_encoder is not None:
-        raise ValueError("the encoder was made for edge features, and exact tests cover graphs without them.")
+        raise ValueError("the encoder was made for edge features, but exact tests cover only graphs without edge features.")
     return "gin" if module.eps.requires_grad else "gin-0"
+
+
+@merge_of.register
+def _(module: Folklore) -> Merge:
+    if module.edge_encoders:
+        raise ValueError("the encoder was made for edge features, but exact tests cover only graphs without edge features.")
+    return "folklore" if module.eps.requires_grad else "folklore-0"
 
 
 @singledispatch
 def pool_of(pooling: nn.Module) -> Pool:
-    """A pooling as data; ``pool_of.register`` adds another kind."""
-    raise ValueError(f"pooling {pooling!r} has no exact form here; use one of reign.nn.")
+    """Turn a pooling into data. ``pool_of.register`` adds another kind."""
+    raise ValueError(f"exact tests do not support the pooling {pooling!r}; use another pooling of reign.nn.")
 
 
 @pool_of.register
@@ -106,7 +126,9 @@ def _(pooling: DeepSets) -> Pool:
 @pool_of.register
 def _(pooling: RootPooling) -> Pool:
     if pooling.unit:
-        raise ValueError("a pooling of roots of unit length has no exact form here: it has square roots.")
+        raise ValueError(
+            "exact tests do not support a pooling of roots of unit length, because it has square roots; use unit=False."
+        )
     return Roots(pooling.over_roots)
 
 
@@ -119,3 +141,13 @@ def _(pooling: OuterMPNN) -> Pool:
 @pool_of.register
 def _(pooling: IGNPooling) -> Pool:
     return OnAndOff(pooling.over)
+
+
+@pool_of.register
+def _(pooling: ReadoutPooling) -> Pool:
+    return Nested("sum", "mean")
+
+
+@pool_of.register
+def _(pooling: SumPooling) -> Pool:
+    return OnAndPerNode()

@@ -1,4 +1,4 @@
-"""Pairs of graphs from files: graph6 lines in text, and arrays of them in ``.npy`` files."""
+"""Read pairs of graphs from files: text files of graph6 lines, and ``.npy`` arrays of graph6 texts."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -21,12 +21,12 @@ class Pair(NamedTuple):
 
 
 def read_pairs(file: str | Path, all_pairs: bool = False) -> list[Pair]:
-    """The pairs of a file: ``.npy`` arrays, or graph6 lines in text. See ``read_npy`` and ``read_graph6``."""
+    """Read pairs from a file: a ``.npy`` array, or graph6 lines. See ``read_npy`` and ``read_graph6``."""
     return read_npy(file, all_pairs) if Path(file).suffix == ".npy" else read_graph6(file, all_pairs)
 
 
 def read_graph6(file: str | Path, all_pairs: bool = False) -> list[Pair]:
-    """Pairs of the graphs of a graph6 file: consecutive ones, or all.
+    """Read pairs of consecutive graphs, or all pairs, from a graph6 file.
 
     A line with two graphs is a pair. A line that is not a graph raises a ``ValueError`` with its number.
     """
@@ -35,16 +35,16 @@ def read_graph6(file: str | Path, all_pairs: bool = False) -> list[Pair]:
 
 
 def read_npy(file: str | Path, all_pairs: bool = False) -> list[Pair]:
-    """Pairs of the graphs of an array of graph6 texts: an array of two columns has a pair in each row, a flat one consecutive pairs.
+    """Read pairs from an array of graph6 texts: an array of two columns has a pair in each row, a flat array has consecutive pairs.
 
-    Arrays of Python objects are refused: they hold pickled code.
+    Arrays of Python objects are refused, because loading them can run code.
     """
     try:
         array = np.load(file, allow_pickle=False)
     except ValueError as error:
         raise ValueError(
-            f"{file} cannot be read ({error}); expected an array of texts. One of Python objects can be saved again with "
-            "np.save(file, array.astype(bytes)) by those who trust it."
+            f"{file} cannot be read ({error}); expected an array of texts. If you trust the file and it is an array of Python "
+            "objects, convert it with np.save(file, array.astype(bytes))."
         ) from None
     if array.dtype.kind not in "SU" or array.ndim > 2:
         raise ValueError(f"{file} has dtype {array.dtype} and shape {array.shape}, expected graph6 texts in one or two columns.")
@@ -54,7 +54,7 @@ def read_npy(file: str | Path, all_pairs: bool = False) -> list[Pair]:
 
 
 def pairs_of(graphs: Sequence[Data], all_pairs: bool, name: str) -> list[Pair]:
-    """Graphs as pairs: consecutive ones, or all."""
+    """Make pairs of consecutive graphs, or all pairs."""
     if len(graphs) < 2:
         raise ValueError(f"{name} holds {len(graphs)} graphs, expected two or more.")
     if not all_pairs and len(graphs) % 2:
@@ -69,7 +69,7 @@ def _pairs(file: str | Path, rows: Iterable[tuple[str, list[bytes]]], all_pairs:
         graphs += [_graph(file, place, word) for word in words]
         widths.add(len(words))
     if widths - {1, 2} or len(widths) > 1:
-        raise ValueError(f"{file} has rows of {sorted(widths)} graphs, expected one in each, or two in each.")
+        raise ValueError(f"{file} has rows with {sorted(widths)} graphs, expected one graph in each row, or two in each.")
     return pairs_of(graphs, all_pairs, Path(file).name)
 
 

@@ -1,7 +1,7 @@
-"""The layers of networks as data, evaluated in any algebra: as a colour test, or as a network over a finite field.
+"""The layers of networks as data. They are evaluated in any algebra, as a colour test or as a network over a finite field.
 
-A rule makes new values of pairs out of old ones. Its ``steps`` yield what comes out after each round, and whether the rule ends there:
-one round for a layer of terms, one for each inner layer of a GNN-AK block (as if the block ended there).
+A rule computes new values of pairs. Its ``steps`` yield the values after each round, and whether the rule ends there. A layer of terms
+has one round; a GNN-AK block has one round for each inner layer (as if the block ended there).
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,12 +14,12 @@ from jaxtyping import Int
 from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag, Where
-from reign.nn import term
+from reign.nn import ALONG, term
 from reign.theory._algebra import Algebra, Key, Values
 from reign.theory._exact_state import ExactState
 from reign.theory._hashing import partition, rows
 
-Merge = Literal["linear", "mlp", "gin", "gin-0"]
+Merge = Literal["linear", "mlp", "gin", "gin-0", "folklore", "folklore-0"]
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,10 @@ class Slot:
     """Terms that a layer transforms together.
 
     Args:
-        terms: their names; the first is that of the target's own value, if there are several.
-        merge: a "linear" map or an "mlp" of each; "gin": an MLP of (1 + eps) times the first plus the others, "gin-0" without eps.
+        terms: names of the terms. If there are several, the first is the target's own value.
+        merge: "linear" or "mlp" for a linear map or an MLP of each term; "gin" for an MLP of (1 + eps) times the first term plus the
+            others; "gin-0" for the same without eps; "folklore" for the same with each of the others, which sum a function of two
+            values; "folklore-0" without eps.
     """
 
     terms: tuple[str, ...]
@@ -36,7 +38,10 @@ class Slot:
 
     def __call__(self, state: ExactState, where: Where, key: Key) -> Values:
         """The transformed terms."""
-        own, *others = (state.get(term(name), where) for name in self.terms)
+        if self.merge.startswith("folklore"):
+            return self._folklore(state, where, key)
+        value = state.get if len({term(name).scope for name in self.terms}) == 1 else state.spread
+        own, *others = (value(term(name), where) for name in self.terms)
         algebra = state.algebra
         if not self.merge.startswith("gin"):
             return (algebra.mlp if self.merge == "mlp" else algebra.linear)(key, own, *others)
@@ -45,15 +50,27 @@ class Slot:
         own = algebra.scale(key, own) if self.merge == "gin" else own
         return algebra.mlp(key, sum(others, own))
 
+    def _folklore(self, state: ExactState, where: Where, key: Key) -> Values:
+        """Folklore sums: both values of a message are merged before they are summed."""
+        algebra, found = state.algebra, []
+        own = state.get(term(self.terms[0]), where)
+        for p, name in enumerate(self.terms[1:]):
+            messages = state.bag.wiring.folklore(ALONG[name], where, state.masked)
+            pair = messages.from_subgraph(state.h), messages.from_node(state.h)
+            message = algebra.act(key, algebra.linear((*key, "pair"), *(pair if name == "folklore" else pair[::-1])))
+            mine = algebra.scale((*key, p), own) if self.merge == "folklore" else own
+            found.append(algebra.mlp((*key, p), mine + messages.into_targets(message)))
+        return _add(found)
+
     @property
     def scope(self) -> str:
-        """Where the terms live."""
+        """The scope of the terms."""
         return term(self.terms[0]).scope
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer from a list of terms, and perhaps another for roots."""
+    """A layer from a list of terms, and optionally another list for roots."""
 
     slots: tuple[Slot, ...]
     root_slots: tuple[Slot, ...] | None = None
@@ -70,7 +87,7 @@ class Layer:
         yield out, True
 
     def _all_pairs(self, state: ExactState, key: Key) -> Values:
-        """The sum of all transformed terms, each broadcast from where it lives."""
+        """The sum of all transformed terms, broadcast to pairs."""
         by_scope: dict[str, list[Tensor]] = {"pair": [], "subgraph": [], "node": [], "graph": []}
         for s, slot in enumerate(self.slots):
             by_scope[slot.scope].append(slot(state, "off", (*key, "off", s)))
@@ -81,7 +98,7 @@ class Layer:
         return _add([*by_scope["pair"], *(by.t(_add(by_scope[scope])) for scope, by in spread.items() if by_scope[scope])])
 
     def endless(self) -> "Iterable[Rule]":
-        """The layer again and again."""
+        """Repeat the layer without end."""
         return repeat(self)
 
 
@@ -91,12 +108,12 @@ class Block:
 
     Args:
         inner: the layer in subgraphs.
-        depth: how many of it; None: until the partition of pairs comes back.
+        depth: number of inner layers; None to repeat until the partition of pairs occurs again.
         parts: terms of nodes that are combined.
-        combine: by a linear map of all ("cat"), or as a plain "sum".
+        combine: "cat" for a linear map of all parts, or "sum" for their plain sum.
         aggregation: "sum" or "mean" over the nodes of a subgraph, and over subgraphs.
-        remark: put marks in before the block.
-        max_distance: GNN-AK+'s greatest hop distance: an embedding before the block, gates before the parts.
+        remark: whether to add marks before the block.
+        max_distance: the largest hop distance of GNN-AK+, which has an embedding before the block and gates before the parts.
     """
 
     inner: Layer
@@ -134,13 +151,20 @@ class Block:
         return ExactState(h, bag, self.inner.domain, algebra, how).get(term(name))
 
     def endless(self) -> "Iterable[Rule]":
-        """Block after block, each with as many inner layers as change anything."""
+        """Repeat the block without end, each time with inner layers until the partition is stable."""
         return repeat(replace(self, depth=None))
 
 
 @dataclass(frozen=True)
 class Product:
-    """A block of PPGN: a matrix product over nodes, beside the value itself."""
+    """A block of PPGN: a matrix product over nodes, and the value itself.
+
+    Args:
+        residual: whether the block is one with a root of the product (any function of it here) and a residual connection; if not, the
+            product is divided by the number of nodes.
+    """
+
+    residual: bool = False
 
     def steps(self, h: Values, bag: SubgraphBag, algebra: Algebra, key: Key) -> Iterator[tuple[Values, bool]]:
         """The values after the block."""
@@ -149,12 +173,16 @@ class Product:
         sizes = bag.graph.sizes.tolist()
         for n, a, b in zip(sizes, *(x.split([n * n for n in sizes]) for x in (left, right)), strict=True):
             products.append(algebra.product(a.view(n, n, -1), b.view(n, n, -1)).view(n * n, -1))
+        if self.residual:
+            root = algebra.act((*key, "root"), torch.cat(products))
+            yield h + algebra.mlp((*key, "both"), h, root), True
+            return
         mean = algebra.divide(torch.cat(products), bag.graph.sizes[bag.pair_batch][:, None])
         out = algebra.act((*key, "out"), algebra.linear((*key, "skip"), h, mean))
         yield out, True
 
     def endless(self) -> "Iterable[Rule]":
-        """The block again and again."""
+        """Repeat the block without end."""
         return repeat(self)
 
 

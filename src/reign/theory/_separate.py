@@ -1,9 +1,8 @@
-"""Which pairs of graphs does a model, a colour test, or a WL test tell apart?
+"""Find out which pairs of graphs a model, a colour test, or a WL test tells apart.
 
-A model is run over a finite field with random weights and 1/x as activation: exactly, so a difference is a difference, however small
-it would be among real numbers, and none is missed but by a chance of about 1 in 10^10. Features and marks come in through an
-embedding: a random vector for each different row. Beside it stands the margin in float64, which says how easy the pair is to tell
-apart in practice.
+A model is run over a finite field with random weights and 1/x as activation. This is exact: every difference found is real, however small
+it would be in floating point, and a difference is missed with a probability of about 10^-10. Features and marks are embedded as a random
+vector for each distinct row. In addition, the margin in float64 shows how easy a pair is to tell apart in practice.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,14 +26,15 @@ SEEDS = (0, 1, 2)
 
 
 class Verdict(NamedTuple):
-    """Did a method tell a pair apart?
+    """Whether a method tells a pair apart.
 
     Attributes:
         pair: name of the pair.
         method: name of the method.
-        separated: whether it did.
-        layer: the fewest layers or rounds that do; None if none do, or if a weaker WL test did and the rounds were not counted.
-        margin: of the network in float64, in units of the threshold (above 1: separated); None if it was not asked for.
+        separated: whether the method tells the pair apart.
+        layer: the smallest number of layers or rounds that tells the pair apart. None if there is none, or if a weaker WL test told the
+            pair apart and the rounds were not counted.
+        margin: margin of the network in float64, in units of the threshold (above 1: separated); None if it was not measured.
     """
 
     pair: str
@@ -62,24 +62,24 @@ def separate(
     progress: Progress = lambda items, _: items,
     **options: Any,
 ) -> list[Verdict]:
-    """Try every method on every pair.
+    """Test which pairs of graphs each method tells apart.
 
     Args:
-        pairs: the graphs.
-        models: models, or names as "sun:nm" or "mpnn": a model, after a colon its policy, after a slash its number of layers
-            ("idgnn:nm/10"). The architecture counts, not the weights.
-        wl: orders of WL tests; or models or names, for their colour tests, which run until they are stable if the name has no number.
-        layers: number of layers of models that do not say themselves; 6 if not given.
-        exact: run models over a finite field; otherwise margins in float64 decide, and can miss what is there.
-        act: activation of the network whose margins are measured, "silu" or "sine"; None measures none.
-        seeds: of the weights in float64.
-        progress: wraps loops, to show a progress bar.
-        options: further arguments of the models given by name.
+        pairs: the pairs of graphs.
+        models: models, or names such as "sun:nm" or "idgnn:nm/10": a model, after a colon its policy, after a slash its number of
+            layers. The weights of models do not matter.
+        wl: orders of WL tests, or models or names for their colour tests, which run until they are stable if the name has no number.
+        layers: number of layers of models whose name does not give it; 6 if not given.
+        exact: whether to run models over a finite field; otherwise margins in float64 decide, which can miss differences.
+        act: activation of the network for margins, "silu" or "sine"; None for no margins.
+        seeds: seeds of the weights in float64.
+        progress: function that wraps loops, to show a progress bar.
+        options: additional arguments of models given by name.
     """
     if not seeds or not pairs:
         raise ValueError(f"{'pairs' if seeds else 'seeds'} is empty, expected at least one.")
     if not exact and act is None:
-        raise ValueError("exact is False and act is None: nothing would decide; use act='silu' or act='sine'.")
+        raise ValueError("exact is False and act is None, so there is nothing to decide by; use act='silu' or act='sine'.")
     for pair in pairs:
         _check_pair(pair)
     verdicts = []
@@ -97,9 +97,9 @@ def separate(
 
 
 def _wl(k: int, pairs: Sequence[Pair], progress: Progress) -> list[Verdict]:
-    """k-WL; what a weaker test tells apart, a stronger one does too, so 4-WL is run only on what 3-WL leaves."""
+    """Run k-WL. A stronger test tells all pairs apart that a weaker one does, so 4-WL is run only on pairs that are equal under 3-WL."""
     if k not in (1, 2, 3, 4):
-        raise ValueError(f"a WL test of order {k} was asked for, expected 1 to 4.")
+        raise ValueError(f"the order of the WL test is {k}, expected 1 to 4.")
     check_size([g for pair in pairs for g in (pair.one, pair.other)], max(k - 1, 1))
     verdicts = []
     for pair in progress(pairs, f"{k}-WL"):
@@ -127,14 +127,14 @@ def _exact(method: Method, pairs: Sequence[Pair], progress: Progress, colour_tes
 
 
 def _layers(plan: Plan, graphs: Sequence[Data], sides: list[tuple[int, int]]) -> list[int | None]:
-    """The fewest layers that tell the two graphs apart, for those that all layers together do."""
+    """The smallest number of layers that tells the two graphs apart, for the pairs that all layers together tell apart."""
     history = [pooled for _, pooled, _ in trace(plan, bag_of(plan, graphs), Field())]
     apart = [[bool((pooled[a] != pooled[b]).any()) for pooled in history[1:]] for a, b in sides]
     return [row.index(True) + 1 if row[-1] else None for row in apart]
 
 
 def _colour_rounds(plan: Plan, bag: SubgraphBag, sides: list[tuple[int, int]], endless: bool) -> list[int | None]:
-    """The first round that tells the two graphs apart; stops as soon as all are."""
+    """The first round that tells the two graphs apart. It stops as soon as all pairs are told apart."""
     found: list[int | None] = [None] * len(sides)
     for t, pooled in enumerate(pooled_rounds(plan, bag, endless=endless)):
         colour = pooled.tolist()
@@ -145,7 +145,7 @@ def _colour_rounds(plan: Plan, bag: SubgraphBag, sides: list[tuple[int, int]], e
 
 
 def _test(test: int | str | Model, options: dict[str, Any]) -> Callable[[Sequence[Pair], Progress], list[Verdict]]:
-    """A WL test of an order, or the colour test of a model; a name that is not known is refused here."""
+    """A WL test of an order, or the colour test of a model. An unknown name raises ``ValueError`` here."""
     if isinstance(test, int) or (isinstance(test, str) and test.isdecimal()):
         return partial(_wl, int(test))
     return partial(_exact, find_method(test, **options), colour_test=True)
@@ -156,8 +156,8 @@ def _check_pair(pair: Pair) -> None:
         check_simple(graph)
         if graph.x is None or graph.num_nodes == 0 or not bool(graph.x.isfinite().all()):
             raise ValueError(
-                f"a graph of '{pair.name}' has no nodes, no features or some that are not finite; use x of ones for none."
+                f"a graph of '{pair.name}' has no nodes, no features, or features that are not finite; for a graph without features use x of ones."
             )
     if pair.one.num_features != pair.other.num_features:
         widths = f"{pair.one.num_features} and {pair.other.num_features}"
-        raise ValueError(f"the graphs of '{pair.name}' have {widths} features, expected the same number.")
+        raise ValueError(f"the graphs of '{pair.name}' have {widths} features, expected the same number in both.")

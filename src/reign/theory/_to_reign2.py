@@ -11,11 +11,11 @@ from reign.theory._linear_layers import activation, ak_parts, reign2_layer, stac
 
 
 def to_reign2(layer: nn.Module) -> list[nn.Module]:
-    """ReIGN(2) layers that do what a layer does."""
+    """ReIGN(2) layers that compute the same as a layer."""
     if isinstance(layer, AKConv):
         inner, mix = ak_parts(layer)
         ctx = mix.get("needle", torch.zeros_like(mix["node_root"]))
-        diagonal = mix["node_root"] + mix["node_readout"] + ctx  # the strict sums leave x[i, i] out
+        diagonal = mix["node_root"] + mix["node_readout"] + ctx  # the strict sums leave out x[i, i]
         sums = {"node_readout_strict": mix["node_readout"], "needle_strict": ctx, "bias": mix["bias"]}
         on = {"own": diagonal, "readout_strict": mix["node_readout"], "needle_strict": ctx, "bias": mix["bias"]}
         return [
@@ -26,7 +26,7 @@ def to_reign2(layer: nn.Module) -> list[nn.Module]:
         check_linear(layer, "the construction")
         for slot in [*layer.slots(), *layer.slots(on=True)]:
             if slot.name not in {*GLOBAL, *LOCAL, *ALIASES}:
-                raise ValueError(f"'{slot.name}' is no entry of the ReIGN(2) table: no construction is known for it.")
+                raise ValueError(f"'{slot.name}' is not in the ReIGN(2) table, and no construction is known for it.")
         return [layer]
     if isinstance(layer, IDConv):
         return id_in_two(layer, reign2_layer)
@@ -37,8 +37,10 @@ def to_reign2(layer: nn.Module) -> list[nn.Module]:
     if not {"needle", "needle_msg"} & {*off, *on}:  # DS-GNN and NGNN: one layer
         return [reign2_layer(off, on, activation(layer), layer.domain)]
     if layer.domain != "all":
-        raise ValueError("the construction of needles covers domain='all': over members, neighbours without a row would be missed.")
-    # DSS-GNN and SUN: the first p channels hold all terms but those of needles, the other d the needle itself
+        raise ValueError(
+            "the construction of needles covers only domain='all': with 'members', neighbours without a row would be missed."
+        )
+    # DSS-GNN and SUN: the first p channels hold all terms except needles, the other d channels the needle itself
     eye, none, to_first = (
         torch.eye(d, dtype=torch.float64),
         torch.zeros(p, d, dtype=torch.float64),
@@ -68,7 +70,7 @@ def to_reign2(layer: nn.Module) -> list[nn.Module]:
 
 
 def id_in_two(layer: IDConv, make: Callable[..., SubgraphConv]) -> list[nn.Module]:
-    """ID-GNN: transform roots and the others differently, then pass messages."""
+    """ID-GNN: transform roots and other nodes differently, then pass messages."""
     w = weights_of(layer)
     p = layer.out_channels
     zero = torch.zeros(2 * p, dtype=torch.float64)

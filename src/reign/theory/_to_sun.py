@@ -1,4 +1,4 @@
-"""Layers of all models but ReIGN(2) as SUN layers."""
+"""Layers of all models except ReIGN(2) as SUN layers."""
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ def to_sun(layer: nn.Module) -> list[nn.Module]:
         inner, mix = ak_parts(layer)
         d = layer.out_channels
         eye, zero = torch.eye(d, dtype=torch.float64), torch.zeros(d, d, dtype=torch.float64)
-        # printed as one layer, which reads the readout of k where that of i is needed: first the roots, then everybody takes theirs
+        # the paper prints one layer, which reads the readout of k where that of i is needed; here roots are first, then all pairs read them
         roots = {"own": mix["node_root"], "readout": mix["node_readout"], "needle": mix.get("needle", zero), "bias": mix["bias"]}
         first = sun_layer({"own": zero}, roots, activation(layer), layer.domain)
         return [

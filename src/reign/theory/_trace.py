@@ -1,4 +1,4 @@
-"""A plan run on a batch of graphs, round by round."""
+"""Run a plan on a batch of graphs, round by round."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -11,7 +11,7 @@ from reign.theory._plan import Plan
 from reign.theory._readers import Pair
 from reign.theory._rules import Rule
 
-ROWS = 100_000  # of a bag that is looked at in one go, as far as pairs allow
+ROWS = 100_000  # number of rows of a bag that is processed at a time, but at least one pair of graphs
 
 
 def bag_of(plan: Plan, graphs: Sequence[Data]) -> SubgraphBag:
@@ -25,10 +25,10 @@ def trace(plan: Plan, bag: SubgraphBag, algebra: Algebra, *, endless: bool = Fal
     """The values of pairs and of graphs, at the start and after each round, and whether a layer ends there.
 
     Args:
-        plan: what to run.
-        bag: its bag.
+        plan: the plan to run.
+        bag: the bag of the graphs.
         algebra: colours, or numbers modulo a prime.
-        endless: repeat the first layer for ever, in place of running all layers once.
+        endless: repeat the first layer without end, in place of running all layers once.
     """
     h = algebra.embed(rows(plan.lift(bag.graph.x, bag)), "lift")
     yield h, plan.pool(h, bag, plan.domain, algebra), True
@@ -45,14 +45,14 @@ def trace(plan: Plan, bag: SubgraphBag, algebra: Algebra, *, endless: bool = Fal
 
 
 def _jump(jk: str, seen: list[Values], algebra: Algebra) -> Values:
-    """Jumping knowledge: what is pooled."""
+    """Jumping knowledge: the values that are pooled."""
     if jk == "cat":
         return algebra.linear(("jk",), *seen)
     return sum(seen[1:], seen[0]) if jk == "sum" else seen[-1]
 
 
 def batches(pairs: Sequence[Pair], plan: Plan) -> Iterator[tuple[list[Pair], list[Data]]]:
-    """Pairs that are looked at together, and their graphs, each once: as many as their bags have ``ROWS`` rows, but one pair at least."""
+    """Split pairs into batches, and list the graphs of each batch once. A batch has up to ``ROWS`` rows, but at least one pair."""
     part: list[Pair] = []
     graphs: dict[int, Data] = {}
     for pair in pairs:

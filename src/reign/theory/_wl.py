@@ -1,9 +1,9 @@
 """Weisfeiler-Leman tests: 1-WL, k-WL and k-FWL.
 
-In the convention of the paper k-WL colours k-tuples and looks at one multiset per position; k-FWL ("folklore") looks at one
-multiset of k-tuples of colours. k-WL and (k - 1)-FWL tell the same graphs apart, 2-WL the same as 1-WL.
+In the convention of the paper, k-WL colours k-tuples and reads one multiset per position; k-FWL ("folklore") reads one
+multiset of k-tuples of colours. k-WL and (k - 1)-FWL tell the same graphs apart, and so do 2-WL and 1-WL.
 
-Colours are shared between all graphs given: equal numbers mean equal colours. A multiset is hashed to 64 bits.
+Colours are shared between all given graphs: equal numbers mean equal colours. A multiset is hashed to 64 bits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,36 +16,36 @@ from torch_geometric.data import Data
 from reign.bags import free_memory
 from reign.theory._hashing import features, mix, rows
 
-BYTES = 80  # of scratch per tuple, or per neighbour of a tuple with the same first node
+BYTES = 80  # scratch memory per tuple, or per neighbour of a tuple with the same first node
 
 Tuples = Int[Tensor, "..."]
 
 
 def wl(graphs: Sequence[Data], k: int = 1, *, folklore: bool = False, max_rounds: int | None = None) -> list[Tuples]:
-    """The stable colours of the k-tuples of each graph, as a tensor of k axes of n.
+    """The stable colours of the k-tuples of each graph, as a tensor with k axes of length n.
 
     Args:
         graphs: undirected simple graphs; ``x`` gives the initial colours of nodes.
         k: 1, 2 or 3.
-        folklore: k-FWL in place of k-WL (the same for k = 1).
-        max_rounds: stop after this many rounds; when nothing changes any more, if not given.
+        folklore: whether to run k-FWL in place of k-WL (for k = 1 they are the same).
+        max_rounds: stop after this many rounds; if not given, when the colours are stable.
     """
     *_, last = refinements(graphs, k, folklore=folklore, max_rounds=max_rounds)
     return last
 
 
 def wl_classes(graphs: Sequence[Data], k: int = 1, *, max_rounds: int | None = None) -> list[int]:
-    """A number for each graph; two graphs have the same one if k-WL does not tell them apart. Uses (k - 1)-FWL, which is faster."""
+    """A number for each graph. Two graphs have the same number if k-WL does not tell them apart. It runs (k - 1)-FWL, which is faster."""
     return histograms(wl(graphs, _order(k), folklore=True, max_rounds=max_rounds))
 
 
 def wl_separates(one: Data, other: Data, k: int = 1) -> bool:
-    """Does k-WL (in the paper's convention) tell two graphs apart?"""
+    """Whether k-WL (in the paper's convention) tells two graphs apart."""
     return wl_round(one, other, k) is not None
 
 
 def wl_round(one: Data, other: Data, k: int = 1) -> int | None:
-    """The first round of k-WL, run as (k - 1)-FWL, that tells two graphs apart, 0 for initial colours; None if no round does."""
+    """The first round of k-WL, run as (k - 1)-FWL, that tells two graphs apart; 0 for the initial colours, None if no round does."""
     for number, colours in enumerate(refinements([one, other], _order(k), folklore=True)):
         a, b = histograms(colours)
         if a != b:
@@ -72,7 +72,7 @@ def refinements(graphs: Sequence[Data], k: int, *, folklore: bool = False, max_r
 
 
 def check_simple(data: Data) -> None:
-    """Raise ``ValueError`` unless a graph is undirected and simple, as the theory wants it."""
+    """Raise ``ValueError`` unless a graph is undirected and simple, as the theory requires."""
     source, target = data.edge_index
     n = data.num_nodes
     key, back = source * n + target, target * n + source
@@ -94,19 +94,19 @@ def check_size(graphs: Sequence[Data], k: int) -> None:
     free = free_memory(torch.device("cpu"))
     if need > free:
         raise ValueError(
-            f"{k}-tuples of {n} nodes with their neighbours need about {need / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free; use a "
+            f"{k}-tuples of {n} nodes with their neighbours need about {need / 1e9:,.1f} GB, but only {free / 1e9:,.1f} GB are free; use a "
             "smaller k or smaller graphs."
         )
 
 
 def histograms(colours: Sequence[Tuples]) -> list[int]:
-    """A number for each graph: the same for equal multisets of colours."""
+    """A number for each graph, equal for equal multisets of colours."""
     sums = torch.stack([mix(mix(c).sum() + 31 * c.numel()) for c in colours])
     return [int(v) for v in sums.unique(return_inverse=True)[1]]
 
 
 def _order(k: int) -> int:
-    """The order of the folklore test that k-WL is run as."""
+    """The order of the folklore test that is run for k-WL."""
     if k not in (1, 2, 3, 4):
         raise ValueError(f"k is {k!r}, expected 1 to 4.")
     return max(k - 1, 1)
@@ -136,14 +136,14 @@ def _neighbours(colour: Tuples, data: Data) -> Tuples:
 
 
 def _oblivious(colour: Tuples, data: Data) -> Tuples:
-    """One multiset per position: over u, the colour with position a replaced by u."""
+    """One multiset per position a: the colours over all u, with position a replaced by u."""
     mixed = mix(colour)
     parts = (mix(mixed.sum(a, keepdim=True) + a).expand_as(colour) * (2 * a + 5) for a in range(colour.dim()))
     return sum(parts, torch.zeros_like(colour))
 
 
 def _folklore(colour: Tuples, data: Data) -> Tuples:
-    """One multiset over u of the k colours with a position replaced by u; one first node at a time, to save memory."""
+    """One multiset over u of the k colours with one position replaced by u. It is computed for one first node at a time, to save memory."""
     first, *others = (mix(colour + 100_003 * (a + 1)) for a in range(colour.dim()))
     first = first.movedim(0, -1).contiguous()  # u is the last axis, and the first node is free
     out = torch.empty_like(colour)

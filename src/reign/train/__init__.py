@@ -1,4 +1,4 @@
-"""Training: one loop, recipes, runs on disk. Needs ``pip install 'reign[train]'``."""
+"""Training: recipes, the training loop, and runs on disk. It needs ``pip install 'reign[train]'``."""
 
 from reign.train.callbacks import Callback
 from reign.train.config import TrainingConfig as Training

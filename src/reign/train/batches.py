@@ -1,4 +1,4 @@
-"""Which graphs are computed together: batches, the share of a process, and parts of bounded cost."""
+"""Which graphs are processed together: batches, the share of each process, and parts of bounded size."""
 
 from collections.abc import Iterator
 
@@ -10,28 +10,28 @@ from reign.bags import SharedGraph, free_memory
 from reign.data import GraphPack, Ids
 from reign.policies import Policy
 
-# measured for SUN, DS, DSS and ReIGN(2), within a fifth
+# measured for SUN, DS, DSS and ReIGN(2); accurate to within 20 %
 MAPS = 350  # bytes of the bag and its index maps for each pair
-ALIVE = 4  # number of hidden states beside one for each term while a layer predicts
+ALIVE = 4  # number of hidden states in memory while a layer predicts, in addition to one for each term
 STATES = 8  # number of hidden states that a layer keeps for the backward pass
 
 
 def shuffled(ids: Ids, size: int, seed: int) -> Iterator[Ids]:
-    """All graphs in batches, in an order that depends on the seed alone."""
+    """All graphs in batches, in an order that depends only on the seed."""
     yield from ids[torch.randperm(ids.numel(), generator=torch.Generator().manual_seed(seed))].split(size)
 
 
 def share(ids: Ids, rank: int, world: int) -> Ids:
-    """The part of a batch that one process takes."""
+    """The part of a batch that one process works on."""
     return ids[rank::world]
 
 
 def pairs_of(model: nn.Module, graphs: GraphPack) -> Int[Tensor, "graphs"]:
-    """The number of pairs (subgraph, node) of each graph; an upper bound where only members or samples are taken."""
+    """The number of pairs (subgraph, node) of each graph, or an upper bound if only members or samples are used."""
     policy = getattr(model, "policy", None)
     if not isinstance(policy, Policy):
         return graphs.sizes.cpu()
-    policy.eval()  # then all subgraphs are taken
+    policy.eval()  # in evaluation mode all subgraphs are used
     found = []
     for ids in torch.arange(len(graphs)).split(512):
         b = graphs.batch(ids)
@@ -42,7 +42,7 @@ def pairs_of(model: nn.Module, graphs: GraphPack) -> Int[Tensor, "graphs"]:
 
 
 def parts(ids: Ids, pairs: Int[Tensor, "graphs"], bound: int) -> list[Ids]:
-    """A batch in parts of at most ``bound`` pairs, or of one graph; ``pairs`` holds the number of pairs of every graph there is.
+    """Split a batch into parts of at most ``bound`` pairs, or of one graph. ``pairs`` holds the number of pairs of every graph.
 
     >>> [part.tolist() for part in parts(torch.tensor([0, 2, 1]), torch.tensor([4, 9, 4]), 8)]
     [[0, 2], [1]]
@@ -59,7 +59,7 @@ def parts(ids: Ids, pairs: Int[Tensor, "graphs"], bound: int) -> list[Ids]:
 
 
 def bytes_of_a_pair(model: nn.Module, training: bool = False) -> int:
-    """The memory that each pair takes: the index maps, the hidden states that are alive in a layer, and in training those that are kept."""
+    """The memory of each pair in bytes: index maps, the hidden states of one layer, and in training those kept for the backward pass."""
     item = next((p.element_size() for p in model.parameters()), 4)
     terms = max((len(getattr(layer, "terms", ())) for layer in getattr(model, "layers", ())), default=0)
     kept = STATES * getattr(model, "num_layers", 1) if training else 0
@@ -67,7 +67,7 @@ def bytes_of_a_pair(model: nn.Module, training: bool = False) -> int:
 
 
 def affordable_pairs(model: nn.Module, device: torch.device) -> int:
-    """A careful guess at the number of pairs of a training step, from half of the free memory."""
+    """A conservative estimate of the number of pairs that a training step can process in half of the free memory."""
     width, layers = getattr(model, "hidden_channels", 64), getattr(model, "num_layers", 1)
     item = next((p.element_size() for p in model.parameters()), 4)
     return max(1, int(0.5 * free_memory(device)) // (STATES * layers * width * item))

@@ -1,4 +1,4 @@
-"""How much is computed at a time: parts of a batch with a bound on their number of pairs, lowered where memory is too small."""
+"""How much is computed at a time: batches are split at a bound on their number of pairs, which is lowered if memory runs out."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -13,16 +13,16 @@ from reign.train.callbacks import Callback
 from reign.train.distributed import most, several
 
 T = TypeVar("T")
-TOO_LARGE = "memory is too small for this graph"
+TOO_LARGE = "there is too little memory for this graph"
 
 
 class GraphTooLarge(ValueError):
-    """A graph that does not fit into the memory, even alone.
+    """A graph that does not fit into memory, even alone.
 
     Args:
         message: what happened, and what to do about it.
-        graph: its number in the data set.
-        reason: why it does not fit, in words.
+        graph: its index in the data set.
+        reason: why it does not fit.
     """
 
     def __init__(self, message: str, graph: int = -1, reason: str = "") -> None:
@@ -31,17 +31,17 @@ class GraphTooLarge(ValueError):
 
 
 def why_too_large(model: nn.Module, pairs: int, device: torch.device, training: bool = False) -> str | None:
-    """The reason why a graph with so many pairs does not fit into the memory, even alone; None if it fits, or if only trying can tell.
+    """The reason why a graph with this many pairs does not fit into memory, even alone; None if it fits or if this is not known in advance.
 
     Args:
         model: the model.
         pairs: number of pairs of the graph.
         device: the device whose memory counts.
-        training: whether the model is to learn from the graph, or only to predict for it.
+        training: whether the model learns from the graph, or only predicts for it.
     """
     policy = getattr(model, "policy", None)
     if getattr(model, "domain", "all") == "members" and getattr(policy, "radius", None) is not None:
-        return None  # the number of pairs is only known when the bag is made, which checks it
+        return None  # the number of pairs is known only when the bag is made; the policy checks it then
     needed = pairs * batches.bytes_of_a_pair(model, training)
     if pairs < SMALL or needed <= (free := free_memory(device)):
         return None
@@ -49,16 +49,16 @@ def why_too_large(model: nn.Module, pairs: int, device: torch.device, training: 
 
 
 class Budget:
-    """A bound on the pairs (subgraph, node) that are computed together.
+    """A bound on the number of pairs (subgraph, node) that are processed together.
 
     Args:
-        model: the model, whose policy decides the number of pairs of a graph.
+        model: the model, whose policy determines the number of pairs of a graph.
         graphs: all graphs.
         device: the device whose memory counts.
-        bound: the largest number of pairs; guessed from the free memory if not given.
+        bound: the largest number of pairs; estimated from the free memory if not given.
         name: name of the graphs, for messages.
-        callback: is told when batches are split.
-        rows: the rows of a table that the graphs stand in, for messages.
+        callback: receives a note when batches are split.
+        rows: the table rows of the graphs, for messages.
     """
 
     def __init__(
@@ -78,24 +78,25 @@ class Budget:
         self.bound = bound or batches.affordable_pairs(model, device)
 
     def parts(self, ids: Ids) -> list[Ids]:
-        """A batch in parts within the bound."""
+        """Split a batch into parts within the bound."""
         found = batches.parts(ids, self.pairs, self.bound)
         self.split = self.split or len(found) > 1
         if self.split and self.guessed:
             self.guessed = False
             self.callback.note(
-                f"The free memory is enough for about {self.bound:,} pairs (subgraph, node) at a time. Batches with more pairs are split, and batch "
-                "norms see the parts; use a smaller train.batch_size, or set train.max_pairs to have the same on any machine."
+                f"The free memory is enough for about {self.bound:,} pairs (subgraph, node) at a time. Larger batches are split, and batch norms "
+                "are computed for each part. Use a smaller train.batch_size to avoid this, or set train.max_pairs to split in the same way on "
+                "every machine."
             )
         return found
 
     def equal_parts(self, ids: Ids) -> list[Ids]:
-        """The same, filled up with empty parts until all processes have the same number."""
+        """As ``parts``, with empty parts added so that all processes have the same number of parts."""
         found = self.parts(ids)
         return found + [ids[:0]] * (most(len(found)) - len(found))
 
     def within(self, work: Callable[[], T], ids: Ids, undo: Callable[[], None] = lambda: None) -> T:
-        """Do some work on a batch. Where memory is too small, undo what was done, and do it again in smaller parts."""
+        """Do some work on a batch. If memory runs out, undo the work and repeat it in smaller parts."""
         while True:
             try:
                 return work()
@@ -107,7 +108,7 @@ class Budget:
             self._lower(ids, reason)
 
     def check_alone(self, ids: Ids) -> None:
-        """Raise ``GraphTooLarge`` for the largest graph of a batch if the model cannot predict for it alone, before it is tried."""
+        """Raise ``GraphTooLarge`` in advance if the model cannot predict for the largest graph of a batch, even alone."""
         if ids.numel():
             largest = int(ids[self.pairs[ids].argmax()])
             if what := why_too_large(self.model, int(self.pairs[largest]), self.device):
@@ -116,15 +117,17 @@ class Budget:
     def _too_large(self, graph: int, what: str) -> GraphTooLarge:
         where = f"graph {graph}" if self.rows is None else f"row {self.rows[graph]}"
         return GraphTooLarge(
-            f"memory is too small for {where} of {self.name} alone, {what}; use fewer hidden_channels or num_layers, a sampled policy as "
-            "'ego+:3@0.5' (models without terms of roots), or leave it out.",
+            f"there is too little memory for {where} of {self.name} alone, {what}; use fewer hidden_channels or num_layers, a sampled policy such as "
+            "'ego+:3@0.5' (for models without root terms), or leave this graph out.",
             graph,
             f"{TOO_LARGE}, {what}",
         )
 
     def _lower(self, ids: Ids, reason: str) -> None:
-        if several():  # the others wait for this process, and cannot start the step again
-            raise ValueError(f"memory is too small for a batch ({reason}); use a smaller train.batch_size or train.max_pairs.")
+        if several():  # the other processes wait for this one, and cannot repeat the step
+            raise ValueError(
+                f"there is too little memory for a batch ({reason}); use a smaller train.batch_size or train.max_pairs."
+            )
         pairs = self.pairs[ids]
         used, largest = min(self.bound, int(pairs.sum())), int(pairs.max())
         if used <= largest:
@@ -132,4 +135,6 @@ class Budget:
         self.bound, self.guessed = max(used // 2, largest), False
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        self.callback.note(f"Memory is too small for this batch; from now on batches are split at {self.bound:,} pairs ({reason}).")
+        self.callback.note(
+            f"There is too little memory for this batch ({reason}). From now on batches are split at {self.bound:,} pairs."
+        )

@@ -13,6 +13,8 @@ from reign.data import Problem, load_problem
 from reign.disk import first_line
 from reign.nn import Model, find_model, num_parameters
 from reign.train.config import DataConfig, ModelConfig
+from reign.train.inputs import descriptors_of
+from reign.train.label_weights import label_weights
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS
 from reign.train.recipe import Recipe
@@ -20,21 +22,21 @@ from reign.train.tasks import choose
 from reign.train.tensorboard import need_tensorboard
 
 DECIDED = {
-    "in_channels": "the data decide it",
-    "out_channels": "the data decide it",
-    "task_level": "targets are of graphs",
+    "in_channels": "it follows from the data",
+    "out_channels": "it follows from the data",
+    "task_level": "recipes predict for graphs",
     "layer": "it is a function",
     "pooling": "it is a function",
 }
 PLAIN = ConfigDict(arbitrary_types_allowed=True, strict=True)
-COPIES = 4  # numbers kept for each weight: itself, its gradient, and two of Adam's
+COPIES = 4  # numbers kept for each weight: the weight, its gradient, and the two moments of Adam
 
 if TYPE_CHECKING:
     from reign.data.molecules import Report
 
 
 def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
-    """The graphs, targets and splits that the settings name; and a report, if they come from a table of molecules."""
+    """The graphs, targets and splits described by the settings, and a report if they come from a table of molecules."""
     report = None
     if config.name == "csv":
         from reign.data.molecules import load_table
@@ -49,6 +51,8 @@ def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
             config.split_sizes,
             config.splits_column,
             config.split_seed,
+            weight_column=config.weight_column,
+            descriptors=descriptors_of(config),
         )
     else:
         problem = load_problem(config.name, **config.options)
@@ -57,10 +61,10 @@ def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
     return problem if config.limit is None else problem.limit(config.limit), report
 
 
-def make_model(config: ModelConfig, problem: Problem, seed: int) -> Model:
-    """A model of the right sizes and with the right encoders, its weights drawn by the seed.
+def make_model(config: ModelConfig, problem: Problem, seed: int, loss: str | None = None) -> Model:
+    """A model with the sizes and encoders that the problem and the loss need, and weights initialised with the seed.
 
-    An option that is null keeps its default; ``edge_encoder: null`` says that edge features are not used.
+    An option that is null keeps its default; ``edge_encoder: null`` means that edge features are not used.
     """
     options = dict(config.options)
     if problem.node_encoder is not None:
@@ -77,13 +81,14 @@ def make_model(config: ModelConfig, problem: Problem, seed: int) -> Model:
     in_channels = config.hidden_channels if typed else problem.graphs.x.size(1)
     check_options(kind, options)
     sizes = in_channels, config.hidden_channels
+    num_outputs = problem.num_outputs * LOSSES[choose(LOSSES, loss, problem.task)].outputs
 
     def build(num_layers: int) -> Model:
         try:
-            return kind(*sizes, num_layers, problem.num_outputs, **options)
+            return kind(*sizes, num_layers, num_outputs, **options)
         except ValueError:
             raise
-        except Exception as error:  # whatever values that suit the types, but not each other, make torch and PyG raise
+        except Exception as error:  # values that have the right types but do not fit together can raise any error in torch and PyG
             raise ValueError(f"model: {kind.__name__} cannot be made with {options} ({first_line(error)}).") from error
 
     _check_memory(kind.__name__, build, config)
@@ -91,12 +96,19 @@ def make_model(config: ModelConfig, problem: Problem, seed: int) -> Model:
     return build(config.num_layers)
 
 
+def scale_descriptors(model: Model, problem: Problem) -> None:
+    """Scale the descriptors of a model, if it has any, by those of the training graphs."""
+    fit = getattr(model.node_encoder, "fit", None)
+    if fit is not None:
+        fit(problem.graphs.x[problem.graphs.node_ptr[problem.splits["train"]]])  # all nodes of a graph have the same
+
+
 def check_options(kind: type[Model], options: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` for an option of a recipe that a model does not take, that the data decide, or that has another type."""
+    """Raise ``ValueError`` for an option of a recipe that the model does not take, that follows from the data, or that has a wrong type."""
     known = inspect.signature(kind).parameters
     for name, value in options.items():
         if name in DECIDED:
-            raise ValueError(f"model.{name} is not for a recipe to say: {DECIDED[name]}; leave it out.")
+            raise ValueError(f"model.{name} cannot be set in a recipe: {DECIDED[name]}; leave it out.")
         if name not in known:
             raise ValueError(f"model.{name} is not an argument of {kind.__name__}{did_you_mean(name, list(known))}")
         try:
@@ -107,7 +119,8 @@ def check_options(kind: type[Model], options: Mapping[str, Any]) -> None:
 
 
 def _check_memory(name: str, build: Callable[[int], Model], config: ModelConfig) -> None:
-    """Raise ``ValueError`` if a model is too large for the memory, before it is made: one and two layers are counted without values."""
+    """Raise ``ValueError`` if a model is too large for the memory, before it is made. Its size is estimated from meta tensors of one and
+    two layers."""
     with torch.device("meta"):
         if "widths" in config.options:  # one for each layer
             weights = num_parameters(build(config.num_layers))
@@ -118,18 +131,20 @@ def _check_memory(name: str, build: Callable[[int], Model], config: ModelConfig)
     free = free_memory(torch.device("cpu"))
     if needed > free:
         raise ValueError(
-            f"{name} with hidden_channels={config.hidden_channels} and num_layers={config.num_layers} needs {needed / 1e9:,.0f} GB to be trained, "
-            f"where {free / 1e9:,.0f} GB are free; make it smaller."
+            f"{name} with hidden_channels={config.hidden_channels} and num_layers={config.num_layers} needs {needed / 1e9:,.0f} GB for training, "
+            f"but only {free / 1e9:,.0f} GB are free; make the model smaller."
         )
 
 
 def try_model(recipe: Recipe, problem: Problem) -> None:
-    """Raise ``ValueError`` now, before anything is written, if the model cannot take these graphs, or the task this loss."""
+    """Raise ``ValueError`` before anything is written if the model does not accept these graphs, or the loss does not suit the task."""
     choose(LOSSES, recipe.train.loss, problem.task)
-    choose(METRICS, recipe.train.metric, problem.task)
+    for metric in (recipe.train.metric, *recipe.train.metrics):
+        choose(METRICS, metric, problem.task)
+    label_weights(problem, recipe.train.class_balance)
     if recipe.train.tensorboard:
         need_tensorboard()
-    model = make_model(recipe.model, problem, 0).eval()
+    model = make_model(recipe.model, problem, 0, recipe.train.loss).eval()
     b = problem.graphs.to(dtype=torch.float32).batch(problem.splits["train"][:1])
     try:
         with torch.no_grad():

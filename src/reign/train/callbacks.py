@@ -1,4 +1,4 @@
-"""Callbacks: what training tells those who want to know how it goes."""
+"""Callbacks: the events that training and prediction report."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,23 +7,23 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Is told of every batch, epoch and model; this one does nothing. Subclasses show progress, or collect a curve."""
+    """Receives the events of training. This class ignores them; subclasses show progress or collect curves."""
 
     def batch(self, label: str, done: int, total: int) -> None:
-        """A batch is done, in training or prediction."""
+        """Called after every batch, in training or prediction."""
 
     def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
-        """An epoch is done."""
+        """Called after every epoch."""
 
     def member(self, folder: str, number: int, total: int) -> None:
-        """The training of one of the models of a run begins."""
+        """Called before the training of each model of a run."""
 
     def job(self, label: str, number: int, total: int) -> "Callback":
-        """Several models are trained at once: what is told of one of them."""
+        """Return the callback for one of several models that are trained at once."""
         return self
 
     def table(self, report: "Report") -> None:
-        """A table of molecules was read."""
+        """Called after a table of molecules has been read."""
 
     def note(self, text: str) -> None:
-        """Something happened that a user should know."""
+        """Called with a message that a user should see."""

@@ -1,4 +1,4 @@
-"""Optimisers inside of a CUDA graph: their numbers live on the device. On disk, and batch by batch, they are as always."""
+"""Optimisers inside a CUDA graph, which keep their state on the device. Their state on disk does not change."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def make_capturable(optimiser: torch.optim.Optimizer, device: torch.device) -> None:
-    """Keep the learning rate and the numbers of steps on the device, and use the fused version there."""
+    """Keep the learning rate and the step counters on the device, and use the fused optimiser."""
     for group in optimiser.param_groups:
         if not isinstance(group["lr"], Tensor):
             group["lr"] = torch.tensor(float(group["lr"]), device=device)
@@ -30,11 +30,11 @@ def make_plain(optimiser: torch.optim.Optimizer) -> None:
 
 
 def portable(state: dict[str, Any]) -> dict[str, Any]:
-    """The state of an optimiser as it is written: the same, whichever path it comes from."""
+    """The state of an optimiser as it is written to disk; it does not depend on whether CUDA graphs are used."""
     return {**state, "param_groups": [group | _plain(group) for group in state["param_groups"]]}
 
 
 def _plain(group: dict[str, Any]) -> dict[str, Any]:
     lr = group["lr"]
-    lr = float(f"{float(lr):.7g}") if isinstance(lr, Tensor) else lr  # a device keeps no more digits
+    lr = float(f"{float(lr):.7g}") if isinstance(lr, Tensor) else lr  # the device stores float32
     return {"lr": lr, "fused": None, "foreach": None, **({"capturable": False} if "capturable" in group else {})}

@@ -25,55 +25,68 @@ ScheduleName = Annotated[str, name_in(SCHEDULES)]
 
 
 class DataConfig(Settings):
-    """Which graphs to learn from: a data set, or a CSV of molecules; which targets, and which splits."""
+    """The graphs to learn from (a data set or a CSV of molecules), the targets and the splits."""
 
     name: str = "csv"
     options: dict[str, Any] = Field(default_factory=dict, description="options of the data set")
     targets: list[str] | None = Field(None, description="which targets to learn; all if not given")
     num_train: Positive | None = Field(None, description="learn from this many training graphs only, drawn by the seed")
-    limit: Positive | None = Field(None, description="keep at most this many graphs of each split, for quick looks")
+    limit: Positive | None = Field(None, description="keep at most this many graphs of each split, for quick tests")
     path: str | None = Field(None, description="a CSV of molecules")
     smiles_columns: list[str] = Field(default_factory=lambda: ["smiles"], min_length=1)
-    target_columns: list[str] | None = Field(None, description="all other columns with numbers if not given")
+    target_columns: list[str] | None = Field(None, description="columns to predict; all other columns of numbers if not given")
     task: TaskType = "regression"
     split: Literal["random", "scaffold_balanced"] = "random"
     split_sizes: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)
-    splits_column: str | None = Field(None, description="a column that says train, val or test")
+    splits_column: str | None = Field(None, description="a column with the values train, val and test")
     split_seed: Seed = 0
+    descriptors_columns: list[str] = Field(
+        default_factory=list, description="columns of numbers that the model gets besides the graph"
+    )
+    descriptors_path: str | None = Field(None, description="a CSV of such numbers, with a row for each row of the table")
+    molecule_featurizers: list[str] = Field(
+        default_factory=list, description="such numbers by RDKit: rdkit_2d, morgan_count, morgan_binary"
+    )
+    weight_column: str | None = Field(None, description="a column with the weight of each row in training")
 
     @model_validator(mode="after")
     def _check(self) -> "DataConfig":
         if abs(sum(self.split_sizes) - 1) > 1e-6 or self.split_sizes[0] == 0:
             raise ValueError(f"split_sizes are {list(self.split_sizes)}, expected three shares that sum to 1, the first above 0")
         if self.name == "csv" and self.path is None:
-            raise ValueError("a CSV of molecules needs its path; or give the name of a data set")
+            raise ValueError("a CSV of molecules needs a path; set data.path, or set data.name to a data set")
         if self.name != "csv" and self.path is not None:
             raise ValueError(
                 f"name is '{self.name}' and path is '{self.path}', expected a data set or a CSV of molecules, not both"
             )
         if self.name == "csv" and self.options:
-            raise ValueError(f"options are {self.options}, and a CSV of molecules has no options")
+            raise ValueError(f"options are {self.options}, but a CSV of molecules has no options")
         if self.name != "csv":
             if "root" in self.options:
                 raise ValueError(
-                    "options.root: a recipe may not name the folder of the data set; set the variable REIGN_CACHE instead"
+                    "options.root: a recipe must not set the folder of a data set; set the environment variable REIGN_CACHE instead"
                 )
             find_dataset(self.name).complete(self.options)
         return self
 
     @property
+    def has_descriptors(self) -> bool:
+        """Whether the model gets descriptors besides the graphs."""
+        return bool(self.descriptors_columns or self.descriptors_path or self.molecule_featurizers)
+
+    @property
     def reads_smiles(self) -> bool:
-        """Whether the graphs are molecules that are given as SMILES."""
+        """Whether the graphs are molecules given as SMILES."""
         return self.name == "csv" or find_dataset(self.name).reads_smiles
 
     @property
     def task_of_graphs(self) -> str:
-        """The task: the given one for a CSV, that of the data set otherwise."""
+        """The task: the setting for a CSV, otherwise the task of the data set."""
         return self.task if self.name == "csv" else find_dataset(self.name).task
 
 
 class ModelConfig(BaseModel):
-    """Which model. Further fields are arguments of its constructor."""
+    """The model. Additional fields are arguments of its constructor."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -84,7 +97,7 @@ class ModelConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _null(cls, values: Any) -> Any:
-        """The policy "null" is what YAML takes for nothing."""
+        """YAML reads the name of the policy "null" as None; turn it back into the name."""
         return {**values, "policy": "null"} if isinstance(values, dict) and values.get("policy", "") is None else values
 
     @model_validator(mode="after")
@@ -94,18 +107,20 @@ class ModelConfig(BaseModel):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The further arguments of the constructor."""
+        """The additional arguments of the constructor."""
         return dict(self.model_extra or {})
 
 
 class OptimiserConfig(Settings):
-    """How the weights follow the gradients."""
+    """The settings of the optimiser."""
 
     name: OptimiserName = "adam"
     lr: Annotated[float, Field(gt=0)] = 1e-3
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     momentum: Share = 0.0
-    sharpness: Literal["sam", "asam"] | None = Field(None, description="take the gradient where the loss nearby is worst")
+    sharpness: Literal["sam", "asam"] | None = Field(
+        None, description="sharpness-aware minimisation: take the gradient at the worst nearby point"
+    )
     rho: Annotated[float, Field(gt=0)] = 0.5
     eta: Annotated[float, Field(ge=0)] = 0.01
 
@@ -116,16 +131,17 @@ class OptimiserConfig(Settings):
 
 
 class ScheduleConfig(Settings):
-    """How the learning rate changes during training."""
+    """The settings of the learning-rate schedule."""
 
     name: ScheduleName = "constant"
-    factor: Annotated[float, Field(gt=0, lt=1)] = Field(0.5, description="step, plateau: what the rate is multiplied by")
+    factor: Annotated[float, Field(gt=0, lt=1)] = Field(0.5, description="step, plateau: factor that the rate is multiplied by")
     every: Positive = Field(50, description="step: number of epochs between two steps")
     patience: Annotated[int, Field(ge=0)] = Field(40, description="plateau: epochs without a better validation metric")
     warmup: Share = Field(0.05, description="cosine: share of the steps in which the rate rises")
+    floor: Share = Field(0.01, description="cosine: the last rate, as a share of the highest one")
 
     def build(self, optimiser: Optimizer, steps: int, metric: str | None = None) -> Constant:
-        """The schedule of an optimiser's learning rate over so many steps; a plateau is judged by the validation metric, if there is one."""
+        """The schedule of the learning rate over a number of steps. A plateau schedule uses the validation metric if there is one."""
         return SCHEDULES[self.name](optimiser, steps, metric, **self.model_dump(exclude={"name"}))
 
 
@@ -136,20 +152,24 @@ class TrainingConfig(Settings):
     batch_size: Positive = 128
     loss: LossName | None = Field(None, description="the usual loss of the task if not given")
     metric: MetricName | None = Field(None, description="the usual metric of the task if not given")
+    metrics: list[MetricName] = Field(default_factory=list, description="further metrics, computed for all splits at the end")
+    class_balance: bool = Field(False, description="weight labels so that the classes of a target count equally")
     report: Literal["best", "last"] = Field("best", description="weights of the best validation epoch, or of the last one")
     scale_targets: bool = Field(False, description="learn targets with mean 0 and deviation 1 over the training graphs")
     optimiser: OptimiserConfig = OptimiserConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     stop_lr: Annotated[float, Field(ge=0)] = Field(0.0, description="stop when the learning rate is at or below this")
     patience: Positive | None = Field(None, description="stop after this many epochs without a better validation metric")
-    clip: Annotated[float, Field(ge=0)] = Field(0.0, description="largest norm of a gradient; 0: no bound")
-    accumulate: Positive = Field(1, description="batches whose gradients make one step")
+    clip: Annotated[float, Field(ge=0)] = Field(0.0, description="largest norm of the gradient; 0 for no clipping")
+    accumulate: Positive = Field(1, description="number of batches whose gradients are accumulated for one step")
     precision: Literal["32-true", "32-ieee", "64-true", "bf16-mixed"] = Field(
         "32-true", description="number format; on GPUs 32-true computes products in TF32, and 32-ieee in full float32"
     )
-    eager: bool = Field(False, description="plain operations, batch by batch: no fused kernels, no data set on the device")
+    eager: bool = Field(False, description="use plain operations: no fused kernels, and no data set on the device")
     max_pairs: Positive | None = Field(None, description="split batches with more pairs (subgraph, node) than this")
     checkpoint_seconds: Annotated[float, Field(ge=0)] = Field(
-        5.0, description="least time between two checkpoints; 0: one after each epoch"
+        5.0, description="least number of seconds between two checkpoints; 0 for one after each epoch"
     )
+    checkpoint: str | None = Field(None, description="a run whose weights to start from")
+    freeze_encoder: bool = Field(False, description="with a checkpoint: train only the head")
     tensorboard: bool = False

@@ -1,4 +1,4 @@
-"""Several processes that compute what one process would: batch norms range over the rows of all processes."""
+"""Several processes that give the same result as one: the statistics of batch norms range over the rows of all processes."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from reign.nn import BatchNorm
 
 
 class SyncedBatchNorm(BatchNorm):
-    """Batch norm whose statistics range over the rows of all processes, however many rows each has, even none."""
+    """Batch norm whose statistics range over the rows of all processes. A process may have any number of rows, even none."""
 
     def forward(self, x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:
         """Normalise this process's rows."""
@@ -43,7 +43,7 @@ class SyncedBatchNorm(BatchNorm):
 
 
 def synchronise(model: nn.Module) -> nn.Module:
-    """Let all batch norms of a model look at the rows of all processes. Weights and their names stay as they are."""
+    """Make all batch norms of a model use the rows of all processes. Weights and their names do not change."""
     for module in model.modules():
         if type(module) in (BatchNorm, nn.BatchNorm1d):
             module.__class__ = SyncedBatchNorm
@@ -59,7 +59,7 @@ def total(value: Shaped[Tensor, "*size"]) -> Shaped[Tensor, "*size"]:
 
 
 def most(value: int) -> int:
-    """The largest of a value over all processes."""
+    """The maximum of a value over all processes."""
     if not several():
         return value
     tensor = torch.tensor([value], device="cuda" if dist.get_backend() == "nccl" else "cpu")

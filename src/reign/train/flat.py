@@ -1,4 +1,4 @@
-"""All weights of a model as one tensor, so that an update takes a few launches and not dozens."""
+"""All weights of a model as one tensor, so that an update needs a few kernel launches in place of dozens."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,12 +12,12 @@ PIECE = 4096  # numbers that one block of threads updates
 
 
 class FlatAdam:
-    """Adam or AdamW on weights that lie one after the other, with the same numbers as the optimiser itself gives.
+    """Adam or AdamW on weights that are stored contiguously, with the same results as the optimiser itself.
 
-    Weights and the moments of the optimiser become views of a few long tensors, so everything else finds them where it always does.
+    Weights and the moments of the optimiser become views of a few long tensors, so all other code can use them as before.
 
     Args:
-        optimiser: the optimiser, of one group of weights (see ``FlatAdam.takes``).
+        optimiser: the optimiser, with one group of weights (see ``FlatAdam.takes``).
         weights: the weights that have gradients; the others are never updated.
     """
 
@@ -25,7 +25,7 @@ class FlatAdam:
         self.group = optimiser.param_groups[0]
         self.weights = sorted(
             weights, key=lambda weight: weight.numel() % 64 != 0
-        )  # the odd ones last, so that the others are aligned
+        )  # weights of odd sizes are last, so that the others are aligned
         sizes = [weight.numel() for weight in self.weights]
         device = self.weights[0].device
         states = [optimiser.state[weight] for weight in self.weights]
@@ -42,17 +42,17 @@ class FlatAdam:
 
     @staticmethod
     def takes(optimiser: Optimizer) -> bool:
-        """Whether it can do what an optimiser does: Adam or AdamW, with one group of weights and no variant switched on."""
+        """Whether an optimiser is supported: Adam or AdamW, with one group of weights and no variant switched on."""
         plain = type(optimiser) in (Adam, AdamW) and len(optimiser.param_groups) == 1
         return plain and not any(optimiser.param_groups[0].get(name) for name in ("amsgrad", "maximize", "differentiable"))
 
     def collect(self) -> list[Tensor]:
-        """The gradients of all weights, one after the other, in pieces of one size."""
+        """The gradients of all weights in one tensor, as pieces of equal size."""
         torch._foreach_copy_(self.places, [weight.grad for weight in self.weights])  # type: ignore[misc]
         return list(self.grads.split(PIECE))
 
     def step(self, skip: Tensor) -> None:
-        """One update along the gradients that were collected, unless ``skip`` is 1."""
+        """Update the weights with the collected gradients, unless ``skip`` is 1."""
         options: dict[str, Any] = self.group
         beta1, beta2 = options["betas"]
         update = torch._fused_adamw_ if options.get("decoupled_weight_decay") else torch._fused_adam_

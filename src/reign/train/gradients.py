@@ -1,10 +1,8 @@
-"""Gradients of the loss over some batches, computed in parts and by several processes, and undone where something goes wrong."""
+"""Gradients of the loss over some batches, computed in parts and by several processes, and undone on errors."""
 
 import math
 
 import torch
-from lightning.fabric import Fabric
-from lightning.fabric.wrappers import _FabricModule
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
@@ -13,6 +11,7 @@ from reign.train.batches import share
 from reign.train.budget import Budget
 from reign.train.distributed import total
 from reign.train.losses import Loss
+from reign.train.processes import Fabric
 
 
 class NonFiniteLoss(ValueError):
@@ -24,36 +23,38 @@ class Gradients:
 
     .. math:: \frac{1}{B} \sum_{b=1}^{B} \nabla \frac{1}{|Y_b|} \sum_{y \in Y_b} \ell(y)
 
-    The inner sum ranges over the labels of a batch, whatever part or process their graphs are in.
+    The inner sum ranges over all labels of a batch, over all its parts and processes.
 
     Args:
-        model: whose weights get the gradients.
-        wrapped: the same model, as the fabric calls it.
+        model: the model whose weights receive the gradients.
+        wrapped: the same model, wrapped by the fabric.
         loss: the loss.
-        problem: for the number of labels, and for messages.
+        problem: the problem, for the number of labels and for messages.
         graphs: all graphs on the device, with targets as the model learns them.
         budget: how much is computed at a time.
         fabric: devices and processes.
+        weights: how much each label counts, on the device; all alike if None.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        wrapped: _FabricModule,
+        wrapped: nn.Module,
         loss: Loss,
         problem: Problem,
         graphs: GraphPack,
         budget: Budget,
         fabric: Fabric,
+        weights: Tensor | None = None,
     ) -> None:
         self.model, self.wrapped, self.loss, self.problem = model, wrapped, loss, problem
-        self.graphs, self.budget, self.fabric = graphs, budget, fabric
+        self.graphs, self.budget, self.fabric, self.weights = graphs, budget, fabric, weights
 
     def __call__(self, group: list[Ids], when: str, before: list[Tensor]) -> tuple[float, float]:
-        """Compute the gradients for some batches; the sum of the loss, and the number of labels.
+        """Compute the gradients for some batches. Return the sum of the loss and the number of labels.
 
-        Where memory is too small, it is done again in smaller parts. Where the loss or the gradient is not finite, ``NonFiniteLoss`` says
-        when and where that happened. In both cases the running statistics become those from ``before``.
+        If memory runs out, the computation is repeated in smaller parts. If the loss or the gradient is not finite, ``NonFiniteLoss`` is
+        raised with the batch and its graphs. In both cases the running statistics are restored to ``before``.
         """
         ids = torch.cat(group)
         loss, labels = self.budget.within(lambda: self._compute(group), ids, lambda: self._undo(before))
@@ -76,8 +77,9 @@ class Gradients:
                     assert batch.y is not None
                     out = self.wrapped(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.size)
                     self._check_shape(out)
-                    loss = self.loss.sum(out.to(batch.y.dtype), batch.y)
-                    # DDP takes the mean over processes, we want the sum
+                    counts = None if self.weights is None else self.weights[batch.ids]
+                    loss = self.loss.sum(out.to(batch.y.dtype), batch.y, counts)
+                    # DDP takes the mean over processes; the sum is needed
                     self.fabric.backward(loss * (self.fabric.world_size / max(labels, 1.0) / len(group)))
                 loss_total += float(total(loss.detach()))
             labels_total += labels
@@ -89,7 +91,7 @@ class Gradients:
 
     @torch.no_grad()
     def restore(self, statistics: list[Tensor]) -> None:
-        """Set the running statistics of norms back."""
+        """Restore the running statistics of norms."""
         for buffer, old in zip(self.model.buffers(), statistics, strict=True):
             buffer.copy_(old)
 
@@ -98,10 +100,12 @@ class Gradients:
         self.restore(statistics)
 
     def _check_shape(self, out: Tensor) -> None:
-        if out.dim() != 2 or out.size(1) != self.problem.num_outputs:
+        expected = self.problem.num_outputs * self.loss.outputs
+        if out.dim() != 2 or out.size(1) != expected:
+            each = f", and the loss needs {self.loss.outputs} outputs for each" if self.loss.outputs > 1 else ""
             raise ValueError(
-                f"the model gives values of shape {tuple(out.shape)}, expected {self.problem.num_outputs} for each graph, as "
-                f"{self.problem.name} has {self.problem.num_outputs} targets or classes; make it with out_channels={self.problem.num_outputs}."
+                f"the output of the model has shape {tuple(out.shape)}, expected {expected} for each graph, because "
+                f"{self.problem.name} has {self.problem.num_outputs} targets or classes{each}; make it with out_channels={expected}."
             )
 
     def _complaint(self, what: str, ids: list[int]) -> str:

@@ -1,4 +1,4 @@
-"""What happened so far: metrics of every epoch and the best weights, kept on disk with everything that is needed to continue."""
+"""The history of a training run: metrics of every epoch, the best weights, and the checkpoint to continue from."""
 
 import csv
 import math
@@ -20,9 +20,9 @@ class History:
     """Metrics per epoch.
 
     Args:
-        metric: the metric by which epochs are compared on the validation graphs; without validation graphs the last epoch is the best.
-        folder: where the checkpoint is kept; None keeps nothing.
-        pause: seconds between two checkpoints. A run that is stopped in between does these epochs again, with the same result.
+        metric: the metric that compares epochs on the validation graphs. Without validation graphs the last epoch is the best.
+        folder: folder of the checkpoint; with None nothing is saved.
+        pause: seconds between two checkpoints. A run that is stopped in between repeats the epochs since the last one, with the same result.
     """
 
     def __init__(self, metric: str, folder: Path | None, pause: float = 0.0) -> None:
@@ -33,11 +33,11 @@ class History:
         self._saved = -math.inf
 
     def add(self, row: dict[str, Any], learner: "Learner") -> bool:
-        """Add an epoch; whether it is the best so far."""
+        """Add an epoch. Return whether it is the best so far."""
         self.rows.append(row)
         value = row.get(self.key)
         best = self.rows[self.best_epoch].get(self.key) if self.best_epoch >= 0 else None
-        unknown = best is None or best != best  # NaN: then the last epoch counts, as without validation
+        unknown = best is None or best != best  # NaN: the last epoch counts, as without validation graphs
         if value is None or self.best_epoch < 0 or (unknown and value != value) or METRICS[self.metric].better(value, best):
             self.best_epoch = int(row["epoch"])
             self.best_weights = learner.weights()
@@ -45,7 +45,7 @@ class History:
         return False
 
     def save(self, learner: "Learner", last: bool = False) -> None:
-        """Write the checkpoint in one step, and the metrics as a table; after quick epochs not every time, but after the last one always."""
+        """Write the checkpoint in one step, and the metrics as a table. Some short epochs are skipped, but never the last one."""
         if self.folder is None or (time.monotonic() - self._saved < self.pause and not last):
             return
         self._saved = time.monotonic()
@@ -64,18 +64,18 @@ class History:
             file = folder / "checkpoint.pt"
             state = read_state(file)
             try:
-                learner.model.load_state_dict(state["best_weights"])  # in case they are of another model
+                learner.model.load_state_dict(state["best_weights"])  # raises an error if they belong to another model
                 learner.load_state_dict(state["learner"])
                 self.rows, self.best_epoch, self.best_weights = state["rows"], state["best_epoch"], state["best_weights"]
                 self._check()
-            except Exception as error:  # whatever a state that is not of this run raises
+            except Exception as error:  # the state of another run can raise any error
                 raise ValueError(
-                    f"{file} is not of this run ({type(error).__name__}: {first_line(error)}); delete it to start this model anew."
+                    f"{file} does not belong to this run ({type(error).__name__}: {first_line(error)}); delete it to train this model from the start."
                 ) from None
             self._write_table()
 
     def done(self, learner: "Learner", config: TrainingConfig) -> bool:
-        """Whether it is time to stop: after all epochs, at a small learning rate, or after many epochs without a better one."""
+        """Whether to stop: after all epochs, at a small learning rate, or after many epochs without improvement."""
         epoch = len(self.rows) - 1
         if epoch < 0:
             return False
@@ -83,11 +83,11 @@ class History:
         return epoch + 1 >= config.epochs or learner.rate.value <= config.stop_lr or waited
 
     def value(self) -> float:
-        """The validation metric of the last epoch, or its training loss without one."""
+        """The validation metric of the last epoch, or its training loss if there are no validation graphs."""
         return self.rows[-1].get(self.key, self.rows[-1]["train_loss"])
 
     def _check(self) -> None:
-        """Raise ``ValueError`` unless the rows can be those of epochs."""
+        """Raise ``ValueError`` if the rows are not valid metrics of epochs."""
         columns = {"epoch", "lr", "train_loss", "seconds"}
         good = isinstance(self.rows, list) and bool(self.rows)
         for epoch, row in enumerate(self.rows if good else ()):
@@ -96,7 +96,7 @@ class History:
             )
             good = good and all(isinstance(value, int | float) for value in row.values())
         if not good or type(self.best_epoch) is not int or not 0 <= self.best_epoch < len(self.rows):
-            raise ValueError("its rows are not those of epochs")
+            raise ValueError("its rows are not metrics of epochs")
 
     def _write_table(self) -> None:
         if self.folder is not None:

@@ -1,4 +1,4 @@
-"""Inference: the outputs of a model for some graphs. Training, ``evaluate`` and ``predict`` all go through here."""
+"""Inference: the outputs of a model for some graphs. Training, ``evaluate`` and ``predict`` all use this code."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,20 +18,22 @@ from reign.train.target_scaler import Scale
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """A model with graphs to predict for: batches within a budget go in, outputs in the units of the targets come out.
+    """A model and graphs to predict for. It returns outputs in the units of the targets, computed in batches within a budget.
 
     Args:
         model: called as ``model(x, edge_index, edge_attr, batch, batch_size)``.
         graphs: all graphs, on the device of the model and in its number format.
         num_outputs: number of outputs for each graph.
-        scale: turns what the model gives into the units of the targets.
+        scale: converts the outputs of the model to the units of the targets.
         budget: how much is computed at a time.
         batch_size: number of graphs in a batch.
         precision: as in ``TrainingConfig``.
-        callback: is told of every batch.
-        resident: gives the outputs for some graphs where the data set lives on the device, None where it does not; is told of batches.
-        rank, world: the number of this process and the number of processes, which share the graphs; one process if not given.
-        failed: takes the graphs that are too large for the memory, and why; their outputs are NaN. Without it they are an error.
+        callback: receives an event after every batch.
+        resident: function that returns the outputs for some graphs if the data set is on the device, and None otherwise.
+        rank, world: the rank of this process and the number of processes, which share the graphs; one process if not given.
+        failed: dictionary that receives the graphs that are too large for the memory, with the reasons; their outputs are NaN. Without
+            it, such graphs raise an error.
+        dropped: seed of the dropout, which is then applied as in training; None for no dropout.
     """
 
     model: nn.Module
@@ -46,11 +48,26 @@ class Inference:
     world: int = 1
     resident: Callable[[Ids, Callable[[int, int], None]], Tensor | None] = lambda ids, after_batch: None
     failed: dict[int, str] | None = None
+    dropped: int | None = None
 
     @torch.no_grad()
     def __call__(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
-        """Outputs for the graphs with these ids (logits for classes), on the CPU in float64; ``label`` is for the callback."""
+        """The outputs for the graphs with these ids (logits for classes), on the CPU in float64. ``label`` is passed to the callback."""
         self.model.eval()
+        if self.dropped is None:
+            return self._all(ids, label)
+        drops = [module for module in self.model.modules() if isinstance(module, nn.Dropout)]
+        with torch.random.fork_rng():
+            torch.manual_seed(self.dropped)
+            for module in drops:
+                module.train()
+            try:
+                return self._all(ids, label)
+            finally:
+                for module in drops:
+                    module.eval()
+
+    def _all(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
         device = self.graphs.x.device
         whole = self.resident(ids, lambda done, number: self.callback.batch(label, done, number)) if ids.numel() else None
         if whole is not None:
@@ -64,7 +81,7 @@ class Inference:
         return self.scale.up((total(out) if self.world > 1 else out).cpu())
 
     def _outputs(self, ids: Ids) -> Float[Tensor, "graphs outputs"]:
-        """Outputs of a batch, NaN for graphs that do not fit into the memory, if these are not an error."""
+        """The outputs of a batch; NaN for graphs that do not fit into memory, if ``failed`` is given."""
         out = torch.full((ids.numel(), self.num_outputs), torch.nan, dtype=torch.float64, device=self.graphs.x.device)
         left = torch.arange(ids.numel())
         while left.numel():

@@ -1,4 +1,4 @@
-"""Many models at once: as threads that take turns on a GPU, or as processes on a CPU."""
+"""Train many models at once: as threads that take turns on a GPU, or as processes on a CPU."""
 
 import signal
 import threading
@@ -12,18 +12,18 @@ from queue import Empty
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
 
 from reign.train.build import make_problem
 from reign.train.callbacks import Callback
 from reign.train.devices import make_fabric
 from reign.train.members import Member, members_of, train_member
+from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.too_large import problem_of_run
 from reign.train.turns import Turns
 
-MOST = 8  # on one GPU
-ROOM = 0.8  # the share of the free memory that one more may take
+MOST = 8  # the largest number of models on one GPU
+ROOM = 0.8  # the share of the free memory that another model may take
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Job:
         recipe: the settings of its run.
         member: the model.
         root: the folder of the run.
-        number, total: its number among the models of the run.
+        number, total: the index of the model, and the number of models of the run.
     """
 
     recipe: Recipe
@@ -56,13 +56,13 @@ class Job:
 
 
 def run_jobs(jobs: Sequence[Job], fabric: Fabric, callback: Callback, number: int | None = None) -> None:
-    """Train models, some of them at once; one that fails has its ``error``, and the others go on.
+    """Train models, several at once. If one fails, its ``error`` is set and the others continue.
 
     Args:
         jobs: the models.
         fabric: devices and processes.
-        callback: is told of all that happens; of several at once by what its ``job`` gives.
-        number: how many at once; None for as many as fit on a GPU, and one on a CPU.
+        callback: receives all events; if several models are trained at once, each uses the callback returned by ``job``.
+        number: number of models to train at once; None for as many as fit on a GPU, and one on a CPU.
     """
     alone = fabric.world_size > 1 or len(jobs) <= 1 or len({job.recipe.train.precision for job in jobs}) > 1
     if alone or number == 1 or (number is None and fabric.device.type != "cuda"):
@@ -89,9 +89,9 @@ def _keeping_errors(job: Job, work: Callable[[], None]) -> None:
 
 @dataclass
 class _Threads:
-    """Threads on one GPU, each with a stream of its own.
+    """Threads on one GPU, each with its own stream.
 
-    The first one starts alone; when its first epoch is done it is known how much memory one takes, and others follow while there is room.
+    The first thread starts alone. Its first epoch shows how much memory a model takes; more threads start while there is enough memory.
     """
 
     jobs: Sequence[Job]
@@ -100,13 +100,13 @@ class _Threads:
     number: int | None
     turns: Turns = field(default_factory=Turns)
     news: threading.Condition = field(default_factory=threading.Condition)
-    settled: set[int] = field(default_factory=set)  # jobs that have taken all the memory that they need
+    settled: set[int] = field(default_factory=set)  # jobs that have allocated all the memory that they need
     ended: set[int] = field(default_factory=set)
     started: int = 0
     largest: int = 0
 
     def run(self) -> None:
-        """Start threads as there is room, and wait for all."""
+        """Start threads while there is enough memory, and wait for all."""
         threads: list[threading.Thread] = []
         try:
             while len(self.ended) < len(self.jobs):
@@ -124,7 +124,7 @@ class _Threads:
                 thread.join()
 
     def _room(self) -> bool:
-        """Whether one more can start: all that have started know how much memory they need, and there is as much."""
+        """Whether another thread can start: the memory of all started threads is known, and enough is left for one more."""
         running = self.started - len(self.ended)
         if running == 0:
             return True
@@ -142,7 +142,7 @@ class _Threads:
         try:
             with self.turns.joined(), _own_stream(self.fabric.device):
                 _keeping_errors(job, lambda: job.run(self.fabric, _Settling(callback, lambda: self._tell(self.settled, number))))
-        except BaseException as error:  # stopped, or a defect, which is told when the others are done
+        except BaseException as error:  # interrupted, or a defect, which is raised when the others are done
             job.error = error
         self._tell(self.settled, number)
         self._tell(self.ended, number)
@@ -158,7 +158,7 @@ def _own_stream(device: torch.device) -> AbstractContextManager[Any]:
 
 
 class _Settling(Callback):
-    """Tells when the first epoch is done, and passes everything on."""
+    """Calls a function when the first epoch is done, and forwards all events to another callback."""
 
     def __init__(self, callback: Callback, settled: Callable[[], None]) -> None:
         self.callback, self.settled = callback, settled
@@ -185,7 +185,7 @@ class _Settling(Callback):
 
 
 def _in_processes(jobs: Sequence[Job], callback: Callback, number: int) -> None:
-    """Processes, each with its share of the threads. What they tell comes through a queue."""
+    """Train in several processes, each with its share of the threads. Their events are sent through a queue."""
     context = get_context("spawn")
     told = context.Queue()
     threads = max(1, torch.get_num_threads() // number)
@@ -225,21 +225,21 @@ def _begin(told: Any, threads: int) -> None:
     global _TOLD
     _TOLD = told
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the first process handles Ctrl-C, and ends the others
 
 
 class _Teller(Callback):
-    """Tells another process."""
+    """Sends the events to another process."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
     def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
-        """An epoch is done."""
+        """Send the event."""
         _TOLD.put((self.number, "epoch", (row, epochs, improved)))
 
     def member(self, folder: str, number: int, total: int) -> None:
-        """A model begins."""
+        """Send the event."""
         _TOLD.put((self.number, "member", (folder, number, total)))
 
     def note(self, text: str) -> None:
@@ -248,7 +248,7 @@ class _Teller(Callback):
 
 
 def _train_one(j: int, recipe: Recipe, root: str, label: str, number: int, total: int) -> None:
-    """Train one model in this process; data are read once."""
+    """Train one model in this process. The data are read only once per process."""
     key = recipe.data.model_dump_json()
     if key not in _PROBLEMS:
         _PROBLEMS[key] = make_problem(recipe.data)[0]

@@ -1,4 +1,4 @@
-"""A model that learns: epochs of steps, measured by predictions, with a state that can be saved."""
+"""The state of a model in training: it runs epochs, evaluates the model, and can be saved and loaded."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float
-from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from reign.data import Ids, Problem
@@ -23,8 +22,11 @@ from reign.train.distributed import synchronise
 from reign.train.formats import dtype_of, number_format
 from reign.train.gradients import Gradients
 from reign.train.inference import Inference
+from reign.train.label_weights import label_weights
 from reign.train.losses import LOSSES
-from reign.train.metrics import METRICS
+from reign.train.metrics import METRICS, measure_all
+from reign.train.pretrained import hold_encoder
+from reign.train.processes import Fabric, precision_of
 from reign.train.resident import Resident, why_not_resident
 from reign.train.seeds import epoch_seed, seed_model
 from reign.train.sharpness import Sharpness
@@ -38,11 +40,11 @@ class Learner:
 
     Args:
         model: called as ``model(x, edge_index, edge_attr, batch, batch_size)``.
-        problem: what to learn.
+        problem: the graphs, targets and splits.
         config: the settings of the training.
-        seed: decides the order of the graphs, dropout and sampled subgraphs.
+        seed: determines the order of the graphs, dropout and sampled subgraphs.
         fabric: devices and processes.
-        callback: is told of every batch.
+        callback: receives an event after every batch.
     """
 
     def __init__(
@@ -50,9 +52,9 @@ class Learner:
     ) -> None:
         if "train" not in problem.splits or problem.splits["train"].numel() == 0:
             raise ValueError(f"{problem.name} has no training graphs.")
-        if (config.precision == "bf16-mixed") != (fabric._precision.precision == "bf16-mixed"):
+        if (config.precision == "bf16-mixed") != (precision_of(fabric) == "bf16-mixed"):
             raise ValueError(
-                f"train.precision is {config.precision}, and the fabric has another precision ({fabric._precision.precision}); "
+                f"train.precision is {config.precision}, but the precision of the fabric is {precision_of(fabric)}; "
                 f"use make_fabric({config.precision!r})."
             )
         loss = LOSSES[choose(LOSSES, config.loss, problem.task)]
@@ -64,6 +66,8 @@ class Learner:
             synchronise(model)
         scale = Scale.of(problem, config.scale_targets)
         self.graphs = problem.graphs.with_targets(scale.down(problem.y)).to(fabric.device, dtype)
+        weights = label_weights(problem, config.class_balance)
+        self.label_weights = None if weights is None else weights.to(fabric.device, dtype)
         optimiser = config.optimiser.build(model)
         self.wrapped, self.optimiser = fabric.setup(model, optimiser)
         steps = math.ceil(math.ceil(problem.splits["train"].numel() / config.batch_size) / config.accumulate) * config.epochs
@@ -71,12 +75,12 @@ class Learner:
         sharp = config.optimiser
         self.sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
         self.budget = Budget(model, self.graphs, fabric.device, config.max_pairs, problem.name, callback, problem.names)
-        self.gradients = Gradients(model, self.wrapped, loss, problem, self.graphs, self.budget, fabric)
+        self.gradients = Gradients(model, self.wrapped, loss, problem, self.graphs, self.budget, fabric, self.label_weights)
         self.inference = Inference(
             model,
             self.graphs,
-            problem.num_outputs,
-            scale,
+            problem.num_outputs * loss.outputs,
+            scale.of_loss(loss.outputs),
             self.budget,
             config.batch_size,
             config.precision,
@@ -92,23 +96,23 @@ class Learner:
     # -- learning --------------------------------------------------------------------------------------------------
 
     def train_epoch(self, epoch: int) -> float:
-        """Learn from every training graph once; the mean loss."""
+        """Learn from every training graph once. Return the mean loss."""
         with self._threads():
             return self._train_epoch(epoch)
 
     def _train_epoch(self, epoch: int) -> float:
         seed = epoch_seed(self.seed, epoch)
         seed_model(self.model, seed + self.fabric.global_rank)
-        self.model.train()
+        self._train_mode()
         order = list(batches.shuffled(self.problem.splits["train"], self.config.batch_size, seed))
         groups = [order[g : g + self.config.accumulate] for g in range(0, len(order), self.config.accumulate)]
         if (resident := self._on_device()) is not None:
             try:
                 return self._resident_epoch(resident, [group[0] for group in groups], epoch)
-            except RuntimeError as error:  # then the epoch is done again in plain steps, from where it began
+            except RuntimeError as error:  # the epoch is then repeated from its start with plain steps
                 self._leave_device(error)
                 seed_model(self.model, seed)
-                self.model.train()
+                self._train_mode()
         loss, labels = 0.0, 0.0
         for g, group in enumerate(groups):
             found, number = self._step(group, f"epoch {epoch + 1}, batch {g + 1}")
@@ -117,8 +121,13 @@ class Learner:
             hand_over()
         return loss / max(labels, 1.0)
 
+    def _train_mode(self) -> None:
+        self.model.train()
+        if self.config.freeze_encoder:
+            hold_encoder(self.model)
+
     def _step(self, group: list[Ids], when: str) -> tuple[float, float]:
-        """One step along the gradients of some batches; the sum of the loss, and the number of labels."""
+        """One optimiser step for some batches. Return the sum of the loss and the number of labels."""
         with number_format(self.fabric.device, self.config.precision), fast_path(not self.config.eager):
             return self._eager_step(group, when)
 
@@ -130,7 +139,7 @@ class Learner:
             here = self.gradients.statistics()
             with self.sharpness.nearby():
                 self.gradients(group, when, before)
-            self.gradients.restore(here)  # norms are to know the weights that stay, not those nearby
+            self.gradients.restore(here)  # the statistics of norms must belong to the current weights, not to the nearby ones
         if self.config.clip:
             self.fabric.clip_gradients(self.wrapped, self.optimiser, max_norm=self.config.clip)
         self.optimiser.step()
@@ -146,7 +155,7 @@ class Learner:
     # -- on the device ---------------------------------------------------------------------------------------------
 
     def _on_device(self) -> Resident | None:
-        """Training with the data set on the device, where that is possible; where not, one line says why, once."""
+        """Training with the data set on the device, if possible. Otherwise None; the reason is reported once."""
         if not self._decided:
             self._decided = True
             why = why_not_resident(self)
@@ -161,9 +170,10 @@ class Learner:
                     self.config.precision,
                     self.budget.pairs,
                     self.problem.graphs,
+                    self.label_weights,
                 )
             elif self.fabric.device.type == "cuda":
-                self.callback.note(f"batches are put together one by one, not on the device: {why}.")
+                self.callback.note(f"batches are assembled one by one, not on the device: {why}.")
         return self.resident
 
     def _resident_epoch(self, resident: Resident, order: list[Ids], epoch: int) -> float:
@@ -191,18 +201,23 @@ class Learner:
         self.resident = None
         make_plain(self.raw_optimiser)
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        self.callback.note(f"batches are put together one by one, not on the device: {reason}.")
+        self.callback.note(f"batches are assembled one by one, not on the device: {reason}.")
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
     def predict(self, split: str) -> Float[Tensor, "graphs outputs"]:
-        """Predictions for the graphs of a split, in the units of the targets (logits for classes)."""
+        """The predictions for the graphs of a split, in the units of the targets (logits for classes)."""
         with fast_path(not self.config.eager), self._threads():
-            return self.inference(self.problem.splits[split], split)
+            return self.inference(self.problem.splits[split], split)[:, : self.problem.num_outputs]  # without variances
 
     def score(self, split: str, out: Float[Tensor, "graphs outputs"]) -> float:
         """The metric of the predictions for a split."""
         return METRICS[self.metric](out, self.problem.y[self.problem.splits[split]])
+
+    def all_metrics(self, split: str, out: Float[Tensor, "graphs outputs"]) -> dict[str, list[float]]:
+        """All metrics of the predictions for a split, see ``measure_all``."""
+        names = list(dict.fromkeys([self.metric, *self.config.metrics]))
+        return measure_all(names, out, self.problem.y[self.problem.splits[split]], self.problem.targets)
 
     def validate(self) -> dict[str, float]:
         """The metric on the validation graphs, if there are any."""
@@ -215,14 +230,14 @@ class Learner:
         return {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
 
     def save(self, folder: Path) -> None:
-        """Write the model; only its weights if it is not a ``reign.nn.Model``."""
+        """Write the model, or only its weights if it is not a ``reign.nn.Model``."""
         if isinstance(self.model, Model):
             self.model.save_pretrained(folder)
         else:
             write_tensors(folder / "model.safetensors", self.weights())
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to continue."""
+        """Everything that is needed to continue the training."""
         return {
             "model": self.model.state_dict(),
             "optimiser": portable(self.optimiser.state_dict()),
@@ -232,7 +247,7 @@ class Learner:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what ``state_dict`` gave."""
+        """Restore a state returned by ``state_dict``."""
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.rate.load_state_dict(state["rate"])

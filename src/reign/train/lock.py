@@ -1,4 +1,4 @@
-"""One process at a time writes to the folder of a run."""
+"""A lock that lets only one process at a time write to the folder of a run."""
 
 import errno
 import os
@@ -19,10 +19,10 @@ NAME = ".lock"
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Hold the folder of a run; ``ValueError`` says which process holds it, if another one does.
+    """Lock the folder of a run. If another process holds the lock, ``ValueError`` names that process.
 
-    The lock is one of the operating system's on the file ``.lock``, so it does not outlive its process, however that ends. The folder is
-    made if it does not exist, and removed again if nothing was written to it.
+    The operating system locks the file ``.lock``, and releases the lock when the process ends for any reason. The folder is
+    created if it does not exist, and removed again if nothing was written to it.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, expected a folder for the run.")
@@ -38,7 +38,7 @@ def only_one(folder: Path) -> Iterator[None]:
         with suppress(OSError):
             (folder / NAME).unlink()
         file.close()
-        with suppress(OSError):  # those that are not empty stay
+        with suppress(OSError):  # folders that are not empty are kept
             for place in new:
                 place.rmdir()
 
@@ -50,8 +50,8 @@ def _take(path: Path, folder: Path) -> IO[str]:
             file.seek(0)
             holder = file.read().strip() or "another process"
             file.close()
-            raise ValueError(f"{holder} is at work in {folder}; wait until it is done, or choose another folder with -o.")
-        # the holder before us may have removed the file between our opening and our locking it
+            raise ValueError(f"{holder} is writing to {folder}; wait until it is done, or choose another folder with -o.")
+        # the previous holder may have removed the file after we opened it and before we locked it
         with suppress(FileNotFoundError):
             if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 break
@@ -63,10 +63,10 @@ def _take(path: Path, folder: Path) -> IO[str]:
 
 
 def _lock(file: IO[str]) -> bool:
-    """Take the lock of a file, if no other process has it."""
+    """Lock a file. Return whether this succeeded, that is, no other process holds the lock."""
     try:
         if sys.platform == "win32":
-            file.seek(2**30)  # far behind the text, which others are to read
+            file.seek(2**30)  # far behind the text, which other processes must be able to read
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         else:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """The training loop.
 
-The randomness of an epoch depends on the seed and the number of the epoch alone, so a run that was stopped and continued ends with the same
-result as one that was not.
+The randomness of an epoch depends only on the seed and the number of the epoch, so a run that was stopped and resumed gives the same
+result as an uninterrupted one.
 """
 
 import time
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float
-from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from reign.data import Problem
@@ -20,6 +19,7 @@ from reign.train.devices import make_fabric
 from reign.train.gradients import NonFiniteLoss
 from reign.train.history import History
 from reign.train.learner import Learner
+from reign.train.processes import Fabric
 from reign.train.tensorboard import board
 
 
@@ -33,16 +33,16 @@ def fit(
     fabric: Fabric | None = None,
     callback: Callback | None = None,
 ) -> tuple[dict[str, Any], dict[str, Float[Tensor, "graphs outputs"]]]:
-    """Train a model; its metric with the weights of the best validation epoch and of the last one, and its predictions.
+    """Train a model. Return its metrics with the weights of the best validation epoch and of the last epoch, and its predictions.
 
     Args:
-        model: called as ``model(x, edge_index, edge_attr, batch, batch_size)``; it ends with the weights that are reported.
-        problem: what to learn.
+        model: called as ``model(x, edge_index, edge_attr, batch, batch_size)``. After training it has the weights that are reported.
+        problem: the graphs, targets and splits.
         config: the settings of the training.
-        seed: decides the order of the graphs, dropout and sampled subgraphs.
-        folder: where the state is kept after each epoch; training continues from there if it holds one.
+        seed: determines the order of the graphs, dropout and sampled subgraphs.
+        folder: folder of checkpoints; training continues from the checkpoint in it if there is one.
         fabric: devices and processes; one process if not given.
-        callback: is told of every batch and epoch.
+        callback: receives an event after every batch and epoch.
     """
     config, callback, folder = config or TrainingConfig(), callback or Callback(), None if folder is None else Path(folder)
     fabric = fabric or make_fabric(config.precision)
@@ -71,7 +71,7 @@ def fit(
 def measure(
     learner: Learner, history: History, folder: Path | None
 ) -> tuple[dict[str, Any], dict[str, Float[Tensor, "graphs outputs"]]]:
-    """The metric of both sets of weights on all splits; those that are reported come last, and stay in the model."""
+    """The metric of both sets of weights on all splits. The reported weights come last and stay in the model."""
     result: dict[str, Any] = {
         "metric": learner.metric,
         "report": learner.config.report,
@@ -92,4 +92,5 @@ def measure(
         result[which] = {split: learner.score(split, out) for split, out in predictions.items()}
         if folder is not None:
             learner.save(folder / which)
+    result["metrics"] = {split: learner.all_metrics(split, out) for split, out in predictions.items()}
     return result, predictions

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric import Fabric
-
 from reign.data import Problem
 from reign.disk import write_json
-from reign.train.build import make_model
+from reign.train.build import make_model, scale_descriptors
 from reign.train.callbacks import Callback
 from reign.train.loop import fit
+from reign.train.pretrained import start_from
+from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.results import write_predictions
 from reign.train.target_scaler import Scale
@@ -24,9 +24,9 @@ class Member:
 
     Args:
         seed: the seed of the model.
-        fold: the number of the fold that validates it; None without cross-validation.
-        folder: where everything about it is kept.
-        problem: the graphs that it learns from.
+        fold: index of its validation fold; None without cross-validation.
+        folder: the folder of the model.
+        problem: the graphs, targets and splits that it learns from.
     """
 
     seed: int
@@ -48,7 +48,9 @@ def members_of(recipe: Recipe, problem: Problem, folder: Path) -> Iterator[Membe
 
 def train_member(recipe: Recipe, member: Member, fabric: Fabric, callback: Callback) -> None:
     """Train one model of a run."""
-    model = make_model(recipe.model, member.problem, member.seed)
+    model = make_model(recipe.model, member.problem, member.seed, recipe.train.loss)
+    scale_descriptors(model, member.problem)
+    start_from(model, recipe.train, member.problem, member.seed)
     if fabric.is_global_zero:
         write_json(member.folder / "splits.json", _named_splits(member.problem))
         Scale.of(member.problem, recipe.train.scale_targets).save(member.folder / "scale.json")

@@ -1,8 +1,8 @@
-"""Metrics by name. Outputs are logits where targets are classes, and a label that is NaN is missing and never counts."""
+"""Metrics by name. Outputs are logits if targets are classes. A label that is NaN is missing and is ignored."""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,12 +17,12 @@ Labels = Float[Tensor, "graphs targets"]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric(ABC):
-    """A metric, and what is to be known of it. How it treats missing labels is what its two subclasses differ in.
+    """A metric and its properties. Its two subclasses treat missing labels differently.
 
     Args:
-        tasks: the tasks that can be measured with it.
+        tasks: the tasks that it can be used for.
         more_is_better: whether larger values are better.
-        logarithmic: whether it is a logarithm, which can be negative: differences count then, not ratios.
+        logarithmic: whether it is a logarithm, which can be negative; values are then compared by differences, not ratios.
     """
 
     tasks: tuple[str, ...]
@@ -30,7 +30,7 @@ class Metric(ABC):
     logarithmic: bool = False
 
     def __call__(self, out: Outputs, y: Labels) -> float:
-        """The metric of some outputs; NaN where it means nothing, as the ROC-AUC of one class."""
+        """The metric of some outputs; NaN if it is undefined, such as the ROC-AUC of a single class."""
         return self.measure(out.detach().double().cpu(), y.double().cpu())
 
     @abstractmethod
@@ -48,7 +48,7 @@ class Metric(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class MeanOverLabels(Metric):
-    """``finish(mean of each(out, y))`` over all labels that are there, whichever target they belong to."""
+    """``finish(mean of each(out, y))`` over all labels of all targets that are not missing."""
 
     each: Callable[[Tensor, Tensor], Tensor]
     finish: Callable[[Tensor], Tensor | float] = float
@@ -61,17 +61,22 @@ class MeanOverLabels(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class MeanOverTargets(Metric):
-    """``score(y, out)`` of each target over the labels that are there, then the mean over targets that have both classes."""
+    """``score(y, out)`` of each target over the labels that are not missing, then the mean over targets with at least two different labels.
+
+    For multiclass problems, ``score`` receives the class with the largest output.
+    """
 
     score: Callable[[Tensor, Tensor], float]
 
     def measure(self, out: Outputs, y: Labels) -> float:
         """NaN if no target has both classes."""
+        if out.size(1) != y.size(1):
+            out = torch.where(out.isfinite().all(1, keepdim=True), out.argmax(1, keepdim=True).double(), math.nan)
         values = []
         for t in range(y.size(1)):
             there = ~y[:, t].isnan()
             labels, scores = y[there, t], out[there, t]
-            if labels.unique().numel() == 2 and bool(scores.isfinite().all()):
+            if labels.unique().numel() >= 2 and bool(scores.isfinite().all()):
                 values.append(float(self.score(labels, scores)))
         return sum(values) / len(values) if values else math.nan
 
@@ -81,7 +86,7 @@ def _square(out: Tensor, y: Tensor) -> Tensor:
 
 
 def _right(out: Tensor, y: Tensor) -> Tensor:
-    """Whether the class with the largest output, or the sign of each output, is right."""
+    """Whether the class with the largest output, or the sign of each output, is correct."""
     several = out.size(1) > 1 and y.size(1) == 1
     return ((out.argmax(1, keepdim=True) == y) if several else ((out > 0) == (y > 0.5))).double()
 
@@ -98,19 +103,72 @@ def _average_precision(y: Tensor, out: Tensor) -> float:
     return float(average_precision_score(y.numpy(), out.numpy()))
 
 
-# The first metric of a task is the one that is taken when none is given.
+def _r2(y: Tensor, out: Tensor) -> float:
+    """The share of the variance that is explained; below 0 for what is worse than the mean."""
+    return 1 - float((y - out).square().sum() / (y - y.mean()).square().sum())
+
+
+def _f1(y: Tensor, out: Tensor) -> float:
+    """Of the yes; an output above 0 is one."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(y.numpy() > 0.5, out.numpy() > 0, zero_division=0.0))
+
+
+def _macro_f1(y: Tensor, out: Tensor) -> float:
+    """The mean over classes."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(y.numpy(), out.numpy(), average="macro", zero_division=0.0))
+
+
+def _mcc(y: Tensor, out: Tensor) -> float:
+    """Matthews' correlation of the yes; an output above 0 is one."""
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(y.numpy() > 0.5, out.numpy() > 0))
+
+
+def _class_mcc(y: Tensor, out: Tensor) -> float:
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(y.numpy(), out.numpy()))
+
+
+def _surprise(out: Tensor, y: Tensor) -> Tensor:
+    """The binary cross-entropy of each label; a label that is missing is not looked at."""
+    return torch.nn.functional.binary_cross_entropy_with_logits(out, y.nan_to_num(), reduction="none")
+
+
+# The first metric registered for a task is its default.
 METRICS = Registry[Metric]("metric")
 _REGRESSION, _CLASSES = ("regression",), ("classification",)
 METRICS.register("rmse")(MeanOverLabels(tasks=_REGRESSION, each=_square, finish=torch.sqrt))
 METRICS.register("mae")(MeanOverLabels(tasks=_REGRESSION, each=lambda out, y: (out - y).abs()))
 METRICS.register("log10_mse")(MeanOverLabels(tasks=_REGRESSION, each=_square, finish=torch.log10, logarithmic=True))
-METRICS.register("roc_auc")(MeanOverTargets(tasks=_CLASSES, score=_roc_auc, more_is_better=True))
-METRICS.register("average_precision")(MeanOverTargets(tasks=_CLASSES, score=_average_precision, more_is_better=True))
+METRICS.register("r2")(MeanOverTargets(tasks=_REGRESSION, score=_r2, more_is_better=True))
+METRICS.register("roc_auc", "roc")(MeanOverTargets(tasks=_CLASSES, score=_roc_auc, more_is_better=True))
+METRICS.register("average_precision", "prc")(MeanOverTargets(tasks=_CLASSES, score=_average_precision, more_is_better=True))
 METRICS.register("accuracy")(MeanOverLabels(tasks=("classification", "multiclass"), each=_right, more_is_better=True))
+METRICS.register("f1")(MeanOverTargets(tasks=_CLASSES, score=_f1, more_is_better=True))
+METRICS.register("mcc", "binary-mcc")(MeanOverTargets(tasks=_CLASSES, score=_mcc, more_is_better=True))
+METRICS.register("bce")(MeanOverLabels(tasks=_CLASSES, each=_surprise))
+METRICS.register("macro_f1")(MeanOverTargets(tasks=("multiclass",), score=_macro_f1, more_is_better=True))
+METRICS.register("multiclass_mcc")(MeanOverTargets(tasks=("multiclass",), score=_class_mcc, more_is_better=True))
+
+
+def measure_all(names: Sequence[str], out: Outputs, y: Labels, targets: Sequence[str]) -> dict[str, list[float]]:
+    """Several metrics: each of all targets together, then of each target, where there are several.
+
+    >>> measure_all(["mae"], torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]]), ["a", "b"])
+    {'mae': [1.0, 0.0, 2.0]}
+    """
+    columns = [slice(None), *(slice(t, t + 1) for t in range(len(targets)) if len(targets) > 1)]
+    return {name: [METRICS[name](out[:, c], y[:, c]) for c in columns] for name in names}
 
 
 def metric(name: str, out: Outputs, y: Labels) -> float:
-    """A metric by name.
+    """Compute a metric, given by its name.
 
     >>> metric("mae", torch.tensor([[1.0], [2.0]]), torch.tensor([[1.5], [float("nan")]]))
     0.5

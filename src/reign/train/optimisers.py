@@ -1,4 +1,4 @@
-"""Optimisers by name. Each takes the weights and the numbers of ``OptimiserConfig``, and uses those that concern it."""
+"""Optimisers by name. Each takes the weights and all values of ``OptimiserConfig``, and ignores values it does not use."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,5 +25,5 @@ def adamw(weights: list[nn.Parameter], *, lr: float, weight_decay: float, **othe
 
 @OPTIMISERS.register("sgd")
 def sgd(weights: list[nn.Parameter], *, lr: float, weight_decay: float, momentum: float, **others: Any) -> SGD:
-    """Stochastic gradient descent, perhaps with momentum."""
+    """Stochastic gradient descent, optionally with momentum."""
     return SGD(weights, lr=lr, momentum=momentum, weight_decay=weight_decay)

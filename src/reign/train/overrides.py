@@ -1,4 +1,4 @@
-"""Plain values of settings: from YAML, from ``key=value``, and merged."""
+"""Read settings as plain values from YAML and from ``key=value``, and merge them."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -9,11 +9,11 @@ import yaml
 
 from reign.disk import first_line
 
-LONGEST, DEEPEST, LARGEST = 2**20, 20, 100_000  # characters, levels and values of YAML: far more than settings have
+LONGEST, DEEPEST, LARGEST = 2**20, 20, 100_000  # bounds on the characters, levels and values of YAML: far more than settings need
 
 
 def read_yaml(file: Path) -> dict[str, Any]:
-    """A YAML file of settings."""
+    """Read a YAML file of settings."""
     try:
         values = parse_yaml(Path(file).read_text())
     except UnicodeDecodeError as error:
@@ -26,40 +26,42 @@ def read_yaml(file: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str) -> Any:
-    """Plain values from YAML; ``ValueError`` for what is not YAML, and for what is larger than any settings are.
+    """Read plain values from YAML. Raise ``ValueError`` for text that is not YAML, or far larger than settings are.
 
-    Aliases stand for copies, so a few lines of them can stand for billions of values: all are counted before any is made.
+    An alias stands for a copy, so a few lines can stand for billions of values. All values are counted before any are made.
 
     >>> parse_yaml("{a: &x [1, 2], b: *x}")
     {'a': [1, 2], 'b': [1, 2]}
     """
     if len(text) > LONGEST:
-        raise ValueError(f"holds {len(text):,} characters, expected settings of at most {LONGEST:,}.")
+        raise ValueError(f"holds {len(text):,} characters, expected at most {LONGEST:,}.")
     try:
         _check_size(text)
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(f"is not YAML ({' '.join(str(error).split())}).") from None
-    except (TypeError, OverflowError, AttributeError, RecursionError) as error:  # what odd dates, numbers and keys raise
+    except (TypeError, OverflowError, AttributeError, RecursionError) as error:  # raised by unusual dates, numbers and keys
         raise ValueError(f"is not YAML ({first_line(error)}).") from None
 
 
 def _check_size(text: str) -> None:
-    """Raise ``ValueError`` if YAML is nested too deeply, or stands for too many values."""
+    """Raise ``ValueError`` if YAML is nested too deeply or stands for too many values."""
     sizes: dict[str, int] = {}  # number of values that an anchor stands for
-    open_: list[tuple[str | None, int]] = [(None, 0)]  # what we are in: its anchor, and the values in it so far
+    open_: list[tuple[str | None, int]] = [
+        (None, 0)
+    ]  # the open collections: their anchors, and the number of values in them so far
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
             open_.append((event.anchor, 1))
             if len(open_) > DEEPEST:
-                raise ValueError(f"is nested more than {DEEPEST} deep, expected settings.")
+                raise ValueError(f"is nested more than {DEEPEST} levels deep, expected settings with fewer levels.")
             continue
         anchor, size = None, 1
         if isinstance(event, yaml.CollectionEndEvent):
             anchor, size = open_.pop()
         elif isinstance(event, yaml.AliasEvent):
-            if event.anchor not in sizes:  # of nothing, or of what it is itself in
-                raise ValueError(f"has an alias *{event.anchor} of nothing that is complete.")
+            if event.anchor not in sizes:  # the anchor does not exist, or is the collection that holds the alias
+                raise ValueError(f"has an alias *{event.anchor} without a complete anchor &{event.anchor} before it.")
             size = sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent):
             anchor = event.anchor
@@ -70,11 +72,11 @@ def _check_size(text: str) -> None:
         outer, total = open_[-1]
         open_[-1] = (outer, total + size)
         if total + size > LARGEST:
-            raise ValueError(f"stands for more than {LARGEST:,} values, expected settings.")
+            raise ValueError(f"stands for more than {LARGEST:,} values, expected settings with fewer values.")
 
 
 def merge(*settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings, later ones over earlier ones.
+    """Merge nested settings; later ones override earlier ones.
 
     >>> merge({"model": {"name": "sun", "num_layers": 6}}, {"model": {"name": "ds"}})
     {'model': {'name': 'ds', 'num_layers': 6}}
@@ -120,12 +122,12 @@ def choices(text: str) -> tuple[str, list[Any]]:
     """
     key, sign, values = text.partition("=")
     if not sign or not values:
-        raise ValueError(f"--grid got '{text}', expected key=v1,v2 as in model.hidden_channels=64,128.")
+        raise ValueError(f"--grid got '{text}', expected key=v1,v2, as in model.hidden_channels=64,128.")
     return key.strip(), [read_value(value) for value in values.split(",")]
 
 
 def read_value(text: str) -> Any:
-    """A value as YAML has it, and 1e-3 as a number, which YAML takes for a word.
+    """Read a value as YAML, but also read 1e-3 as a number, which YAML takes for text.
 
     >>> [read_value(text) for text in ("3", "1e-3", "ego+:2", "[64, 64]", "null")]
     [3, 0.001, 'ego+:2', [64, 64], None]

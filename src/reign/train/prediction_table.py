@@ -1,36 +1,77 @@
-"""Predictions of several models as named columns: mean, spread, and probabilities of classes."""
+"""Predictions as named columns: values, deviations, intervals, and probabilities of classes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
+from reign.train.calibration import Interval
 from reign.train.results import spread_of
 from reign.train.tasks import as_values
+from reign.train.uncertainty import Forecast
 
 
-def column_names(targets: list[str], classes: list[str], several: bool) -> list[str]:
-    """The names of the columns: ``<target>_pred``, ``<target>_unc`` with several models, ``<target>_prob_<class>`` of classes.
+def column_names(targets: Sequence[str], classes: Sequence[str], unsure: bool, intervals: Sequence[str] = ()) -> list[str]:
+    """The names of the columns: ``<target>_pred``, ``<target>_unc``, ``<target>_lower`` and ``_upper``, ``<target>_prob_<class>``.
 
-    >>> column_names(["logS"], [], several=True), column_names(["kind"], ["a", "b"], several=False)
+    >>> column_names(["logS"], [], unsure=True), column_names(["kind"], ["a", "b"], unsure=False)
     (['logS_pred', 'logS_unc'], ['kind_pred', 'kind_prob_a', 'kind_prob_b'])
+    >>> column_names(["logS"], [], True, intervals=["logS"])
+    ['logS_pred', 'logS_unc', 'logS_lower', 'logS_upper']
+
+    Args:
+        targets: the targets.
+        classes: names of the classes, for multiclass.
+        unsure: whether there are deviations.
+        intervals: the targets that have intervals.
     """
-    kinds = ("pred", "unc") if several else ("pred",)
-    names = [f"{target}_{kind}" for target in targets for kind in kinds]
+    names = []
+    for target in targets:
+        kinds = ("pred", *(("unc",) if unsure else ()), *(("lower", "upper") if target in intervals else ()))
+        names += [f"{target}_{kind}" for kind in kinds]
     return names + [f"{targets[0]}_prob_{name}" for name in classes]
+
+
+def forecast_columns(
+    found: Forecast,
+    task: str,
+    targets: Sequence[str],
+    classes: Sequence[str],
+    intervals: dict[str, Interval],
+    alpha: float,
+) -> dict[str, list[Any]]:
+    """The columns by name, each with a value for every graph; with an interval the deviation is the calibrated one.
+
+    Args:
+        found: the predictions.
+        task, targets, classes: as in ``Problem``.
+        intervals: those of the run, by target.
+        alpha: the share of rows that may lie outside of an interval.
+    """
+    values, unsure = found.values, found.unsure
+    columns: list[list[Any]] = []
+    if task == "multiclass":
+        best = values.argmax(1)
+        columns.append([classes[int(c)] for c in best])
+        if unsure is not None:
+            columns.append(unsure.gather(1, best[:, None]).squeeze(1).tolist())
+        columns += [values[:, c].tolist() for c in range(len(classes))]
+        return dict(zip(column_names(targets, classes, unsure is not None), columns, strict=True))
+    for t, target in enumerate(targets):
+        columns.append(values[:, t].tolist())
+        if unsure is not None and target in intervals:
+            deviation, factor = intervals[target].deviation(unsure[:, t]), intervals[target].factor(alpha)
+            columns += [side.tolist() for side in (deviation, values[:, t] - factor * deviation, values[:, t] + factor * deviation)]
+        elif unsure is not None:
+            columns.append(unsure[:, t].tolist())
+    return dict(zip(column_names(targets, [], unsure is not None, list(intervals)), columns, strict=True))
 
 
 def prediction_columns(
     outs: Float[Tensor, "models graphs outputs"], task: str, targets: list[str], classes: list[str]
 ) -> dict[str, list[Any]]:
-    """The columns by name, each with a value for every graph."""
+    """The columns of some models: their mean, and their spread where there are several."""
     values = as_values(outs, task)
-    mean, spread = values.mean(0), spread_of(values)
-    if task == "multiclass":
-        best = mean.argmax(1)
-        columns = [[classes[int(c)] for c in best], spread.gather(1, best[:, None]).squeeze(1).tolist()]
-    else:
-        columns = [column for t in range(len(targets)) for column in (mean[:, t].tolist(), spread[:, t].tolist())]
-    several = len(values) > 1
-    found = [*(columns if several else columns[::2]), *(mean[:, c].tolist() for c in range(len(classes)))]
-    return dict(zip(column_names(targets, classes, several), found, strict=True))
+    found = Forecast(values.mean(0), spread_of(values) if len(values) > 1 else None)
+    return forecast_columns(found, task, targets, classes, {}, 0.1)

@@ -1,6 +1,7 @@
-"""Runs that were trained, to predict with and to measure again."""
+"""Predict with finished runs, and evaluate them again."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,56 +10,81 @@ from jaxtyping import Float
 from torch import Tensor
 from torch_geometric.data import Data
 
+from reign._validate import check
 from reign.data import GraphPack, Ids
 from reign.train.build import make_problem
+from reign.train.calibration import Calibration
 from reign.train.callbacks import Callback
 from reign.train.evaluation import measure_models, split_of
-from reign.train.inputs import read_inputs
-from reign.train.prediction_table import column_names, prediction_columns
+from reign.train.inputs import descriptors_of, packed, read_inputs, read_rows, without_targets
+from reign.train.metrics import METRICS
+from reign.train.nearest import COLUMNS, TrainingMolecules
+from reign.train.prediction_plan import Plan, make_plan
+from reign.train.prediction_table import column_names, forecast_columns
 from reign.train.recipe import Recipe
-from reign.train.run_folder import read_about, read_summary
+from reign.train.reliability import measure_uncertainty
+from reign.train.run_folder import best_member, read_about, read_summary
+from reign.train.tasks import choose
 from reign.train.trained_model import TrainedModel
+from reign.train.uncertainty import Forecast, forecast
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 class Predictor:
-    """All models of one or several runs. Their mean is the prediction, their spread the uncertainty.
+    """All models of one or several runs. The mean over models is the prediction.
+
+    ``methods_of`` of ``reign.train.uncertainty`` says which methods of uncertainty are possible. A single run is calibrated on its validation
+    rows; several runs together are not calibrated.
 
     Args:
         folders: the folders of the runs.
         device: where to compute.
+        best: whether to use only the model with the best validation metric of each run.
     """
 
-    def __init__(self, *folders: str | Path, device: str | torch.device = "cpu") -> None:
+    def __init__(self, *folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> None:
+        self.folders = [Path(folder) for folder in folders]
         about = [read_about(Path(folder)) for folder in folders]
         if other := next((a for a in about if any(a[key] != about[0][key] for key in ("task", "targets", "classes"))), None):
             raise ValueError(
-                f"{folders[0]} predicts {about[0]['targets']} and another run {other['targets']}; expected the same of all."
+                f"{folders[0]} predicts {about[0]['targets']} and another run {other['targets']}; expected runs with the same targets."
             )
         self.recipe = Recipe.load(Path(folders[0]) / "recipe.yaml")
         self.task, self.targets, self.classes = about[0]["task"], about[0]["targets"], about[0]["classes"]
         self.fingerprint = about[0]["fingerprint"]
+        self.calibration = (
+            Calibration.load(Path(folders[0]) / "calibration.json") if len(folders) == 1 and not best else Calibration()
+        )
         self.models: list[TrainedModel] = []
         for folder in map(Path, folders):
             config = Recipe.load(folder / "recipe.yaml").train
             summary = read_summary(folder)
             self.metric: str = summary["metric"]
-            for member in summary["members"]:
+            for member in [best_member(folder, summary)] if best else summary["members"]:
                 place, num_outputs = folder / member["folder"], len(self.classes) or len(self.targets)
                 self.models.append(TrainedModel.load(place, summary["report"], config, num_outputs, device))
 
-    def predict(self, inputs: Iterable[Any], callback: Callback | None = None) -> "pd.DataFrame":
-        """A table with a row for each input: ``<target>_pred``, ``<target>_unc`` with several models, and ``error``.
+    def predict(
+        self,
+        inputs: Iterable[Any],
+        callback: Callback | None = None,
+        *,
+        uncertainty: str | bool = True,
+        calibration: str | None = None,
+        alpha: float = 0.1,
+    ) -> "pd.DataFrame":
+        """A table with a row for each input: ``<target>_pred``, ``<target>_unc`` and intervals where the models give them, and ``error``.
 
         Args:
             inputs: SMILES, or PyG graphs with the features of the training data.
-            callback: is told of progress.
+            callback: receives progress events.
+            uncertainty, calibration, alpha: as in ``predict_file``.
         """
         inputs = [inputs] if isinstance(inputs, str | Data) else list(inputs)
         graphs, errors, texts = read_inputs(inputs, self.recipe.data)
-        table = self.table(graphs, errors, callback)
+        table = self.table(graphs, errors, callback, make_plan(self, uncertainty, calibration, alpha))
         if texts is not None:
             table.insert(0, "smiles", texts)
         return table
@@ -68,47 +94,86 @@ class Predictor:
         path: str | Path,
         smiles_columns: Sequence[str] | None = None,
         *,
-        uncertainty: bool = True,
+        uncertainty: str | bool = True,
+        calibration: str | None = None,
+        alpha: float = 0.1,
+        nearest: int | None = None,
+        descriptors_path: str | Path | None = None,
         callback: Callback | None = None,
     ) -> "pd.DataFrame":
-        """A table of molecules with the columns of ``predict`` beside its own; every row comes back, in order.
+        """Predict for a table of molecules. The result has all its rows and columns in order, and the columns of ``predict``.
 
         Args:
             path: a CSV of molecules.
             smiles_columns: columns of SMILES; those of the training if not given.
-            uncertainty: whether to give ``<target>_unc``, where there are several models.
-            callback: is told of progress.
+            uncertainty: "ensemble", "dropout" or "mve"; True for "mve" or "ensemble" if possible; False for none.
+            calibration: "temperature" or "isotonic" for classes, "none" for no calibration. If not given, probabilities are not
+                calibrated, and numbers have calibrated deviations and intervals if the run has enough validation rows.
+            alpha: the share of rows that may lie outside of their interval.
+            nearest: number of the most similar training molecules to add, see ``reign.train.nearest``.
+            descriptors_path: a CSV of descriptors for this table, if the training had one.
+            callback: receives progress events.
         """
-        self._need_smiles("use reign.load(...).predict(graphs) from Python.")
-        from reign.data.molecules import graphs_of, need_columns, read_molecules, read_table
-
-        table, odd = read_table(path)
-        columns = smiles_columns or self.recipe.data.smiles_columns
-        need_columns(table, columns, path)
-        new = [*column_names(self.targets, self.classes, uncertainty and len(self.models) > 1), "error"]
+        self.need_smiles("use reign.load(...).predict(graphs) from Python.")
+        table, molecules, graphs, errors = read_rows(self.recipe.data, path, smiles_columns, descriptors_path)
+        plan = make_plan(self, uncertainty, calibration, alpha)
+        new = [
+            *column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals)),
+            *(COLUMNS if nearest else []),
+            "error",
+        ]
         if taken := [name for name in new if name in table.columns]:
-            raise ValueError(f"{path} has a column '{taken[0]}' already; rename it.")
-        graphs, errors = graphs_of(*read_molecules(table, columns, odd))
-        found = self.table(graphs, errors, callback)
+            raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it.")
+        trained_on = self._training_molecules(nearest, callback)
+        found = self.table(graphs, errors, callback, plan)
+        if trained_on is not None and nearest is not None:
+            good = [molecule if error == "" else None for molecule, error in zip(molecules, found["error"], strict=True)]
+            kept = [graphs[i] for i, molecule in enumerate(good) if molecule is not None]
+            for name, cells in trained_on.columns(good, packed(kept), nearest).items():
+                found[name] = cells
         for column in new:
             table[column] = found[column].to_numpy()
         return table
 
-    def table(self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None) -> "pd.DataFrame":
-        """Predictions for graphs, in their order; those that are None, or that there is no prediction for, have an error instead."""
+    def _training_molecules(self, nearest: int | None, callback: Callback | None) -> "TrainingMolecules | None":
+        if nearest is None:
+            return None
+        check("nearest", nearest, nearest >= 1, "at least 1")
+        if len(self.folders) > 1:
+            raise ValueError(f"--nearest is for one run, and {len(self.folders)} were given: each learned from its own molecules.")
+        if self.recipe.data.descriptors_columns or self.recipe.data.descriptors_path:
+            raise ValueError(
+                "--nearest is not possible for a run with descriptors from a table, which it does not keep; leave it out."
+            )
+        return TrainingMolecules(self.folders[0], self.recipe.data, self.models[0], callback or Callback())
+
+    def table(
+        self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None, plan: Plan | None = None
+    ) -> "pd.DataFrame":
+        """Predictions for graphs, in their order. A graph that is None, or that cannot be predicted, has an error in place of values."""
         import pandas as pd
+
+        plan = plan or make_plan(self, True, None, 0.1)
 
         errors = dict(errors)
         good = [i for i, data in enumerate(graphs) if data is not None]
-        columns: dict[str, list[Any]] = {name: [] for name in column_names(self.targets, self.classes, len(self.models) > 1)}
+        columns: dict[str, list[Any]] = {
+            name: [] for name in column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals))
+        }
         if good:
             failed: dict[int, str] = {}
-            outs = self.outputs([data for data in graphs if data is not None], callback=callback, failed=failed)
-            for g in (~outs.isfinite()).any(2).any(0).nonzero().flatten().tolist():
+            pack = GraphPack.of([without_targets(data) for data in graphs if data is not None])
+            found = forecast(self.models, pack, torch.arange(len(pack)), self.task, plan.method, callback or Callback(), failed)
+            for g in (~found.values.isfinite()).any(1).nonzero().flatten().tolist():
                 errors[good[g]] = failed.get(g, "the prediction is not a finite number")
             kept = [g for g in range(len(good)) if good[g] not in errors]
             good = [good[g] for g in kept]
-            columns = prediction_columns(outs[:, kept], self.task, self.targets, self.classes)
+            found = Forecast(found.values[kept], None if found.unsure is None else found.unsure[kept])
+            if plan.calibration != "none" and self.task != "regression":
+                found = replace(
+                    found, values=self.calibration.probabilities(found.values, self.task, self.targets, plan.calibration)
+                )
+            columns = forecast_columns(found, self.task, self.targets, self.classes, plan.intervals, plan.alpha)
         table = pd.DataFrame(index=range(len(graphs)))
         for name, values in columns.items():
             column = pd.Series([None] * len(graphs), dtype=object if values and isinstance(values[0], str) else float)
@@ -124,40 +189,76 @@ class Predictor:
         callback: Callback | None = None,
         failed: dict[int, str] | None = None,
     ) -> Float[Tensor, "models graphs outputs"]:
-        """What every model gives for every graph, or for some, in the units of the targets (logits for classes).
+        """The outputs of every model for every selected graph, in the units of the targets (logits for classes).
 
         Args:
             graphs: all graphs.
             ids: the graphs to predict for; all if not given.
-            callback: is told of progress.
-            failed: takes the graphs that are too large for the memory, and why; their outputs are NaN. Without it they are an error.
+            callback: receives progress events.
+            failed: dictionary that receives the graphs that are too large for the memory, with the reasons; their outputs are NaN.
+                Without it, such graphs raise an error.
         """
-        pack = graphs if isinstance(graphs, GraphPack) else GraphPack.of([_without_targets(data) for data in graphs])
+        pack = graphs if isinstance(graphs, GraphPack) else GraphPack.of([without_targets(data) for data in graphs])
         chosen = torch.arange(len(pack)) if ids is None else ids
         return torch.stack([model.outputs(pack, chosen, callback or Callback(), failed) for model in self.models])
 
-    def evaluate(self, split: str = "test", callback: Callback | None = None) -> dict[str, Any]:
-        """The metric of every model, and of their mean, on a split of the data of the run, all computed anew."""
+    def evaluate(
+        self,
+        split: str = "test",
+        callback: Callback | None = None,
+        metrics: Sequence[str] | None = None,
+        *,
+        uncertainty: str | bool = True,
+        alpha: float = 0.1,
+    ) -> dict[str, Any]:
+        """The metrics of every model, and of their mean, on a split of the data of the run, all computed anew.
+
+        Args:
+            split: "train", "val" or "test".
+            callback: receives progress events.
+            metrics: names of metrics, the main one first; those of the training if not given.
+            uncertainty, alpha: as in ``predict_file``. The key "uncertainty" of the result holds the quality of uncertainties by target.
+        """
+        names, plan = self._metrics(metrics), make_plan(self, uncertainty, None, alpha)
         problem, _ = make_problem(self.recipe.data)
         if problem.graphs.fingerprint() != self.fingerprint:
-            raise ValueError(f"the data of {problem.name} are not those the run learned from; evaluate on a table with -i FILE.")
+            raise ValueError(
+                f"the data of {problem.name} have changed since the run was trained; evaluate on a table with -i FILE."
+            )
         ids = [split_of(model.folder, split, problem) for model in self.models]
         outs = [
             model.outputs(problem.graphs, own, callback or Callback(), rows=problem.names)
             for model, own in zip(self.models, ids, strict=True)
         ]
-        return {"split": split, **measure_models(self.metric, problem, outs, ids)}
+        return {"split": split, **measure_models(names, problem, outs, ids), **measure_uncertainty(self, problem, ids, plan)}
 
-    def evaluate_file(self, path: str | Path, callback: Callback | None = None) -> dict[str, Any]:
-        """The same on all rows of a table of molecules with the columns of the training data.
+    def evaluate_file(
+        self,
+        path: str | Path,
+        callback: Callback | None = None,
+        metrics: Sequence[str] | None = None,
+        *,
+        uncertainty: str | bool = True,
+        alpha: float = 0.1,
+        descriptors_path: str | Path | None = None,
+    ) -> dict[str, Any]:
+        """As ``evaluate``, on all rows of a table of molecules with the columns of the training data.
 
-        The result has also ``left_out``: the rows that could not be used, counted from 1, and why.
+        The result also has ``left_out``: the rows that could not be used, counted from 1, with the reasons.
         """
-        self._need_smiles("leave -i out.")
+        names, plan = self._metrics(metrics), make_plan(self, uncertainty, None, alpha)
+        self.need_smiles("leave -i out.")
         from reign.data.molecules import load_table
 
         callback = callback or Callback()
-        problem, report = load_table(path, self.recipe.data.smiles_columns, self.targets, self.task, classes=self.classes)
+        problem, report = load_table(
+            path,
+            self.recipe.data.smiles_columns,
+            self.targets,
+            self.task,
+            classes=self.classes,
+            descriptors=descriptors_of(self.recipe.data, descriptors_path),
+        )
         callback.table(report)
         failed: dict[int, str] = {}
         outs = self.outputs(problem.graphs, callback=callback, failed=failed)
@@ -166,21 +267,25 @@ class Predictor:
         ids = torch.tensor([g for g in range(len(problem.graphs)) if g not in failed], dtype=torch.long)
         if not ids.numel():
             row, reason = next(iter(report.left_out.items()))
-            raise ValueError(f"{path} has no row to measure on; row {row}: {reason}.")
-        measured = measure_models(self.metric, problem, list(outs[:, ids]), [ids] * len(self.models))
+            raise ValueError(f"{path} has no row that can be evaluated; row {row}: {reason}.")
+        measured = measure_models(names, problem, list(outs[:, ids]), [ids] * len(self.models))
+        measured |= measure_uncertainty(self, problem, [ids] * len(self.models), plan)
         return {"split": Path(path).name, **measured, "rows": report.rows, "left_out": report.left_out}
 
-    def _need_smiles(self, advice: str) -> None:
+    def _metrics(self, given: Sequence[str] | None) -> list[str]:
+        """Metrics by their names, each of which must suit the task."""
+        names = list(given) if given else [self.metric, *self.recipe.train.metrics]
+        known = [str(METRICS.name_of(METRICS[name])) for name in names]
+        return list(dict.fromkeys(choose(METRICS, name, self.task) for name in known))
+
+    def need_smiles(self, advice: str) -> None:
+        """Raise ``ValueError`` unless the models were trained on SMILES."""
         if not self.recipe.data.reads_smiles:
-            raise ValueError(f"this run learned from {self.recipe.data.name}, not from a CSV of molecules; {advice}")
+            raise ValueError(f"this run was trained on {self.recipe.data.name}, not on a CSV of molecules; {advice}")
 
 
-def load(*folders: str | Path, device: str | torch.device = "cpu") -> Predictor:
+def load(*folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> Predictor:
     """One or several runs that were trained: ``reign.load("run").predict(["CCO", "c1ccccc1"])``."""
     if not folders:
         raise ValueError("no run was given, expected the folder of a run, as reign train makes it.")
-    return Predictor(*folders, device=device)
-
-
-def _without_targets(data: Data) -> Data:
-    return Data(x=data.x, edge_index=data.edge_index, edge_attr=data.edge_attr)
+    return Predictor(*folders, device=device, best=best)

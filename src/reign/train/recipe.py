@@ -1,4 +1,4 @@
-"""A recipe: all settings of one run. Errors name the field."""
+"""A recipe: all settings of one run. Error messages name the field."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,23 +14,25 @@ from reign.train.settings import Settings, explain
 
 
 class Recipe(Settings):
-    """The settings of one run: data, model, training, and the seeds to repeat it with."""
+    """The settings of one run: data, model, training, and one or several seeds."""
 
     data: DataConfig
     model: ModelConfig = ModelConfig()
     train: TrainingConfig = TrainingConfig()
     seeds: list[Seed] = Field([0], min_length=1)
-    folds: Annotated[int, Field(ge=2)] | None = Field(None, description="cross-validation; the epoch with the best mean over folds")
+    folds: Annotated[int, Field(ge=2)] | None = Field(
+        None, description="number of cross-validation folds; the reported epoch has the best mean over folds"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> "Recipe":
         if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"seeds are {self.seeds}, expected all different")
+            raise ValueError(f"seeds are {self.seeds}, expected distinct numbers")
         return self
 
     @classmethod
     def check(cls, values: Mapping[str, Any], source: str = "the recipe") -> "Recipe":
-        """Settings from plain values; one ``ValueError`` names every field that is wrong, and the nearest that exists."""
+        """Make settings from plain values. A single ``ValueError`` lists every wrong field, with the closest existing names."""
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:

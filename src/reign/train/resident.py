@@ -1,8 +1,8 @@
-"""The data set lives on the device, and a step is one CUDA graph: assembly of the batch, forward, loss, backward, clipping, optimiser.
+"""The data set stays on the device, and a step is one CUDA graph: assembly of the batch, forward, loss, backward, clipping, optimiser.
 
 Bags and index maps of all graphs are made once (``BagStore``). A batch is written into a ``Frame`` of fixed sizes, so that the same work can
-be captured once and replayed for every batch. There are a few frames, for smaller and larger batches; a batch that fits none of them gets
-one of its own. Padding counts for no norm and has no label, so it changes nothing but rounding.
+be captured once and replayed for every batch. There are a few frames, for smaller and larger batches; if a batch fits none of them, a new
+frame is made. Padding is excluded from norms and has no labels, so it affects only rounding.
 """
 
 import math
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from reign.train.learner import Learner
 
 STORES: WeakKeyDictionary[Any, WeakValueDictionary[Any, BagStore]] = WeakKeyDictionary()  # bags that several runs share
-CHUNK = 1_000_000  # pairs whose index maps are made in one go
-SHARES = (0.4, 0.7, 1.0)  # the first frames are for the smaller batches, for these shares of all
-ROOM, MORE_ROOM = 1.005, 1.05  # sizes of a frame, over those of the largest batch it was made for: of the first frames, of the last
-WARM_UP = 2  # steps before a capture, which compile kernels and allocate what stays
+CHUNK = 1_000_000  # number of pairs whose index maps are made at a time
+SHARES = (0.4, 0.7, 1.0)  # each of the first frames fits this share of all batches, the smallest batches first
+ROOM, MORE_ROOM = 1.005, 1.05  # size of a frame relative to the largest batch it was made for: of the first frames, of later ones
+WARM_UP = 2  # steps before a capture, which compile kernels and allocate permanent memory
 
 
 @dataclass(eq=False)
 class Played:
-    """Something that is done with a frame: captured once on a GPU, run as it is elsewhere."""
+    """Work on a frame: captured once and replayed on a GPU, run directly on other devices."""
 
     frame: Frame
     precision: str
@@ -50,7 +50,7 @@ class Played:
     graph: Any = None
 
     def __call__(self, ids: Int[Tensor, "graphs"]) -> None:
-        """Do it with these graphs, as many as the frame has places for (an id that is no graph leaves its place empty)."""
+        """Do the work for these graphs, one id for each place of the frame. An id that is not a graph leaves its place empty."""
         self.frame.ids.copy_(ids)
         if self.graph is None:
             with number_format(self.frame.ids.device, self.precision):
@@ -69,8 +69,9 @@ class Resident:
         loss: the loss.
         batch_size: number of graphs in a batch.
         precision: as in ``TrainingConfig``.
-        pairs: number of pairs of each graph, by which the graphs are taken in parts when their bags are made.
-        key: something that only runs on the same graphs have in common, which then share their bags; None to share nothing.
+        pairs: number of pairs of each graph, used to make the bags in chunks.
+        key: identifies the graphs; runs with the same key share their bags. None to share nothing.
+        weights: the weight of each label, on the device; None for equal weights.
     """
 
     model: Model
@@ -80,6 +81,7 @@ class Resident:
     precision: str
     pairs: Int[Tensor, "graphs"]
     key: object = None
+    weights: Float[Tensor, "graphs targets"] | None = None
     _frames: dict[str, list[Played]] = field(default_factory=lambda: {"train": [], "predict": []})
 
     def __post_init__(self) -> None:
@@ -87,12 +89,13 @@ class Resident:
         assert self.graphs.y is not None
         nothing = torch.full_like(self.graphs.y[:1], torch.nan)
         self._targets = torch.cat([self.graphs.y, nothing])
+        self._weights = None if self.weights is None else torch.cat([self.weights, torch.zeros_like(self.weights[:1])])
         self._store: BagStore | None = None
         self._flat: FlatAdam | None = None
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
         self._stream = (
             torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
-        )  # its own: work space of products is by stream
+        )  # a separate stream, because each stream has its own workspace for matrix products
         self._loss, self._labels = (torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2))
         self._step, self._bad = (torch.full((), -1, dtype=torch.long, device=self.device) for _ in range(2))
         self._skip, self._one = torch.zeros((), device=self.device), torch.ones((), device=self.device)
@@ -107,16 +110,16 @@ class Resident:
         clip: float,
         after_step: Callable[[int], None],
     ) -> tuple[float, float, int | None]:
-        """Learn from some batches; the sum of the loss, the number of labels, and the number of the first batch that was not finite.
+        """Learn from some batches. Return the sum of the loss, the number of labels, and the index of the first non-finite batch.
 
-        If there is such a batch, nothing has been learned: everything is as it was before the epoch.
+        If there is such a batch, the model and the optimiser are restored to their state before the epoch.
 
         Args:
             batches: ids of graphs.
-            optimiser: it is made ready for capture.
-            sharpness: sharpness-aware gradients, if wanted.
-            clip: largest norm of a gradient; 0 for no bound.
-            after_step: is called after each step with its number.
+            optimiser: the optimiser; it is prepared for capture.
+            sharpness: sharpness-aware gradients, or None.
+            clip: largest norm of the gradient; 0 for no clipping.
+            after_step: function that is called after each step with its index.
         """
         make_capturable(optimiser, self.device)
 
@@ -148,7 +151,9 @@ class Resident:
             here = [buffer.clone() for buffer in buffers]
             with sharpness.nearby():
                 self._gradients(frame, y, labels)
-            torch._foreach_copy_(buffers, here)  # norms are to know the weights that stay, not those nearby
+            torch._foreach_copy_(
+                buffers, here
+            )  # the statistics of norms must belong to the current weights, not to the nearby ones
         flat = self._flat_weights(optimiser)
         grads = [p.grad for p in self.model.parameters() if p.grad is not None] if flat is None else flat.collect()
         self._skip.copy_(~loss.isfinite())
@@ -160,7 +165,7 @@ class Resident:
             norm = torch.nn.utils.get_total_norm(grads)
             torch._foreach_mul_(grads, (clip / (norm + 1e-6)).clamp(max=1.0))
         if flat is None:
-            optimiser.found_inf = self._skip  # type: ignore[attr-defined]  # a fused optimiser leaves the weights alone where it is 1
+            optimiser.found_inf = self._skip  # type: ignore[attr-defined]  # a fused optimiser skips the update if it is 1
             optimiser.step()
         else:
             flat.step(self._skip)
@@ -168,15 +173,16 @@ class Resident:
         self._labels += labels
 
     def _flat_weights(self, optimiser: torch.optim.Optimizer) -> FlatAdam | None:
-        """All weights that have gradients as one tensor, if that is what the optimiser can be done with."""
+        """All weights that have gradients as one tensor, if ``FlatAdam`` supports the optimiser; otherwise None."""
         if self._flat is None and self.device.type == "cuda" and FlatAdam.takes(optimiser):
             self._flat = FlatAdam(optimiser, [p for p in self.model.parameters() if p.grad is not None])
         return self._flat
 
     def _gradients(self, frame: Frame, y: Float[Tensor, "graphs targets"], labels: Tensor) -> Tensor:
-        """Gradients of the mean loss; its sum."""
+        """Compute the gradients of the mean loss. Return the sum of the loss."""
         out = self.model.predict(frame.bag.graph.x, frame.bag)[:-1]
-        loss = self.loss.sum(out.to(y.dtype), y)
+        counts = None if self._weights is None else self._weights.index_select(0, frame.ids)
+        loss = self.loss.sum(out.to(y.dtype), y, counts)
         weights = [p for p in self.model.parameters() if p.requires_grad]
         grads = torch.autograd.grad(loss / labels.clamp(min=1), weights, allow_unused=True)  # no copies, unlike backward()
         for weight, grad in zip(weights, grads, strict=True):
@@ -187,7 +193,7 @@ class Resident:
 
     @torch.no_grad()
     def predict(self, ids: Ids, after_batch: Callable[[int, int], None]) -> Float[Tensor, "graphs outputs"]:
-        """Outputs for graphs, in evaluation mode, on the device."""
+        """The outputs for some graphs in evaluation mode, on the device."""
 
         def work(played: Played) -> None:
             played.frame.fill()
@@ -212,9 +218,9 @@ class Resident:
     def _batches(
         self, kind: str, batches: list[Ids], work: Callable[[Played], None], optimiser: torch.optim.Optimizer | None
     ) -> Iterator[tuple[Played, Int[Tensor, "graphs"]]]:
-        """Every batch with what is done with it, and its ids on the device, padded to the places of the frame.
+        """Every batch with its work, and its ids on the device, padded to the number of places of the frame.
 
-        A frame that is missing is made before the first batch, so that nothing has been learned yet if it cannot be made.
+        All missing frames are made before the first batch, so that a failure to make one happens before any update.
         """
         store, frames = self.store, self._frames[kind]
         padded = torch.full((len(batches), self.batch_size), store.num_graphs, dtype=torch.long)
@@ -224,7 +230,7 @@ class Resident:
         while (missing := ~self._fits(frames, totals).any(1)).any():
             played = Played(store.frame(self.batch_size, self._sizes(frames, totals[missing])), self.precision)
             played.run = partial(work, played)
-            played.frame.ids.copy_(padded[int(played.frame.fits(totals).int().argmax())])  # a batch that fits, to warm up with
+            played.frame.ids.copy_(padded[int(played.frame.fits(totals).int().argmax())])  # a batch that fits, for warming up
             self._capture(played, optimiser)
             frames.append(played)
             frames.sort(key=lambda p: int(p.frame.totals.sum()))
@@ -237,7 +243,7 @@ class Resident:
         return torch.stack(fits, dim=1) if fits else torch.zeros(len(totals), 0, dtype=torch.bool)
 
     def _sizes(self, frames: list[Played], totals: Int[Tensor, "batches spaces"]) -> Int[Tensor, "spaces"]:
-        """The sizes of a new frame: the first are for the smaller batches, the last for all that there are, and more."""
+        """The sizes of a new frame. The first frames fit the smaller batches; the last one fits all batches, with some margin."""
         if len(frames) < len(SHARES):
             smaller = totals.sum(1).argsort()[: max(1, math.ceil(SHARES[len(frames)] * len(totals)))]
             last = len(frames) == len(SHARES) - 1
@@ -246,11 +252,13 @@ class Resident:
         return (largest.double() * MORE_ROOM).long() + 1
 
     def _capture(self, played: Played, optimiser: torch.optim.Optimizer | None) -> None:
-        """Capture the work, warmed up with the graphs of the frame; what warming up changed is put back."""
+        """Warm up with the graphs of the frame, then capture the work. All changes made by warming up are undone."""
         if self.device.type != "cuda":
             return
         with self._unchanged(optimiser), number_format(self.device, self.precision), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Synchronization debug mode")  # that it may miss some is fine: the capture would fail
+            warnings.filterwarnings(
+                "ignore", "Synchronization debug mode"
+            )  # it may miss some synchronisations, but then the capture fails
             warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # gradients are not accumulated here
             with compile_ahead(self.device):
                 played.run()
@@ -260,7 +268,7 @@ class Resident:
             with torch.cuda.stream(side):
                 for w in range(WARM_UP):
                     mode = torch.cuda.get_sync_debug_mode()
-                    torch.cuda.set_sync_debug_mode("error" if w else mode)  # what waits for the device cannot be captured
+                    torch.cuda.set_sync_debug_mode("error" if w else mode)  # operations that wait for the device cannot be captured
                     try:
                         played.run()
                     finally:
@@ -273,7 +281,7 @@ class Resident:
 
     @contextmanager
     def _unchanged(self, optimiser: torch.optim.Optimizer | None) -> Iterator[Callable[[], None]]:
-        """Whatever happens within to weights, norms, optimiser and random numbers is undone, unless what is given is called."""
+        """Undo all changes of weights, norms, optimiser and random numbers in this context, unless the yielded function is called."""
 
         def all_tensors() -> dict[Any, Tensor]:
             found: dict[Any, Tensor] = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
@@ -293,7 +301,7 @@ class Resident:
                         if name in known:
                             tensor.copy_(known[name])
                         else:
-                            tensor.zero_()  # a state that the optimiser did not have before
+                            tensor.zero_()  # the optimiser created this state within the context
                 if self.device.type == "cuda":
                     torch.cuda.set_rng_state(random, self.device)
                 else:
@@ -301,7 +309,7 @@ class Resident:
 
     @property
     def store(self) -> BagStore:
-        """The bags of all graphs, made at the first use."""
+        """The bags of all graphs, made on first use."""
         if self._store is None:
             config = getattr(self.model, "_config", None)
             key = (type(self.model), repr(config), self.precision, self.device)
@@ -325,18 +333,18 @@ class Resident:
             module.training = mode
 
     def _prepared(self, ids: Ids) -> SubgraphBag:
-        """The bag of some graphs, with all that the model asks of it."""
+        """The bag of some graphs, with all index maps that the model needs."""
         b = self.graphs.batch(ids)
         policy = self.model.policy
         bag = all_real(policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size, domain=self.model.domain))
         with torch.no_grad(), number_format(self.device, self.precision), compile_ahead(self.device, wait=False):
-            self.model.predict(b.x, bag)  # only what it asks of the bag matters, not what it gives
-        assert bag.wiring.to_node is not None  # what flows back to nodes in training needs it
+            self.model.predict(b.x, bag)  # this builds the index maps; the output is not used
+        assert bag.wiring.to_node is not None  # needed for gradients with respect to nodes
         return bag
 
 
 def why_not_resident(learner: "Learner") -> str | None:
-    """The reason why training cannot keep the data set on the device, None if it can."""
+    """The reason why training cannot keep the data set on the device; None if it can."""
     config, model, fabric = learner.config, learner.model, learner.fabric
     if fabric.device.type != "cuda":
         return "the device is not a GPU"
@@ -345,17 +353,17 @@ def why_not_resident(learner: "Learner") -> str | None:
     if not isinstance(model, Model) or model.task_level != "graph":
         return "the model is not a graph-level model of reign.nn"
     if not model.takes_padding:
-        return f"{type(model).__name__} takes no padded batches"
+        return f"{type(model).__name__} does not support padded batches"
     if fabric.world_size > 1:
         return "several processes share the batches"
     if config.accumulate > 1:
         return "gradients of several batches are accumulated"
     if config.precision == "64-true":
-        return "the numbers have 64 bits"
+        return "the precision is float64"
     if model.policy.random:
-        return f"policy '{model.policy}' draws other subgraphs at each step"
+        return f"policy '{model.policy}' draws new subgraphs at each step"
     order = learner.problem.splits["train"]
     largest = int(learner.budget.pairs[order].topk(min(config.batch_size, order.numel())).values.sum())
     if largest > learner.budget.bound:
-        return f"a batch can have {largest:,} pairs, and memory is for {learner.budget.bound:,}"
+        return f"a batch can have {largest:,} pairs, but there is memory for only {learner.budget.bound:,}"
     return None

@@ -28,7 +28,7 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 
 
 def read_result(folder: Path, splits: Iterable[str]) -> dict[str, Any]:
-    """The results of one model, which ``reign.train.fit`` gave for these splits."""
+    """The results of one model on these splits, as returned by ``reign.train.fit``."""
     file = folder / "result.json"
     result = read_record(file, metric=str, report=str, best_train_loss=float, parameters=int, seconds=float, best=dict, last=dict)
     if result["metric"] not in METRICS or result["report"] not in ("best", "last"):
@@ -38,11 +38,20 @@ def read_result(folder: Path, splits: Iterable[str]) -> dict[str, Any]:
             raise ValueError(
                 f"{file} is damaged (it has {result[which]!r:.80}, expected a number for each of {', '.join(splits)})."
             )
+    _check_metrics(file, result.setdefault("metrics", {}))  # runs of version 0.1.0 have none
     return result
 
 
+def _check_metrics(file: Path, found: Any) -> None:
+    """Raise ``ValueError`` unless these are numbers by split and metric."""
+    parts = list(found.values()) if isinstance(found, dict) else [None]
+    values = [value for part in parts for value in (part.values() if isinstance(part, dict) else [None])]
+    if not all(isinstance(value, list) and value and all(isinstance(v, int | float) for v in value) for value in values):
+        raise ValueError(f"{file} is damaged (its metrics are {found!r:.80}, expected numbers by split and metric).")
+
+
 def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Sum up the results of all models of a run."""
+    """Summarise the results of all models of a run."""
     first = results[0]
     name = first["metric"]
     out: dict[str, Any] = {
@@ -59,11 +68,29 @@ def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict
         out["best_train"] = spread([r["best_train_loss"] for r in results])
         if "test" in problem.splits:
             out["ensemble"] = {"size": len(results), "test": _ensemble(problem, predicted(problem, folder, results), name)}
+    out["metrics"] = _all_metrics(results, problem.targets)
     return {**out, "seconds": sum(r["seconds"] for r in results), "members": results}
 
 
+def _all_metrics(results: list[dict[str, Any]], targets: list[str]) -> dict[str, Any]:
+    """For every split and metric the mean over models; for each target, too, where there are several."""
+    every = [r.get("metrics", {}) for r in results]
+    shapes = [{split: {name: len(value) for name, value in part.items()} for split, part in each.items()} for each in every]
+    if any(shape != shapes[0] for shape in shapes):  # some models are older than others
+        return {}
+    found: dict[str, Any] = {}
+    for split, part in every[0].items():
+        for name in part:
+            columns = list(zip(*(each[split][name] for each in every), strict=True))
+            about: dict[str, Any] = spread(columns[0])
+            if len(columns) > 1:
+                about["targets"] = {target: mean(values) for target, values in zip(targets, columns[1:], strict=False)}
+            found.setdefault(split, {})[name] = about
+    return found
+
+
 def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
-    """For every seed the epoch with the best mean over folds, and the folds there; then over seeds."""
+    """For every seed, the epoch with the best mean over folds and its results; then the mean over seeds."""
     seeds = []
     for seed in recipe.seeds:
         assert recipe.folds is not None
@@ -78,18 +105,18 @@ def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
 
 
 def predicted(problem: Problem, folder: Path, results: list[dict[str, Any]]) -> Float[Tensor, "models graphs outputs"]:
-    """What every model of a run predicts for the test graphs."""
+    """The predictions of every model of a run for the test graphs."""
     size = problem.splits["test"].numel(), problem.num_outputs
     return torch.stack([read_predictions(folder / r["folder"] / "predictions.csv", *size) for r in results])
 
 
 def _ensemble(problem: Problem, values: Float[Tensor, "models graphs outputs"], name: str) -> float:
-    """The metric of the mean of some models."""
+    """The metric of the mean prediction of several models."""
     return METRICS[name](as_outputs(values.mean(0), problem.task), problem.y[problem.splits["test"]])
 
 
 def spread_of(values: Float[Tensor, "models graphs outputs"]) -> Float[Tensor, "graphs outputs"]:
-    """The standard deviation over several models; NaN for one."""
+    """The standard deviation over models; NaN for a single model."""
     return values.std(0) if len(values) > 1 else torch.full_like(values[0], math.nan)
 
 
@@ -100,7 +127,7 @@ def write_predictions(
     values: Float[Tensor, "graphs outputs"],
     unsure: Float[Tensor, "graphs outputs"] | None = None,
 ) -> None:
-    """Write targets and predictions (probabilities of classes) of some graphs with all digits, and perhaps the spread over models."""
+    """Write targets and predictions (probabilities for classes) of some graphs with all digits, and optionally the spread over models."""
     labels = problem.classes if problem.task == "multiclass" else problem.targets
     header = ["row" if problem.names is not None else "graph", *problem.texts]
     header += [*problem.targets, *(f"{label}_pred" for label in labels)]
@@ -118,7 +145,7 @@ def write_predictions(
 
 
 def write_left_out(file: Path, report: "Report") -> None:
-    """Write the rows of a table that could not be read, and why; nothing is written if all could be read."""
+    """Write the rows of a table that could not be read, with the reasons. If all could be read, no file is written."""
     if report.left_out:
         write_csv(file, ["row", "reason"], report.left_out.items())
 
@@ -135,10 +162,10 @@ def read_predictions(file: Path, graphs: int, outputs: int) -> Float[Tensor, "gr
         found = [[float(v or "nan") for v in row[len(row) - outputs :]] for row in rows]
     except (OSError, ValueError, csv.Error) as error:
         raise ValueError(
-            f"{file} is damaged ({first_line(error)}); delete result.json beside it to train this model anew."
+            f"{file} is damaged ({first_line(error)}); delete the result.json next to it to train this model again."
         ) from None
     if len(found) != graphs or any(len(row) != outputs for row in found):
         raise ValueError(
-            f"{file} is damaged (it has not {graphs} rows of {outputs}); delete result.json beside it to train this model anew."
+            f"{file} is damaged (expected {graphs} rows of {outputs} predictions); delete the result.json next to it to train this model again."
         )
     return torch.tensor(found, dtype=torch.float64).view(graphs, outputs)

@@ -1,4 +1,4 @@
-"""Train all models of a recipe into the folder of a run; or of several recipes, many models at once."""
+"""Train all models of one or several recipes, many models at once, and write each run to its folder."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lightning.fabric import Fabric
-
 from reign.data import Problem
 from reign.disk import read_json, read_record, write_json
-from reign.train.build import make_problem, try_model
+from reign.train.build import make_model, make_problem, try_model
+from reign.train.calibrate import calibrate
 from reign.train.callbacks import Callback
 from reign.train.devices import make_fabric
 from reign.train.jobs import Job, run_jobs
 from reign.train.lock import only_one
 from reign.train.members import Member, members_of
+from reign.train.nearest import keep_training
+from reign.train.pretrained import start_from
+from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.results import predicted, read_result, spread_of, summarise, write_left_out, write_predictions
 from reign.train.run_folder import describe, environment, peak_memory, start
@@ -33,15 +35,15 @@ def train(
     callback: Callback | None = None,
     jobs: int | None = None,
 ) -> dict[str, Any]:
-    """Train all models of a recipe, and sum up.
+    """Train all models of a recipe, and summarise the results.
 
     Args:
         recipe: the settings of the run.
-        folder: the folder of the run; a new or an empty one, unless ``resume``.
-        resume: continue the run that is there, and skip what is done; seeds may be added.
+        folder: the folder of the run. It must be new or empty, unless ``resume`` is set.
+        resume: continue the run in the folder and skip models that are done. Seeds may be added.
         fabric: devices and processes; one process on the best device if not given.
-        callback: is told of all that happens.
-        jobs: how many models are trained at once; if not given, as many as fit on a GPU, and one on a CPU.
+        callback: receives all events.
+        jobs: number of models to train at once; if not given, as many as fit on a GPU, and one on a CPU.
     """
     return train_all([(recipe, Path(folder))], resume=resume, fabric=fabric, callback=callback, jobs=jobs)[0]
 
@@ -54,9 +56,9 @@ def train_all(
     callback: Callback | None = None,
     jobs: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Train the models of several recipes, each in its own folder, and sum up; see ``train``.
+    """Train the models of several recipes, each in its own folder, and summarise the results; see ``train``.
 
-    A model that fails does not stop the others. When all are done, the first failure is raised, with the number of the others.
+    A model that fails does not stop the others. When all are done, the first error is raised, with the number of other failures.
     """
     callback = callback or Callback()
     fabric = fabric or make_fabric(plans[0][0].train.precision)
@@ -69,7 +71,7 @@ def train_all(
         run_jobs(work, fabric, callback, jobs)
         fabric.barrier()
         _raise_first([job for job in work if job.error is not None], work)
-        return [run.finish(fabric) for run in runs]
+        return [run.finish(fabric, callback) for run in runs]
 
 
 def _raise_first(failed: list[Job], work: list[Job]) -> None:
@@ -87,7 +89,7 @@ def _raise_first(failed: list[Job], work: list[Job]) -> None:
 
 @dataclass
 class _Run:
-    """A run that has begun: its folder, its data and its models; or what came of it, if it was done before."""
+    """A run that has started: its folder, data and models, or its results if it is already finished."""
 
     recipe: Recipe
     folder: Path
@@ -97,7 +99,7 @@ class _Run:
 
     @classmethod
     def begin(cls, recipe: Recipe, folder: Path, resume: bool, fabric: Fabric, callback: Callback) -> "_Run":
-        """Make the folder ready."""
+        """Prepare the folder."""
         recipe, done = _on_first(fabric, lambda: start(recipe, folder, resume))
         if done is not None:
             return cls(recipe, folder, None, [], done)
@@ -109,13 +111,23 @@ class _Run:
             about |= {"too_large": too_large} if too_large else {}
         if (folder / "problem.json").is_file() and read_json(folder / "problem.json") != about:
             raise ValueError(
-                f"the data of {problem.name} are not those that the run in {folder} began with; choose a new folder with -o."
+                f"the data of {problem.name} have changed since the run in {folder} was started; choose a new folder with -o."
             )
         members = list(members_of(recipe, problem, folder))
         try_model(recipe, members[0].problem)
+        if recipe.train.checkpoint is not None or recipe.train.freeze_encoder:
+            first = members[0]
+            model = make_model(recipe.model, first.problem, first.seed, recipe.train.loss)
+            same = start_from(model, recipe.train, first.problem, first.seed)
+            what = "all weights" if same else "all weights but those of the last layer, which is new for these targets"
+            callback.note(f"Training starts from {recipe.train.checkpoint}: {what}.")
+        stretched = _stretched(recipe, folder, callback)
         fabric.barrier()
         if fabric.is_global_zero:
-            (folder / "summary.json").unlink(missing_ok=True)  # it may be of fewer seeds
+            for name in ("summary.json", "calibration.json"):  # they may be of fewer seeds
+                (folder / name).unlink(missing_ok=True)
+            for result in folder.rglob("result.json") if stretched else ():
+                result.unlink()
             recipe.save(folder / "recipe.yaml")
             if not (folder / "environment.json").is_file():
                 write_json(folder / "environment.json", environment(fabric))
@@ -123,8 +135,6 @@ class _Run:
             if report is not None:
                 callback.table(report)
                 write_left_out(folder / "rows_left_out.csv", report)
-                if recipe.folds is not None and report.duplicates:
-                    callback.note("Folds are drawn by rows, so a molecule that occurs twice can be in two folds.")
         return cls(recipe, folder, problem, members)
 
     def jobs(self) -> list[Job]:
@@ -135,7 +145,7 @@ class _Run:
             if not (member.folder / "result.json").is_file()
         ]
 
-    def finish(self, fabric: Fabric) -> dict[str, Any]:
+    def finish(self, fabric: Fabric, callback: Callback) -> dict[str, Any]:
         """Sum up."""
         if self.done is not None:
             return self.done
@@ -157,11 +167,33 @@ class _Run:
                 write_predictions(file, self.problem, self.problem.splits["test"], values.mean(0), spread_of(values))
             write_json(self.folder / "memory.json", peak_memory(fabric.device))
             write_json(self.folder / "summary.json", summary)
+            if self.recipe.data.name == "csv" and self.recipe.folds is None:
+                keep_training(self.folder, self.problem)
+            if self.recipe.data.name == "csv" and self.recipe.folds is None and "val" in self.problem.splits:
+                try:
+                    calibrate(self.folder, self.problem, fabric.device)
+                except ValueError as error:  # the run is done, and stays as it is
+                    callback.note(f"The run could not be calibrated: {error}")
         return summary
 
 
+def _stretched(recipe: Recipe, folder: Path, callback: Callback) -> bool:
+    """Whether a run that is continued gets more epochs than it had, which is said."""
+    if not (folder / "recipe.yaml").is_file():
+        return False
+    before = Recipe.load(folder / "recipe.yaml").train.epochs
+    if recipe.train.epochs > before:
+        how = (
+            ""
+            if recipe.train.schedule.name == "constant"
+            else f"; from here on the learning rate follows the schedule of {recipe.train.epochs}"
+        )
+        callback.note(f"The run had {before} epochs and goes on to {recipe.train.epochs}{how}.")
+    return recipe.train.epochs > before
+
+
 def _too_large(recipe: Recipe, problem: Problem, folder: Path, fabric: Fabric) -> dict[str, str]:
-    """The rows of a table that are too large for the memory; in a run that is continued, those that were when it began."""
+    """The rows of a table that are too large for the memory. A resumed run uses the rows found when it was started."""
     file = folder / "problem.json"
     if file.is_file():
         return saved_too_large(file, read_record(file), problem)
@@ -170,14 +202,14 @@ def _too_large(recipe: Recipe, problem: Problem, folder: Path, fabric: Fabric) -
 
 @contextmanager
 def _only_one(fabric: Fabric, folder: Path) -> Iterator[None]:
-    """Hold the folder of a run, in the first process for all."""
+    """Lock the folder of a run, in the first process on behalf of all."""
     with ExitStack() as held:
         _on_first(fabric, lambda: held.enter_context(only_one(folder)))
         yield
 
 
 def _on_first(fabric: Fabric, work: Callable[[], T]) -> T:
-    """Do something in the first process alone, and tell the others what came of it."""
+    """Do some work in the first process only, and send its result to the others."""
     found: Any = None
     if fabric.is_global_zero:
         try:

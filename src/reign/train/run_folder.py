@@ -1,20 +1,23 @@
-"""A run is a folder: everything that went into it, and everything that came out.
+"""The folder of a run, with its settings and all its results:
 
 RUN/recipe.yaml          all settings
     environment.json     versions, device, command
     rows_left_out.csv    rows of a table that could not be read, and why
     summary.json         results over all seeds and folds
-    memory.json          the largest memory it took
-    report.html          what came out, to look at; its pictures are in figures/
-    predictions.csv      of the test graphs: mean and spread over seeds
+    calibration.json     calibration of the uncertainties on the validation rows of a table
+    training.csv         training molecules of a table, for reign predict --nearest
+    memory.json          peak memory
+    report.html          a page about the results; its figures are in figures/
+    predictions.csv      predictions for the test graphs: mean and spread over seeds
     seed-0/              one model; seed-0/fold-3/ in cross-validation
         splits.json, metrics.csv, result.json, predictions.csv
         best/, last/     weights and arguments of the model, for ``from_pretrained``
-        checkpoint.pt    to continue from
+        checkpoint.pt    the state to continue from
 
-While a process writes to it, there is also a file .lock.
+While a process writes to the folder, it also holds a file .lock.
 """
 
+import hashlib
 import os
 import platform
 import resource
@@ -25,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
 
 import reign._version
 from reign.data import TASKS, Problem
@@ -33,30 +35,36 @@ from reign.disk import is_unfinished, read_record, remove_unfinished
 from reign.train import lock
 from reign.train.metrics import METRICS
 from reign.train.overrides import merge
+from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 
 
 def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str, Any] | None]:
-    """The recipe with all seeds that a run has or will have, and its results if it is done; ``ValueError`` rather than mix two runs."""
-    if all(file.name == lock.NAME or is_unfinished(file) for file in folder.iterdir()):  # new, or killed before it began
+    """The recipe with all seeds of the run, old and new, and the results if all are done. Raise ``ValueError`` if two runs would be mixed."""
+    if all(file.name == lock.NAME or is_unfinished(file) for file in folder.iterdir()):  # new, or killed before it started
         remove_unfinished(folder)
         return recipe, None
     if not has_run(folder):
-        raise ValueError(f"{folder} holds other files and no run; choose a new folder with -o.")
+        raise ValueError(f"{folder} is not empty and holds no run; choose a new folder with -o.")
     if not resume:
-        raise ValueError(f"{folder} holds a run already; continue it with --resume {folder}, or choose a new folder with -o.")
+        raise ValueError(f"{folder} already holds a run; continue it with --resume {folder}, or choose a new folder with -o.")
     saved = Recipe.load(folder / "recipe.yaml")
     there, here = (_flat(r.model_dump(mode="json", exclude={"seeds"})) for r in (saved, recipe))
-    if other := [key for key in {**there, **here} if there.get(key) != here.get(key)]:
+    more = recipe.train.epochs > saved.train.epochs  # a run may go on for more epochs
+    if other := [key for key in {**there, **here} if there.get(key) != here.get(key) and not (more and key == "train.epochs")]:
         key = other[0]
+        if key == "train.epochs":
+            raise ValueError(
+                f"the run in {folder} has {saved.train.epochs} epochs, expected more with --resume, got --epochs {recipe.train.epochs}."
+            )
         raise ValueError(
             f"{folder} holds a run of another recipe ({key} is {there.get(key)!r} there and {here.get(key)!r} here); choose a new folder "
-            "with -o, or delete that one."
+            "with -o, or delete the existing one."
         )
     remove_unfinished(folder)
     seeds = saved.seeds + [seed for seed in recipe.seeds if seed not in saved.seeds]
     recipe = recipe.model_copy(update={"seeds": seeds})
-    finished = (folder / "summary.json").is_file() and seeds == saved.seeds
+    finished = (folder / "summary.json").is_file() and seeds == saved.seeds and not more
     return recipe, read_summary(folder) if finished else None
 
 
@@ -66,7 +74,7 @@ def has_run(folder: Path) -> bool:
 
 
 def saved_recipe(folder: Path, *changes: dict[str, Any]) -> Recipe:
-    """The recipe of a run that is to be continued, with changes as more seeds."""
+    """The recipe of a run that is to be continued, with changes such as more seeds."""
     if not has_run(folder):
         raise ValueError(f"{folder} holds no run to continue: there is no recipe.yaml.")
     return Recipe.check(merge(Recipe.load(folder / "recipe.yaml").model_dump(mode="json"), *changes), "--set")
@@ -89,22 +97,24 @@ def environment(fabric: Fabric) -> dict[str, Any]:
 
 
 def peak_memory(device: torch.device) -> dict[str, int]:
-    """The largest memory of this process so far, or of one that it started, and what it took on a GPU, in bytes."""
+    """The peak memory in bytes of this process or one of its child processes, and the peak memory on a GPU."""
     largest = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     host = largest * (1 if sys.platform == "darwin" else 1024)
     return {"host_bytes": host, **({"device_bytes": torch.cuda.max_memory_allocated(device)} if device.type == "cuda" else {})}
 
 
 def describe(problem: Problem) -> dict[str, Any]:
-    """What the models of a run predict, and a fingerprint of the graphs they learn from."""
+    """The targets of a run, and a fingerprint of the graphs that its models learn from."""
     about = {"name": problem.name, "task": problem.task, "targets": problem.targets, "classes": problem.classes}
+    if problem.weights is not None:
+        about["weights"] = hashlib.sha256(problem.weights.numpy().tobytes()).hexdigest()[:16]
     return {**about, "fingerprint": problem.graphs.fingerprint()}
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What ``describe`` gave for a run that is finished."""
+    """Read the output of ``describe`` for a finished run."""
     if not has_run(folder):
-        raise ValueError(f"{folder} holds no recipe.yaml, expected the folder of a run, as reign train makes it.")
+        raise ValueError(f"{folder} holds no recipe.yaml, expected the folder of a run made by reign train.")
     if not (folder / "summary.json").is_file():
         raise ValueError(f"the run in {folder} is not finished; continue it with: reign train --resume {folder}.")
     file = folder / "problem.json"
@@ -120,7 +130,7 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """The results of a run that is finished; it may name no folder outside the run."""
+    """Read the results of a finished run. They must not refer to folders outside the run."""
     file = folder / "summary.json"
     summary = read_record(file, metric=str, report=str, members=list)
     if summary["metric"] not in METRICS or summary["report"] not in ("best", "last") or not summary["members"]:
@@ -132,8 +142,22 @@ def read_summary(folder: Path) -> dict[str, Any]:
         if not isinstance(place, str) or not place or "\0" in place:
             raise ValueError(f"{file} is damaged (one of its models has the folder {place!r}).")
         if not (folder / place).resolve().is_relative_to(folder.resolve()):
-            raise ValueError(f"{file} names the folder {place}, which is outside of the run; do not use this run.")
+            raise ValueError(f"{file} refers to the folder {place}, which is outside the run; do not use this run.")
     return summary
+
+
+def best_member(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
+    """The model of a run with the best validation metric."""
+    best: dict[str, Any] | None = None
+    for member in summary["members"]:
+        values = member.get(summary["report"])
+        value = values.get("val") if isinstance(values, dict) else None
+        if not isinstance(value, int | float):
+            raise ValueError(f"{folder} has no validation metric by which one of its models is the best.")
+        if best is None or METRICS[summary["metric"]].better(float(value), float(best[summary["report"]]["val"])):
+            best = member
+    assert best is not None
+    return best
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Schedules of the learning rate by name. Each takes the numbers of ``ScheduleConfig``, and uses those that concern it."""
+"""Learning-rate schedules by name. Each takes all values of ``ScheduleConfig``, and ignores values it does not use."""
 
 import math
 from typing import Any
@@ -15,13 +15,13 @@ SCHEDULES = Registry["type[Constant]"]("schedule")
 
 @SCHEDULES.register("constant")
 class Constant:
-    """The learning rate stays as it is. Other schedules are subclasses; each is told of every step and every epoch, and can be saved.
+    """A constant learning rate. Other schedules are subclasses; they are updated after every step and every epoch, and can be saved.
 
     Args:
-        optimiser: whose learning rate it is.
+        optimiser: the optimiser whose learning rate is set.
         steps: number of steps of the whole training.
         metric: name of the validation metric; None if there are no validation graphs.
-        options: the numbers of ``ScheduleConfig``.
+        options: the values of ``ScheduleConfig``.
     """
 
     def __init__(self, optimiser: Optimizer, steps: int, metric: str | None, **options: Any) -> None:
@@ -30,23 +30,23 @@ class Constant:
 
     @property
     def value(self) -> float:
-        """The learning rate now; on a device it is kept with seven digits."""
+        """The current learning rate. A learning rate on a device is rounded to seven digits."""
         lr = self.optimiser.param_groups[0]["lr"]
         return float(f"{float(lr):.7g}") if isinstance(lr, Tensor) else float(lr)
 
     def after_step(self) -> None:
-        """A step was made."""
+        """Called after every step."""
 
     def after_epoch(self, value: float) -> None:
-        """An epoch is over; ``value`` is its validation metric, or its training loss if there are no validation graphs."""
+        """Called after every epoch. ``value`` is its validation metric, or its training loss if there are no validation graphs."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What must be saved: the state of PyTorch's schedule, without its function if it has one."""
+        """The state to save: that of PyTorch's schedule, without its function if it has one."""
         state = {} if self.inner is None else self.inner.state_dict()
         return {name: value for name, value in state.items() if name != "lr_lambdas"}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what was saved."""
+        """Restore a saved state."""
         if self.inner is not None:
             self.inner.load_state_dict(state)
 
@@ -88,16 +88,18 @@ class Plateau(Constant):
 
 @SCHEDULES.register("cosine")
 class Cosine(Constant):
-    """The rate rises for a share ``warmup`` of the steps, then falls to a hundredth along a cosine."""
+    """The rate rises for a share ``warmup`` of the steps, then falls to a share ``floor`` of itself along a cosine."""
 
-    def __init__(self, optimiser: Optimizer, steps: int, metric: str | None, *, warmup: float, **options: Any) -> None:
+    def __init__(
+        self, optimiser: Optimizer, steps: int, metric: str | None, *, warmup: float, floor: float, **options: Any
+    ) -> None:
         super().__init__(optimiser, steps, metric)
         warm = int(warmup * steps) + 1
 
         def rate(step: int) -> float:
             if step < warm:
                 return (step + 1) / warm
-            return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+            return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
         self.inner = LambdaLR(optimiser, rate)
 
@@ -106,5 +108,5 @@ class Cosine(Constant):
         self.inner.step()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what was saved; the function of the schedule stays as it is."""
+        """Restore a saved state; the function of the schedule does not change."""
         self.inner.load_state_dict({**state, "lr_lambdas": [None]})

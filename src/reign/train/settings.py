@@ -1,4 +1,4 @@
-"""What all settings share: unknown fields are errors, names are looked up in registries, and messages name the field."""
+"""The base of all settings: unknown fields are errors, names are looked up in registries, and messages name the field."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ class Settings(BaseModel):
 
 
 def name_in(registry: Registry[Any]) -> AfterValidator:
-    """A check that a name is registered. Any usual spelling of it becomes the name itself."""
+    """A validator that a name is registered. It returns the registered spelling of the name."""
     return AfterValidator(lambda name: registry.name_of(registry[name]))
 
 
 def fields(settings: type[BaseModel], prefix: str = "") -> list[str]:
-    """The names of all fields, with dots, as ``--set`` takes them."""
+    """The dotted names of all fields, as used by ``--set``."""
     names = []
     for name, field in settings.model_fields.items():
         kind = field.annotation
@@ -32,7 +32,7 @@ def fields(settings: type[BaseModel], prefix: str = "") -> list[str]:
 
 
 def explain(error: ValidationError, settings: type[BaseModel]) -> str:
-    """All mistakes that pydantic found, each with the field, what is wrong with it, and what it was."""
+    """All errors that pydantic found, each with the field, the problem and the value."""
     return "; ".join(_explain(dict(each), settings) for each in error.errors())
 
 
@@ -45,6 +45,6 @@ def _explain(error: dict[str, Any], settings: type[BaseModel]) -> str:
         return f"there is no setting '{name}'{did_you_mean(place[-1], beside)} Known: {', '.join(sorted(beside))}"
     message = error["msg"].removeprefix("Value error, ").rstrip(".")
     given = error.get("input")
-    said = error["type"] == "value_error"  # our own messages say what came
+    said = error["type"] == "value_error"  # our own messages include the value
     shown = "" if said or isinstance(given, dict | BaseModel) else f" (got {given!r})"
     return f"{name}: {message[:1].lower()}{message[1:]}{shown}"

@@ -10,17 +10,17 @@ from torch import Tensor, nn
 class Sharpness:
     r"""Sharpness-aware minimisation: take the gradient at the worst point nearby.
 
-    SAM (Foret et al. 2021) looks in a ball, ASAM (Kwon et al. 2021) in an ellipsoid that scales with the weights:
+    SAM (Foret et al. 2021) searches in a ball, ASAM (Kwon et al. 2021) in an ellipsoid that scales with the weights:
 
     .. math:: \epsilon = \rho \, \frac{T_w^2 \nabla L(w)}{\lVert T_w \nabla L(w) \rVert}, \qquad
               T_w = \begin{cases} I & \text{SAM} \\ \operatorname{diag}(|w| + \eta) & \text{ASAM, for weights; } I \text{ for biases}
               \end{cases}
 
     Args:
-        model: whose weights are moved.
+        model: the model whose weights are moved.
         rho: radius.
-        eta: added to weights, so that those near zero can move too.
-        adaptive: ASAM.
+        eta: constant added to the sizes of weights, so that weights near zero can move, too.
+        adaptive: whether to use ASAM in place of SAM.
     """
 
     def __init__(self, model: nn.Module, rho: float, eta: float, adaptive: bool) -> None:
@@ -28,7 +28,7 @@ class Sharpness:
 
     @contextmanager
     def nearby(self) -> Iterator[None]:
-        """The weights at the worst point, judged by their gradients; then back, with the gradients found there."""
+        """Move the weights to the worst nearby point, estimated from their gradients. On exit, restore them and keep the new gradients."""
         with torch.no_grad():
             moved = [(p, self._scale(name, p)) for name, p in self.named if p.grad is not None]
             norm = _norm([scale * p.grad for p, scale in moved if p.grad is not None])

@@ -1,4 +1,4 @@
-"""Targets in units that are easy to learn, and back."""
+"""Scale targets to mean 0 and deviation 1 for training, and scale predictions back."""
 
 import math
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from reign.data import Problem
 from reign.disk import read_record, write_json
+from reign.train.losses import variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +22,7 @@ class Scale:
 
     @classmethod
     def of(cls, problem: Problem, scale: bool) -> "Scale":
-        """The scale of the labels of the training graphs; without ``scale``, or where targets are classes, it changes nothing."""
+        """The scale of the labels of the training graphs. Without ``scale``, or if targets are classes, it is the identity."""
         if not scale or problem.task != "regression":
             return cls(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
         means, deviations = [], []
@@ -50,9 +51,22 @@ class Scale:
         write_json(file, {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()})
 
     def down(self, y: Float[Tensor, "graphs targets"]) -> Float[Tensor, "graphs targets"]:
-        """Targets as the model learns them."""
+        """Scale targets for training."""
         return (y.double() - self.mean) / self.deviation
 
     def up(self, out: Float[Tensor, "graphs outputs"]) -> Float[Tensor, "graphs outputs"]:
-        """What the model gives, in the units of the targets."""
+        """Scale outputs of the model back to the units of the targets."""
         return out.double() * self.deviation + self.mean
+
+    def of_loss(self, outputs: int) -> "Scale":
+        """The scale of what a model gives that has so many outputs for each target."""
+        return MeanVarianceScale(self.mean, self.deviation) if outputs == 2 else self
+
+
+class MeanVarianceScale(Scale):
+    """The same for a model that gives means, then variances (the loss "mve")."""
+
+    def up(self, out: Float[Tensor, "graphs outputs"]) -> Float[Tensor, "graphs outputs"]:
+        """Means and variances in the units of the targets."""
+        mean, raw = out.double().tensor_split(2, dim=1)
+        return torch.cat([mean * self.deviation + self.mean, variance(raw) * self.deviation.square()], dim=1)

@@ -18,15 +18,15 @@ def choose(registry: Registry[Loss] | Registry[Metric], given: str | None, task:
     """
     suited = [name for name, entry in registry.items() if task in entry.tasks]
     if given is not None and given not in suited:
-        raise ValueError(f"train.{registry.kind} is '{given}', and the task is {task}; expected {' or '.join(suited)}.")
+        raise ValueError(f"train.{registry.kind} is '{given}', but the task is {task}; expected {' or '.join(suited)}.")
     return given or suited[0]
 
 
 def as_values(outs: Float[Tensor, "*models graphs outputs"], task: str) -> Float[Tensor, "*models graphs outputs"]:
-    """Outputs of a model as predictions: probabilities where targets are classes."""
+    """Convert outputs of a model to predictions, which are probabilities if targets are classes."""
     return torch.sigmoid(outs) if task == "classification" else torch.softmax(outs, dim=-1) if task == "multiclass" else outs
 
 
 def as_outputs(values: Float[Tensor, "graphs outputs"], task: str) -> Float[Tensor, "graphs outputs"]:
-    """Predictions as outputs, which metrics take."""
+    """Convert predictions back to outputs, the form that metrics take."""
     return torch.logit(values, eps=1e-12) if task == "classification" else values

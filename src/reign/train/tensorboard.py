@@ -1,4 +1,4 @@
-"""TensorBoard, if it is wanted and installed."""
+"""Curves for TensorBoard, which is optional."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ def need_tensorboard() -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ModuleNotFoundError:
         raise ValueError(
-            "train.tensorboard needs tensorboard: pip install tensorboard, or leave it out; metrics.csv has the same numbers."
+            "train.tensorboard needs tensorboard: pip install tensorboard, or leave the setting out; metrics.csv has the same numbers."
         ) from None
     return SummaryWriter
 
 
 @contextmanager
 def board(folder: Path | None, start: int) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A function that writes an epoch's metrics as curves; one that does nothing without a folder."""
+    """A function that writes an epoch's metrics as curves. Without a folder it does nothing."""
     if folder is None:
         yield lambda row: None
         return

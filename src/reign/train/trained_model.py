@@ -1,4 +1,4 @@
-"""A model of a finished run, with all that its predictions depend on."""
+"""A model of a finished run, with everything that its predictions depend on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,19 +14,20 @@ from reign.train.budget import Budget
 from reign.train.callbacks import Callback
 from reign.train.config import TrainingConfig
 from reign.train.inference import Inference
+from reign.train.losses import LOSSES
 from reign.train.target_scaler import Scale
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A model that predicts as it did in training: same scale of targets, same size of batches, same number format.
+    """A model that predicts as in training, with the same scale of targets, the same batch size and the same number format.
 
     Args:
         folder: the folder of the model in the run.
         model: the model with the weights that the run reports.
-        scale: turns what the model gives into the units of the targets.
+        scale: converts the outputs of the model to the units of the targets.
         config: the settings it was trained with.
-        num_outputs: number of outputs for each graph.
+        num_outputs: number of targets or classes.
     """
 
     folder: Path
@@ -39,12 +40,13 @@ class TrainedModel:
     def load(
         cls, folder: Path, report: str, config: TrainingConfig, num_outputs: int, device: str | torch.device
     ) -> "TrainedModel":
-        """Read the weights of the best or the last epoch, as ``report`` says."""
+        """Read the weights of the best or the last epoch, as selected by ``report``."""
         model, scale = Model.from_pretrained(folder / report), Scale.load(folder / "scale.json")
-        if model.out_channels != num_outputs or scale.mean.numel() not in (1, num_outputs):
+        per_target = _outputs(config)
+        if model.out_channels != num_outputs * per_target or scale.mean.numel() not in (1, num_outputs):
             raise ValueError(
-                f"the model in {folder / report} gives {model.out_channels} outputs with {scale.mean.numel()} scales, expected "
-                f"{num_outputs}, one for each target or class of the run."
+                f"the model in {folder / report} has {model.out_channels} outputs and {scale.mean.numel()} scales of targets, expected "
+                f"{num_outputs * per_target}, {per_target} for each target or class of the run."
             )
         return cls(folder, model.to(device), scale, config, num_outputs)
 
@@ -56,27 +58,94 @@ class TrainedModel:
         failed: dict[int, str] | None = None,
         rows: Sequence[str] | None = None,
     ) -> Float[Tensor, "graphs outputs"]:
-        """What the model gives for some graphs, in the units of the targets (logits for classes).
+        """The outputs of the model for some graphs, in the units of the targets (logits for classes).
 
         Args:
             graphs: all graphs.
             ids: the graphs to predict for.
-            callback: is told of every batch.
-            failed: takes the graphs that are too large for the memory, and why; without it they are an error.
-            rows: the rows of a table that the graphs stand in, for messages.
+            callback: receives an event after every batch.
+            failed: dictionary that receives the graphs that are too large for the memory, with the reasons. Without it, such graphs raise
+                an error.
+            rows: the table rows of the graphs, for messages.
         """
+        return self.moments(graphs, ids, callback, failed, rows)[:, : self.num_outputs]
+
+    @property
+    def gives_variance(self) -> bool:
+        """Whether it was trained to give a variance for each target."""
+        return _outputs(self.config) == 2
+
+    def moments(
+        self,
+        graphs: GraphPack,
+        ids: Ids,
+        callback: Callback,
+        failed: dict[int, str] | None = None,
+        rows: Sequence[str] | None = None,
+        dropped: int | None = None,
+    ) -> Float[Tensor, "graphs outputs"]:
+        """The same with variances in further columns, if the model gives any.
+
+        Args:
+            graphs, ids, callback, failed, rows: as above.
+            dropped: values are dropped as in training, by this seed; none are if not given.
+        """
+        width, scale = self.num_outputs * _outputs(self.config), self.scale.of_loss(_outputs(self.config))
+        return self._run(graphs, ids, callback, width, scale, failed, rows, dropped)
+
+    def vectors(
+        self, graphs: GraphPack, ids: Ids, callback: Callback, failed: dict[int, str] | None = None
+    ) -> Float[Tensor, "graphs channels"]:
+        """The pooled vectors that the head predicts from.
+
+        Args:
+            graphs, ids, callback, failed: as above.
+        """
+        width, head = self.vector_channels, self.model.head
+        plain = Scale(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
+        self.model.head = None
+        try:
+            return self._run(graphs, ids, callback, width, plain, failed)
+        finally:
+            self.model.head = head
+
+    @property
+    def vector_channels(self) -> int:
+        """The number of channels of the pooled vectors."""
+        width = getattr(getattr(self.model, "pooling", None), "out_channels", None)
+        if not isinstance(width, int) or self.model.head is None:
+            raise ValueError(f"{type(self.model).__name__} has no pooled vectors that a head predicts from.")
+        return width
+
+    def _run(
+        self,
+        graphs: GraphPack,
+        ids: Ids,
+        callback: Callback,
+        width: int,
+        scale: Scale,
+        failed: dict[int, str] | None = None,
+        rows: Sequence[str] | None = None,
+        dropped: int | None = None,
+    ) -> Float[Tensor, "graphs outputs"]:
         first = next(self.model.parameters())
         own = graphs.to(first.device, first.dtype)
         budget = Budget(self.model, own, first.device, self.config.max_pairs, "the input", callback, rows)
         inference = Inference(
             self.model,
             own,
-            self.num_outputs,
-            self.scale,
+            width,
+            scale,
             budget,
             self.config.batch_size,
             self.config.precision,
             callback,
             failed=failed,
+            dropped=dropped,
         )
         return inference(ids, "predict")
+
+
+def _outputs(config: TrainingConfig) -> int:
+    """Number of outputs for each target."""
+    return 1 if config.loss is None else LOSSES[config.loss].outputs

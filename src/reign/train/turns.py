@@ -1,8 +1,8 @@
-"""Threads that take turns: many runs at once on one GPU, each as if it were alone.
+"""Threads that take turns: many runs at once on one GPU, each with the same result as if it ran alone.
 
-Only one thread at a time does anything in Python; the others wait for their turn, or for the GPU. A thread hands over its turn between steps,
-and goes away while it waits for the GPU. What is global in a process (random numbers, number formats, the fast path) is each thread's own: it
-finds everything as it left it.
+Only one thread at a time runs Python code; the others wait for their turn or for the GPU. A thread hands over its turn between steps, and
+gives it up while it waits for the GPU. The global state of a process (random numbers, number formats, the fast path) is saved and restored
+for each thread.
 """
 
 import threading
@@ -19,11 +19,11 @@ Ambient = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 
 class Stopped(BaseException):
-    """Raised in a thread that is to stop where it is."""
+    """Raised in a thread to stop it."""
 
 
 class Turns:
-    """The turns of some threads; who asks first is served first."""
+    """The turns of some threads, in the order in which they ask."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -40,7 +40,7 @@ class Turns:
             gate = threading.Lock()
             gate.acquire()
             self._waiting.append(gate)
-        gate.acquire()  # is released by the one before
+        gate.acquire()  # the thread before this one releases it
 
     def give(self) -> None:
         """End a turn."""
@@ -52,12 +52,12 @@ class Turns:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody waits."""
+        """Whether another thread is waiting."""
         return bool(self._waiting)
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        """A thread takes part from here on, and has its turn."""
+        """A context in which the thread takes part and has its turn."""
         self.take()
         _LOCAL.turns = self
         try:
@@ -72,7 +72,7 @@ _LOCAL = threading.local()
 
 @contextmanager
 def away() -> Iterator[None]:
-    """Others may have their turn within this context; afterwards everything is as this thread left it."""
+    """A context in which other threads may have their turn. Afterwards the global state of this thread is restored."""
     turns: Turns | None = getattr(_LOCAL, "turns", None)
     if turns is None:
         yield
@@ -90,7 +90,7 @@ def away() -> Iterator[None]:
 
 
 def hand_over() -> None:
-    """Let others have their turn, if somebody waits."""
+    """Let another thread have its turn, if one is waiting."""
     turns: Turns | None = getattr(_LOCAL, "turns", None)
     if turns is not None and (turns.wanted or turns.stopping):
         with away():
@@ -98,7 +98,7 @@ def hand_over() -> None:
 
 
 def wait_for(device: torch.device) -> None:
-    """Wait until a GPU has done what this thread gave it; others may have their turn meanwhile."""
+    """Wait until a GPU has finished the work of this thread; meanwhile other threads may have their turn."""
     if device.type == "cuda" and getattr(_LOCAL, "turns", None) is not None:
         done = torch.cuda.Event()
         done.record()
@@ -107,7 +107,7 @@ def wait_for(device: torch.device) -> None:
 
 
 def _ambient() -> list[Ambient]:
-    """What is global in a process: how to read it, and how to set it."""
+    """The global state of a process: functions that read it and set it."""
     found: list[Ambient] = [
         (torch.get_rng_state, torch.set_rng_state),
         (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),

@@ -58,11 +58,11 @@ def test_subgraph_and_dense() -> None:
     assert path_bag(domain="members").subgraph(0).x.tolist() == [[1, 0, 5], [0, 1, 6], [0, 0, 0]]
     dense = bag.to_dense()
     assert dense.A[2].tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 0]]
-    with pytest.raises(ValueError, match=r"subgraph 3 was asked for, expected 0 to 2"):
+    with pytest.raises(ValueError, match=r"the subgraph index is 3, expected 0 to 2"):
         bag.subgraph(3)
     with pytest.raises(ValueError, match="one graph, got 2"):
         Null().from_data(Batch.from_data_list(random_graphs(2))).to_dense()
-    with pytest.raises(IndexError, match="graph 1"):
+    with pytest.raises(IndexError, match="the graph index is 1, expected 0 to 0"):
         bag[1]
 
 
@@ -126,7 +126,7 @@ def test_what_needs_roots_says_so() -> None:
     message = "transpose needs one subgraph per node, got 2 for 3 nodes: policy 'ed' is not node-based; use 'nm', "
     with pytest.raises(ValueError, match=message):
         _ = bag.transpose
-    with pytest.raises(ValueError, match="policy 'ed' ties a subgraph to 2 nodes, expected one root"):
+    with pytest.raises(ValueError, match="a subgraph of policy 'ed' has 2 anchors, expected one root"):
         _ = bag.root
 
 
@@ -158,5 +158,5 @@ def test_lift_and_to_refuse_what_they_cannot_do() -> None:
     bag = path_bag()
     with pytest.raises(ValueError, match="h has shape \\(2, 1\\), expected \\(3, channels\\)"):
         bag.lift(torch.ones(2, 1))
-    with pytest.raises(ValueError, match="a bag moves between devices, got torch.float64"):
+    with pytest.raises(ValueError, match="a bag can be moved only to a device, got torch.float64"):
         inspect.unwrap(reign.SubgraphBag.to)(bag, torch.float64)

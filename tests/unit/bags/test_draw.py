@@ -51,17 +51,17 @@ def test_the_picture_tells_members_roots_and_edges_apart() -> None:
     assert 'id="subgraph-1-roots-outside"' in svg
     assert "root, not a member" in svg
     assert 'id="subgraph-0-cut"' in path_bag("ed").draw().svg
-    assert re.search("3 subgraphs, 1 of them shown", path_bag("nm").draw([2]).svg)
+    assert re.search("3 subgraphs, 1 shown", path_bag("nm").draw([2]).svg)
     assert ">Cl<" in path_bag("nm").draw(labels=["C", "Cl", "O"]).svg
 
 
 def test_what_cannot_be_drawn() -> None:
     bag = reign.policy("nm").from_data(Batch.from_data_list(random_graphs(2, seed=1)))
-    with pytest.raises(ValueError, match=r"draw takes a bag of one graph, got 2; use bag\[g\].draw"):
+    with pytest.raises(ValueError, match=r"draw needs a bag of one graph, got 2 graphs; use bag\[g\].draw"):
         bag.draw()
-    with pytest.raises(ValueError, match="subgraph 9 was asked for, expected 0 to 2"):
+    with pytest.raises(ValueError, match="the subgraph index is 9, expected 0 to 2"):
         path_bag("nm").draw([9])
-    with pytest.raises(ValueError, match="labels are 1 texts, expected one for each of the 3 nodes"):
+    with pytest.raises(ValueError, match="got 1 labels, expected one for each of the 3 nodes"):
         path_bag("nm").draw(labels=["a"])
 
 

@@ -27,6 +27,9 @@ MODELS = [
     ("gnnakpluspublished", {"policy": "ego:2"}),
     ("idgnnpublished", {"kind": "gcn"}),
     ("ign2published", {}),
+    ("localfolklore", {"policy": "ego:2", "domain": "members"}),
+    ("ppgnrrwp", {"walk_length": 3}),
+    ("sun", {"policy": "ego+:2", "encodings": {"pairs": ["rrwp:3", "common"], "nodes": ["return:2"]}}),
 ]
 
 
@@ -93,7 +96,7 @@ def test_padding_counts_for_no_norm(name: str) -> None:
 def test_a_frame_makes_nothing_that_would_go_stale() -> None:
     model, graphs = reign.build_model("ds", 3, 4, 1, 1, policy="nm").eval(), pack()
     frame = filled(model, graphs, torch.tensor([1, 2]))
-    with pytest.raises(RuntimeError, match="was not made ready for a bag of fixed sizes"):
+    with pytest.raises(RuntimeError, match="was not prepared for a bag of fixed sizes"):
         _ = frame.bag.transpose
 
 
@@ -106,3 +109,15 @@ def test_sizes() -> None:
     assert totals[:, store.spaces.index("pair")].tolist() == [int((graphs.sizes[:2] ** 2).sum()), int(graphs.sizes[2] ** 2)]
     frame = store.frame(2, totals[1])
     assert frame.fits(totals).tolist() == [bool((totals[0] <= totals[1]).all()), True]
+
+
+def test_the_largest_graph_of_all_bags() -> None:
+    """A frame has room for the largest graph of the data set, in whichever part it lies."""
+    model, graphs = reign.build_model("ppgnrrwp", 3, 4, 1, 1), pack()
+    sizes = graphs.batch(torch.arange(9)).batch.bincount()
+    order = sizes.argsort(descending=True)
+    parts = [bag_of(model, graphs, ids) for ids in order.split(3)]
+    assert [part.largest for part in parts] == [int(sizes[ids[0]]) for ids in order.split(3)]
+    assert parts[2].largest < parts[0].largest
+    store = BagStore(parts)
+    assert store.frame(2, store.totals(torch.tensor([0, 1]))).bag.largest == int(sizes.max())

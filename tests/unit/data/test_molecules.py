@@ -119,9 +119,9 @@ def test_a_table_with_all_kinds_of_rows(tmp_path: Path) -> None:
     assert report.left_out == {
         3: "'xyz' is not a SMILES",
         5: "no label",
-        6: "a is 'abc', expected a number, or nothing if it is missing",
+        6: "a is 'abc', expected a number, or an empty cell for a missing label",
         7: "no SMILES",
-        8: "a is 'inf', expected a number, or nothing if it is missing",
+        8: "a is 'inf', expected a number, or an empty cell for a missing label",
     }
     assert (report.duplicates, report.salts, report.spaces, report.missing) == (1, 1, 1, 3)
     assert problem.names == ["1", "2", "4", "9"]
@@ -132,7 +132,8 @@ def test_a_table_with_all_kinds_of_rows(tmp_path: Path) -> None:
         [True, False],
         [False, True],
     ]
-    assert len(report.lines()) == 7  # two of them: no row is for val, for test
+    assert len(report.lines()) == 8  # two of them: no row is for val, for test
+    assert report.lines()[1] == "targets (regression): a, b"
 
 
 def test_targets_by_default_are_columns_of_numbers(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_classes(tmp_path: Path) -> None:
     assert report.left_out == {3: "toxic is '2', expected 0 or 1; for more classes use --task-type multiclass"}
     numbers = write(tmp_path, "smiles,kind\nCC,10\nCCC,9\nCCCC,10\n", "numbers.csv")
     assert load_table(numbers, task="multiclass", split_sizes=(1.0, 0.0, 0.0))[0].classes == ["9", "10"]
-    with pytest.raises(ValueError, match="multiclass has one target"):
+    with pytest.raises(ValueError, match="a multiclass task has one target"):
         load_table(file, target_columns=["kind", "toxic"], task="multiclass")
 
 
@@ -171,7 +172,7 @@ def test_several_columns_of_smiles_are_one_graph(tmp_path: Path) -> None:
         ("smiles,y\nxyz,1\n", {}, "has no row to learn from; row 1: 'xyz' is not a SMILES"),
         ("smile,y\nCC,1\n", {}, "has no column 'smiles'; did you mean 'smile'?"),
         ("smiles,y\nCC,1\n", {"target_columns": ["z"]}, "has no column 'z'. It has smiles, y"),
-        ("smiles,y\nCC,word\n", {}, "has no column of numbers beside smiles"),
+        ("smiles,y\nCC,word\n", {}, "has no column of numbers except smiles"),
         ("smiles,y,s\nCC,1,test\n", {"splits_column": "s", "target_columns": ["y"]}, "leaves no row for training"),
         ("smiles,y\nCC,1\n", {"task": "multiclass"}, "holds 1 classes, expected two or more"),
     ],
@@ -227,10 +228,10 @@ def test_tables_with_a_wrong_header(tmp_path: Path) -> None:
 def test_what_is_said_of_repeated_molecules_is_true(tmp_path: Path) -> None:
     file = write(tmp_path, "smiles,y,s\nCC,1,train\nCC,2,test\nCCC,3,train\nCCO,4,val\n")
     _, report = load_table(file, target_columns=["y"], splits_column="s")
-    assert "1 rows repeat a molecule; all are kept, 1 of them are in more than one split" in report.lines()
+    assert "1 rows repeat a molecule; all are kept, 1 in another split" in report.lines()
     _, report = load_table(file, target_columns=["y"], split_sizes=(1.0, 0.0, 0.0))
-    assert "1 rows repeat a molecule; all are kept, each in one split" in report.lines()
-    assert {"no row is for val", "no row is for test"} <= set(report.lines())
+    assert "1 rows repeat a molecule; all are kept, in the same split" in report.lines()
+    assert {"the val split has no rows", "the test split has no rows"} <= set(report.lines())
 
 
 def test_classes_that_are_one_number_keep_one_order(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def test_moving_leaves_types_alone() -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda d: setattr(d, "y", None), "graph 3: y is None where graph 0"),
-        (lambda d: setattr(d, "y", torch.ones(1, 3)), "graph 3: y holds 3 targets where graph 0 has 2"),
+        (lambda d: setattr(d, "y", None), "graph 3: y is None, but graph 0"),
+        (lambda d: setattr(d, "y", torch.ones(1, 3)), "graph 3: y holds 3 targets, but graph 0 has 2"),
         (lambda d: setattr(d, "x", torch.ones(d.num_nodes, 5)), "graph 3: x is a tensor of shape"),
         (lambda d: setattr(d, "edge_attr", None), "graph 3: edge_attr is None"),
         (lambda d: setattr(d, "edge_index", torch.tensor([[0], [99]])), "graph 3: edge_"),
@@ -109,7 +109,7 @@ def test_problems() -> None:
         problem.select(["c"])
     with pytest.raises(ValueError, match="at most the 6 training graphs"):
         problem.fewer(7, seed=0)
-    with pytest.raises(ValueError, match="expected a column for each"):
+    with pytest.raises(ValueError, match="expected one column of y for each target"):
         Problem.of(graphs, targets=["a"])
 
 
@@ -123,7 +123,7 @@ def test_folds_are_stratified_and_cover_all() -> None:
     for fold in folds:
         assert problem.y[fold.splits["val"]].sum() == 1
         assert not set(fold.splits["val"].tolist()) & set(fold.splits["train"].tolist())
-    with pytest.raises(ValueError, match="folds is 6, expected at most 5: the graphs of the rarest class"):
+    with pytest.raises(ValueError, match="folds is 6, expected at most 5, the number of graphs of the rarest class"):
         problem.folds(6, seed=0)
 
 

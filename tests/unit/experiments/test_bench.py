@@ -85,7 +85,7 @@ def test_other_models_are_measured_beside_the_yardstick_of_sun() -> None:
     found = bench(replace(TINY, model="dss", policy="nm"))
     assert found.policy == "nm"
     assert "yardstick" in found.steps
-    assert found.notes == ["The yardstick is that of SUN with policy nm; there is none for DSS."]
+    assert found.notes == ["The yardstick is SUN with policy nm, because there is none for DSS."]
 
 
 def test_without_one_subgraph_per_node_there_is_no_yardstick() -> None:
@@ -162,5 +162,5 @@ def test_all_versions_are_measured_on_a_gpu(model: str) -> None:
 def test_what_cannot_be_resident_is_said_on_a_gpu() -> None:
     found = bench(replace(TINY, model="dss", policy="nm@0.5", device="cuda"))
     assert "resident" not in found.steps
-    assert any("draws other subgraphs at each step" in note for note in found.notes)
+    assert any("draws new subgraphs at each step" in note for note in found.notes)
     assert found.kernels_of == "fused"

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from reign.cli import app
 from reign.experiments import find_table
+from reign.experiments.best import best_markdown
 from reign.experiments.evidence import BEGIN, END, HEADER, Part, plan, progress, results_markdown, with_results
 from reign.experiments.records import Record, Result, read_records, record_table
 from reign.experiments.table_files import find_recipe
@@ -23,8 +24,11 @@ def result(seed: int, last: float, best: float, seconds: float = 60.0) -> Result
     )  # fmt: skip
 
 
+RECIPE: dict[str, Any] = {"data": {"name": "zinc"}, "model": {"name": "sun"}, "train": {"epochs": 400}}
+
+
 def record(row: str = "sun-ego", *results: Result) -> Record:
-    return Record(table="zinc", row=row, column="test", metric="mae", report="last", recipe={"a": 1}, results=list(results))
+    return Record(table="zinc", row=row, column="test", metric="mae", report="last", recipe=RECIPE, results=list(results))
 
 
 def test_records_of_runs(tmp_path: Path) -> None:
@@ -50,14 +54,16 @@ def test_records_of_runs(tmp_path: Path) -> None:
 def test_other_seeds_are_added_and_other_recipes_refused(tmp_path: Path) -> None:
     record("sun-ego", result(0, 1.0, 2.0), result(1, 1.0, 2.0)).write(tmp_path)
     record("sun-ego", result(1, 3.0, 4.0), result(2, 5.0, 6.0)).write(tmp_path)
+    later = {**RECIPE, "train": {"epochs": 400, "clip": 0.0}}  # as written by a version with one more setting
+    record("sun-ego", result(3, 7.0, 8.0)).model_copy(update={"recipe": later}).write(tmp_path)
     (found,) = read_records(tmp_path)
-    assert found.values("last", "test") == [1.0, 3.0, 5.0]
+    assert found.values("last", "test") == [1.0, 3.0, 5.0, 7.0]
     with pytest.raises(ValueError, match="holds results of another recipe"):
-        record("sun-ego").model_copy(update={"recipe": {}}).write(tmp_path)
-    with pytest.raises(ValueError, match="holds no run that is finished"):
+        record("sun-ego").model_copy(update={"recipe": {**RECIPE, "train": {"epochs": 300}}}).write(tmp_path)
+    with pytest.raises(ValueError, match="holds no finished run"):
         Record.of(tmp_path, "zinc", "gin", "test")
     (tmp_path / "zinc" / "bad.json").write_text("{}")
-    with pytest.raises(ValueError, match="is no record of results"):
+    with pytest.raises(ValueError, match="is not a valid record of results"):
         read_records(tmp_path)
 
 
@@ -85,6 +91,7 @@ def test_pages_are_those_of_the_records() -> None:
     root = Path(__file__).parents[3]
     text = results_markdown(read_records(root / "results"))
     assert (root / "results" / "README.md").read_text() == HEADER + text
+    assert (root / "results" / "records.md").read_text() == best_markdown(read_records(root / "results"))
     page = (root / "README.md").read_text()
     assert page == with_results(page, text)
     assert "| SUN (EGO) |" in page
@@ -100,6 +107,27 @@ def test_writing_pages(tmp_path: Path) -> None:
     assert "### ZINC-12k" in page
     assert page.endswith("end\n")
     assert "**0.08**" in (tmp_path / "results" / "README.md").read_text()
+
+
+def test_the_table_of_records() -> None:
+    """In the order of the validation metric, at the best validation epoch; runs on a part of the data are left out."""
+
+    def made(row: str, val: float, test: float, data: dict[str, Any], table: str = "zinc") -> Record:
+        scores = {"best": {"val": val, "test": test}, "last": {"val": 9.0, "test": 9.0}, "commit": "abc", "parameters": 1234}
+        runs = [result(seed, 0, 0, 90.0).model_copy(update=scores) for seed in (0, 1)]
+        return record(row, *runs).model_copy(update={"recipe": {"data": data}, "table": table})
+
+    zinc = {"name": "zinc", "limit": None}
+    records = [
+        made("sun-ego", 0.3, 0.1, zinc),
+        made("local-folklore", 0.2, 0.4, zinc, "beyond"),
+        made("gin", 0.1, 0.1, {"name": "zinc", "limit": 5}),
+        made("gin", 0.1, 0.1, {"name": "counting"}),
+    ]
+    lines = best_markdown(records).splitlines()[-2:]
+    last = "1,234 | beyond/local-folklore | 400 | 1.5 | CPU | 0.2000 ± 0.0000 | 0.4000 ± 0.0000 | 0, 1 | abc |"
+    assert lines[0] == f"| 2026-01-01 | Local 2-FGNN | {last}"
+    assert "| zinc/sun-ego |" in lines[1]
 
 
 def test_results_and_status_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

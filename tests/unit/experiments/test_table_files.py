@@ -39,6 +39,11 @@ def test_the_settings_of_every_row_are_those_they_were(name: str) -> None:
     assert digest(about_table) == expected["about"]
 
 
+def test_a_recipe_with_too_many_parts() -> None:
+    with pytest.raises(ValueError, match="'zinc/sun-ego/test/more' has 4 parts, expected TABLE, TABLE/ROW or TABLE/ROW/COLUMN"):
+        find_recipe("zinc/sun-ego/test/more")
+
+
 def test_all_tables_are_known() -> None:
     assert list_tables() == list(RESOLVED)
     assert not any(name.startswith("_") for name in list_tables())
@@ -105,7 +110,7 @@ def test_a_file_extends_another_one(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("extends: zink", "mine.yaml extends 'zink', which does not exist; did you mean 'zinc'? Known: _paper, "),
-        ("extends: none.yaml", "mine.yaml extends none.yaml, and there is no file"),
+        ("extends: none.yaml", "mine.yaml extends none.yaml, but there is no file"),
         ("extends: [zinc, tu]", "extends is ['zinc', 'tu'], expected the name of a table or recipe, or a YAML file"),
         ("extends: mine.yaml", "mine.yaml extends itself: "),
         ("extends: other.yaml", "mine.yaml extends itself: "),

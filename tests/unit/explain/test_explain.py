@@ -101,7 +101,7 @@ def test_what_cannot_be_explained() -> None:
     data = graph()
     with pytest.raises(ValueError, match="output is 2, expected 0 to 1"):
         attribute(model_of("sun"), data, output=2)
-    with pytest.raises(ValueError, match="predicts at node level"):
+    with pytest.raises(ValueError, match="the model has task_level='node'"):
         attribute(model_of("sun", task_level="node"), data)
 
 

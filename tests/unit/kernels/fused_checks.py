@@ -15,7 +15,7 @@ from torch_geometric.data import Batch, Data
 import reign
 from reign.bags import SubgraphBag, narrow_edges, narrow_near, narrow_pairs
 from reign.kernels import Gathered, fast_path, fused, gather_columns
-from reign.kernels.fused import Messages, NodeInput, NodeStage, Norms, PairSlot, PairStage, Rows, Stack
+from reign.kernels.fused import Messages, NodeInput, NodeStage, Norms, PairSlot, PairStage, Rows, Stack, _linear, _stack
 from reign.testing import random_graphs
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -229,6 +229,7 @@ def test_a_slot_without_a_norm_leaves_the_statistics_of_others_alone() -> None:
 
 MODELS: dict[str, dict[str, Any]] = {"sun": {}, "sswl": {}, "idgnn": {}, "gnnakctx": {}, "dss": {}, "ngnn": {}}
 MODELS["subgraphgnn"] = {"terms": ["own+node_root", "own_root+root_msg", "own+local", "needle"], "on_pairs": True, "bias": "first"}
+MODELS["sun with norms over pairs"] = {"root_norms": "pairs"}
 MODELS |= {"gnnakplus": {}, "reign2": {}, "ds": {}, "mpnn": {}} if DEVICE == "cuda" else {}
 
 
@@ -240,7 +241,7 @@ def test_models(name: str, train: bool) -> None:
     results = []
     for fast in (True, False, True):
         torch.manual_seed(0)
-        model = reign.build_model(name, 3, width, 2, 2, **MODELS[name]).to(DEVICE)
+        model = reign.build_model(name.split()[0], 3, width, 2, 2, **MODELS[name]).to(DEVICE)
         model.train(train)
         with fast_path(fast):
             out = model(batch.x, batch.edge_index, batch=batch.batch)
@@ -250,6 +251,11 @@ def test_models(name: str, train: bool) -> None:
     for value, expected, again in zip(*results, strict=True):
         assert float((value.double() - expected.double()).abs().max()) <= 2e-5 * largest
         assert torch.equal(value, again)
+    known = len(_linear._POINTERS), len(_stack._NUMBERS)
+    model(batch.x, batch.edge_index, batch=batch.batch).sum().backward()
+    assert (len(_linear._POINTERS), len(_stack._NUMBERS)) == known, (
+        "a second step puts numbers on the device, which no CUDA graph can"
+    )
 
 
 @pytest.mark.parametrize(("policy", "channels"), [("ego+:2", 5), ("null", 66)])
@@ -317,3 +323,71 @@ def test_gathering_columns() -> None:
     assert results[0][5] == [2, 0, 0, 7, 0, 0, 0, 0]
     assert results[0][6] == [True, False, False, True, True, False, True, True]
     assert results[0][7] == [True] * 6 + [False] * 2
+
+
+@pytest.mark.parametrize(
+    ("number", "channels", "relu", "training"), [(70, 80, True, True), (9, 5, False, True), (70, 160, True, False)]
+)
+def test_norms_over_rows_that_count(number: int, channels: int, relu: bool, training: bool) -> None:
+    rng = torch.Generator().manual_seed(number)
+    x, g = (torch.randn(number, channels, generator=rng).to(DEVICE) for _ in range(2))
+    x += 3.0
+    mask = (torch.rand(number, generator=rng) < 0.7).to(DEVICE)
+    norm, plain = reign.nn.BatchNorm(channels).to(DEVICE), reign.nn.BatchNorm(channels).double().to(DEVICE)
+    with torch.no_grad():
+        norm.weight.uniform_(0.5, 2), norm.bias.normal_(), norm.running_mean.normal_(), norm.running_var.uniform_(0.5, 2)
+    plain.load_state_dict(norm.state_dict())
+    results = []
+    for each, dtype in ((norm, torch.float32), (plain, torch.float64)):
+        given = x.to(dtype, copy=True).requires_grad_()
+        out = each.train(training).masked(given, mask, relu=relu)
+        (out * g.to(dtype)).sum().backward()
+        results.append([out, given.grad, each.weight.grad, each.bias.grad, *each.buffers()])
+    assert (results[0][0][~mask] == 0).all()
+    assert (results[0][1][~mask] == 0).all()
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours.double(), expected.double(), atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.parametrize(("sizes", "channels"), [((1, 5, 6, 3), 20), ((4, 2), 3)])
+def test_products_of_matrices(sizes: tuple[int, ...], channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last graph is padding: its rows are zeros, and have no gradient."""
+    monkeypatch.setattr("reign.kernels.fused._product.COLUMNS", 4)
+    bag = reign.policy("null").from_data(graphs(sizes, True, 0))
+    rng = torch.Generator().manual_seed(1)
+    a, b, g = (torch.randn(bag.num_pairs, channels, generator=rng).to(DEVICE) for _ in range(3))
+    a.requires_grad_(), b.requires_grad_()
+    real = bag.graph.batch < len(sizes) - 1
+    squares = fused.Squares(bag.row_ptr, bag.graph.ptr, bag.graph.batch, real)
+    out = fused.square_product(a, b, squares)
+    parts = []
+    for n, x, y in zip(sizes, a.double().split([n * n for n in sizes]), b.double().split([n * n for n in sizes]), strict=True):
+        parts.append(torch.einsum("kjd,jid->kid", x.view(n, n, -1), y.view(n, n, -1)).flatten(0, 1))
+    expected = torch.cat([*parts[:-1], torch.zeros_like(parts[-1])])
+    torch.testing.assert_close(out.double(), expected, atol=1e-4, rtol=1e-4)
+    ours, plain = (torch.autograd.grad((each * g).sum(), [a, b]) for each in (out, expected))
+    for one, other in zip(ours, plain, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+    whole = fused.square_product(a, b, fused.Squares(bag.row_ptr, bag.graph.ptr, bag.graph.batch))
+    torch.testing.assert_close(whole.double(), torch.cat(parts), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("merged", "bonds"), [("own+folklore", False), ("own+folklore+swap_folklore", True)])
+def test_folklore_messages(merged: str, bonds: bool) -> None:
+    """The layer with fused kernels, and with plain operations in float64: values and all gradients."""
+    batch = graphs((4, 1, 3), True, 3)
+    bag = reign.policy("null").from_data(batch)
+    torch.manual_seed(0)
+    layer = reign.nn.SubgraphConv(5, 5, [merged], edge_encoder=4 if bonds else None, norm=None).to(DEVICE)
+    rng = torch.Generator().manual_seed(2)
+    h, g = (torch.randn(bag.num_pairs, 5, generator=rng).to(DEVICE) for _ in range(2))
+    results = []
+    for enabled, dtype in ((True, torch.float32), (False, torch.float64)):
+        given = h.to(dtype, copy=True).requires_grad_()
+        layer.to(dtype).zero_grad()
+        with fast_path(enabled):
+            out = layer(given, bag)
+        (out * g.to(dtype)).sum().backward()
+        results.append([out, given.grad, *(p.grad for p in layer.parameters() if p.requires_grad)])
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours.double(), expected.double(), atol=5e-4, rtol=5e-4)

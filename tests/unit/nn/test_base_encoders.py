@@ -161,7 +161,7 @@ def test_missing_edge_features() -> None:
     here = bag("ego:1")
     with pytest.raises(ValueError, match="made for edge features"):
         layer("gine", edge_dim=2)(torch.randn(here.num_pairs, 3, dtype=torch.float64), here)
-    with pytest.raises(ValueError, match="other weights for messages from roots need a native conv"):
+    with pytest.raises(ValueError, match="separate weights for messages from roots need a native conv"):
         reign.nn.IDConv(3, 5, conv="SAGEConv")
 
 

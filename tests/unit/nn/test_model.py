@@ -109,7 +109,9 @@ def test_features_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match="x has 3 channels, expected in_channels=4"):
         run(SUN(4, 6, 2, 2), data)
     data.x = data.x.long()
-    with pytest.raises(ValueError, match="x has dtype torch.int64, expected floating-point features; for types give node_encoder"):
+    with pytest.raises(
+        ValueError, match="x has dtype torch.int64, expected floating-point features; for integer types make the model"
+    ):
         run(SUN(3, 6, 2, 2), data)
     with pytest.raises(ValueError, match="unknown model 'sunn'; did you mean 'sun'"):
         reign.build_model("sunn", 3, 6, 2)
@@ -152,7 +154,7 @@ def test_a_bag_must_be_that_of_the_batch_and_the_policy() -> None:
     data, model = batch(), SUN(3, 6, 2, 2, policy="ego+:2")
     with pytest.raises(ValueError, match="the bag was made by policy 'nm', expected 'ego\\+:2'"):
         model(data.x, data.edge_index, bag=reign.policy("nm").from_data(data))
-    with pytest.raises(ValueError, match="made of another batch"):
+    with pytest.raises(ValueError, match="made from another batch"):
         model(data.x, data.edge_index[:, 1:], bag=model.policy.from_data(data))
     with pytest.raises(ValueError, match="x has dtype torch.float64 and the model torch.float32"):
         model(data.x.double(), data.edge_index)

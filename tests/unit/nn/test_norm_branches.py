@@ -63,19 +63,24 @@ def mlp(module: Any, x: Tensor, rows: Tensor) -> Tensor:
     return module.lin2(normed(module.norm, module.lin1(x), rows).relu())
 
 
-def slot_value(slot: Any, dense: Dense, on: bool, roots_apart: bool) -> Tensor:
+def slot_value(slot: Any, dense: Dense, on: bool, roots_apart: bool, root_norms: str = "roots") -> Tensor:
     """What a slot gives, for all pairs or, ``on``, for the roots."""
     names = slot.name.split("+")
     (own, scope), more = dense.terms[names[0]], [dense.terms[name][0] for name in names[1:]]
     rows = dense.kept if scope == "pair" else torch.ones(len(own), dtype=torch.bool)
     outer = rows & ~dense.roots if roots_apart and scope == "pair" else rows
     at_roots = dense.spread[scope][dense.roots].argmax(1)
-    pick = on and (scope == "pair" or not more)  # single terms are transformed at the roots alone, and so are encoders of pairs
+    everywhere = on and scope == "pair" and bool(more) and root_norms == "pairs"  # encoded at all pairs, then picked
+    pick = (
+        on and not everywhere and (scope == "pair" or not more)
+    )  # single terms are transformed at the roots alone, and so are encoders of pairs
     if pick:
         own, more = own[at_roots], [value[at_roots] for value in more]
         rows = outer = torch.ones(len(own), dtype=torch.bool)
     if more:
         out = mlp(slot.encoder.mlp, (1 + slot.encoder.eps) * own + more[0], rows)
+        if everywhere:
+            return normed(slot.norm, out[at_roots], torch.ones(len(at_roots), dtype=torch.bool))
         out = normed(slot.norm, out, outer)
     elif isinstance(slot.transform, nn.Linear):
         out = slot.transform(own)
@@ -86,13 +91,13 @@ def slot_value(slot: Any, dense: Dense, on: bool, roots_apart: bool) -> Tensor:
     return dense.spread[scope] @ out
 
 
-def expected_of(layer: SubgraphConv, dense: Dense) -> Tensor:
+def expected_of(layer: SubgraphConv, dense: Dense, root_norms: str = "roots") -> Tensor:
     roots_apart = layer.root_terms is not None
     out = sum(slot_value(slot, dense, False, roots_apart) for slot in layer.slots())
     if isinstance(layer.norm, BatchNorm):
         out = normed(layer.norm, out, dense.kept & ~dense.roots if roots_apart else dense.kept)
     if roots_apart:
-        roots = sum(slot_value(slot, dense, True, True) for slot in layer.slots(on=True))
+        roots = sum(slot_value(slot, dense, True, True, root_norms) for slot in layer.slots(on=True))
         if isinstance(layer.root_norm, BatchNorm):
             roots = normed(layer.root_norm, roots, torch.ones(len(roots), dtype=torch.bool))
         out = out.clone()
@@ -108,8 +113,8 @@ def randomised(module: nn.Module) -> Any:
     return module.train()
 
 
-def check(layer: SubgraphConv, dense: Dense) -> None:
-    expected = expected_of(layer, dense)
+def check(layer: SubgraphConv, dense: Dense, root_norms: str = "roots") -> None:
+    expected = expected_of(layer, dense, root_norms)
     torch.testing.assert_close(layer(dense.h, dense.bag), expected, atol=1e-9, rtol=1e-9)
     norms = [module for module in layer.modules() if isinstance(module, BatchNorm)]
     assert norms
@@ -123,6 +128,14 @@ def check(layer: SubgraphConv, dense: Dense) -> None:
 def test_mlps_and_encoders(policy: str, roots_apart: bool, domain: str) -> None:
     dense = Dense(policy, domain)
     check(randomised(SubgraphConv(3, WIDTH, TERMS, ROOT_TERMS if roots_apart else None, domain=domain)), dense)
+
+
+@pytest.mark.parametrize("domain", ["all", "members"])
+def test_norms_inside_encoders_of_roots_over_all_pairs(domain: str) -> None:
+    dense = Dense("ego:1", domain)
+    layer = randomised(SubgraphConv(3, WIDTH, TERMS, ROOT_TERMS, domain=domain, root_norms="pairs"))
+    check(layer, dense, "pairs")
+    assert not torch.allclose(expected_of(layer, dense, "pairs"), expected_of(layer, dense))
 
 
 @pytest.mark.parametrize("domain", ["all", "members"])

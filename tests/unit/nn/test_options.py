@@ -28,19 +28,19 @@ from reign.nn import (
 
 
 def test_options_that_would_be_ignored_are_refused() -> None:
-    with pytest.raises(ValueError, match="SUN has layers of its own, got aggregation="):
+    with pytest.raises(ValueError, match="SUN has fixed layers, got aggregation="):
         SUN(3, 6, 2, aggregation={"readout": "mean"})
-    with pytest.raises(ValueError, match="IGN2 has no use for conv='gin'"):
+    with pytest.raises(ValueError, match="IGN2 does not use conv='gin'"):
         reign.nn.IGN2(3, 6, 2, conv="gin")
-    with pytest.raises(ValueError, match="MPNN has no use for policy='nm'"):
+    with pytest.raises(ValueError, match="MPNN does not use policy='nm'"):
         MPNN(3, 6, 2, policy="nm")
-    with pytest.raises(ValueError, match="edge features .* are used by base encoders only"):
+    with pytest.raises(ValueError, match="edge features .* are used only by base encoders"):
         SubgraphGNN(3, 6, 2, terms=["own", "local"], edge_dim=2)
     with pytest.raises(ValueError, match="the mean of \\['local'\\] needs conv='gin' or 'graphconv'"):
         SubgraphGNN(3, 6, 2, terms=["own+local"], aggregation={"local": "mean"}, edge_dim=2)
     with pytest.raises(ValueError, match="remark=True needs a policy with marks"):
         GNNAK(3, 6, 2, remark=True)
-    with pytest.raises(ValueError, match="edge_encoder is a module, but every base encoder needs one of its own"):
+    with pytest.raises(ValueError, match="edge_encoder is a module, but every base encoder needs its own module"):
         SUN(3, 6, 2, edge_encoder=nn.Linear(2, 6))
 
 
@@ -105,9 +105,9 @@ def test_options_that_are_not_known(kind: type[Model]) -> None:
 def test_none_is_as_good_as_leaving_out_what_a_parent_takes() -> None:
     assert repr(IGN2(3, 6, 2, conv=None)) == repr(IGN2(3, 6, 2))
     assert repr(MPNN(3, 6, 2, policy=None)) == repr(MPNN(3, 6, 2))
-    with pytest.raises(ValueError, match="DS has no use for layer="):
+    with pytest.raises(ValueError, match="DS does not use layer="):
         DS(3, 6, 2, layer=SubgraphConv)
-    with pytest.raises(ValueError, match="DS has layers of its own, got transform='linear'"):
+    with pytest.raises(ValueError, match="DS has fixed layers, got transform='linear'"):
         DS(3, 6, 2, transform="linear")
 
 
@@ -132,7 +132,7 @@ def test_options_of_ones_own() -> None:
     assert Wide(6, twice=True, transpose=True, jk="cat").hidden_channels == 12
     with pytest.raises(ValueError, match="Wide has no option 'tranpose'; did you mean 'transpose'"):
         Wide(6, tranpose=True)
-    with pytest.raises(ValueError, match="Wide has layers of its own, got terms="):
+    with pytest.raises(ValueError, match="Wide has fixed layers, got terms="):
         Wide(6, terms=["own"])
 
 

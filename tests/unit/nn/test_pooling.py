@@ -7,13 +7,15 @@ import torch
 
 import reign
 from model_inputs import batch, run
-from reign.nn import DS, TERMS, DiagonalPooling, IGNPooling, MeanPooling, NodePooling, RootPooling, State
+from reign.nn import DS, TERMS, DeepSets, DiagonalPooling, IGNPooling, MeanPooling, NodePooling, RootPooling, State
 from reign.nn._pooling import checked
 
 
 def test_set_networks_of_several_widths() -> None:
     for invariance in ("early", "late"):
         assert run(DS(3, 6, 2, 2, set_channels=(8, 12), invariance=invariance), batch()).shape == (6, 2)
+    with pytest.raises(ValueError, match="invariance is 'never', expected 'early' or 'late'"):
+        inspect.unwrap(DeepSets.__init__)(DeepSets.__new__(DeepSets), 4, (8,), "never")
 
 
 def test_means_and_sums_by_the_formula() -> None:

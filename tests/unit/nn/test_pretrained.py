@@ -49,7 +49,7 @@ def test_options_are_saved_too(tmp_path: Path) -> None:
 def test_saving_keeps_precision_and_refuses_policies_without_a_name(tmp_path: Path) -> None:
     SUN(3, 6, 2, 2).double().save_pretrained(tmp_path / "double")
     assert next(SUN.from_pretrained(tmp_path / "double").parameters()).dtype == torch.float64
-    with pytest.raises(ValueError, match="has no name to be saved under"):
+    with pytest.raises(ValueError, match="cannot be saved because it has no name"):
         DS(3, 6, 2, 2, policy=Sampled(NodeMarking(), share=0.5, seed=3)).save_pretrained(tmp_path / "sampled")
 
 
@@ -102,7 +102,7 @@ def test_policies_of_ones_own_are_saved_by_name(tmp_path: Path, monkeypatch: pyt
             return "first"
 
     model = DS(3, 6, 2, 2, policy=First()).eval()
-    with pytest.raises(ValueError, match="has no name to be saved under"):
+    with pytest.raises(ValueError, match="cannot be saved because it has no name"):
         model.save_pretrained(tmp_path)
     known = reign.policies.policy
     monkeypatch.setattr(reign.policies, "policy", lambda name: First() if name == "first" else known(name))

@@ -22,7 +22,8 @@ def test_edge_features_that_are_not_used() -> None:
     data = graph()
     for model in (SUN(3, 4, 1, 1), IGN2(3, 4, 1, 1)):
         with pytest.warns(
-            UserWarning, match=r"made without edge_dim or edge_encoder, so that it is not used; make the model with edge_dim="
+            UserWarning,
+            match=r"it is not used because .* was made without edge_dim or edge_encoder. To use it, make the model with edge_dim=",
         ):
             model(data.x, data.edge_index, data.edge_attr)
         with warnings.catch_warnings():

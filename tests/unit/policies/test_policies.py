@@ -68,14 +68,14 @@ def test_names_and_classes_are_the_same(name: str, expected: Policy) -> None:
         ("ego:0", "num_hops is 0, expected a whole number of at least 1"),
         ("nm:3", "policy 'nm' takes no depth, got 'nm:3'; write 'nm'"),
         ("nd+", "policy 'nd' takes no mark, got 'nd\\+'"),
-        ("ego+distance2:3", "policy 'ego' takes no cap"),
-        ("nm+distance0", "max_distance is 0, expected 1 to 32766"),
+        ("ego+distance2:3", "policy 'ego' takes no largest distance"),
+        ("nm+distance0", "max_distance is 0, expected a whole number from 1 to 32766"),
         ("2-ed", "Tuples needs a node-based policy, got 'ed'"),
         ("nm@0", "number is 0, expected at least 1"),
         ("nm@1.5", "share is 1.5, expected a number above 0 and at most 1"),
         ("ego:32767", "num_hops is 32767, expected a whole number of at least 1 and below 32767"),
-        ("nm+distance32767", "max_distance is 32767, expected 1 to 32766"),
-        ("nm@1.5.2", "ends in '@1.5.2', expected a share as '@0.5' or a number as '@8'"),
+        ("nm+distance32767", "max_distance is 32767, expected a whole number from 1 to 32766"),
+        ("nm@1.5.2", "ends in '@1.5.2', expected a share such as '@0.5' or a number such as '@8'"),
         (3, "policy is of type int, expected a name such as 'ego\\+:3'"),
     ],
 )
@@ -95,8 +95,8 @@ def test_wrong_names(name: str, message: str) -> None:
             "number is 2.5, expected a whole number",
         ),
         (lambda: Tuples(Sampled(Null(), number=2).eval()), "Tuples needs a node-based policy"),
-        (lambda: Sampled(Null()), "share is None and number is None, expected one of the two"),
-        (lambda: Sampled(Null(), share=0.5, number=2), "expected one of the two"),
+        (lambda: Sampled(Null()), "share is None and number is None, expected exactly one of the two"),
+        (lambda: Sampled(Null(), share=0.5, number=2), "expected exactly one of the two"),
         (lambda: Sampled(Null(), share=0.5, eval_draws=0), "eval_draws is 0"),
     ],
 )
@@ -260,7 +260,7 @@ class Wrong(Policy):
 def test_what_keep_gives_is_checked() -> None:
     (data,) = random_graphs(1, min_nodes=3, max_nodes=3)
     with pytest.raises(
-        ValueError, match="keep of policy 'wrong' gave a tensor of shape \\(9, 1\\).*expected one truth value per pair"
+        ValueError, match="keep of policy 'wrong' returned a tensor of shape \\(9, 1\\).*expected one Boolean per pair"
     ):
         Wrong().from_data(data)
 
@@ -284,7 +284,7 @@ def test_paths_that_are_too_long_to_count() -> None:
     n = 33_000
     path = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
     graph = reign.bags.SharedGraph.build(torch.ones(n, 1), path)
-    with pytest.raises(ValueError, match="a shortest path of 32767 hops or more"):
+    with pytest.raises(ValueError, match="a shortest path of at least 32767 hops"):
         reign.bags.hop_table(graph, torch.tensor([0]))
 
 
@@ -348,7 +348,7 @@ def test_the_fields_of_a_policy_are_its_grammar() -> None:
 
 
 def test_names_that_a_policy_cannot_have() -> None:
-    with pytest.raises(ValueError, match="policy 'nd' is registered already"):
+    with pytest.raises(ValueError, match="policy 'nd' is already registered"):
         POLICIES.register("nd")(Ring)
     for name in ("my ring", "ring:2", "ring+", "ring@2", "3-ring"):
         with pytest.raises(ValueError, match="cannot be the name of a policy"):
@@ -359,7 +359,7 @@ def test_names_that_a_policy_cannot_have() -> None:
     class Needy(Ring):
         number: int = field(kw_only=True)
 
-    with pytest.raises(ValueError, match="policy 'needy' needs number, which a name cannot give; use Needy\\(...\\) itself"):
+    with pytest.raises(ValueError, match="policy 'needy' needs number, which cannot be part of a name; use Needy"):
         reign.policy("needy")
     assert str(Needy(number=2)) == repr(Needy(number=2))
 

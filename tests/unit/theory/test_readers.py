@@ -28,7 +28,7 @@ def test_pairs_of_lines(tmp_path: Path) -> None:
     pairs = family(str(file))
     assert [(p.one.num_nodes, p.other.num_nodes) for p in pairs] == [(5, 6), (6, 7)]
     file.write_bytes(CYCLES[0] + b"\n" + CYCLES[1] + b" " + CYCLES[2] + b"\n")
-    with pytest.raises(ValueError, match=r"has rows of \[1, 2\] graphs, expected one in each, or two in each"):
+    with pytest.raises(ValueError, match=r"has rows with \[1, 2\] graphs, expected one graph in each row, or two in each"):
         read_graph6(file)
 
 

@@ -27,10 +27,12 @@ def test_an_ensemble_of_probabilities() -> None:
     outs = [torch.tensor([[logit(p)], [logit(q)]], dtype=torch.float64) for p, q in ((0.999, 0.2), (0.3, 0.4), (0.1, 0.6))]
     assert sum(float(out[0]) for out in outs) > 0
     ids = [torch.arange(2)] * 3
-    found = measure_models("accuracy", problem("classification", [0.0, 0.0]), outs, ids)
-    assert found == {"metric": "accuracy", "models": [0.5, 1.0, 0.5], "ensemble": 1.0}
+    found = measure_models(["accuracy"], problem("classification", [0.0, 0.0]), outs, ids)
+    assert (found["metric"], found["models"], found["ensemble"]) == ("accuracy", [0.5, 1.0, 0.5], 1.0)
+    assert found["all_metrics"] == [{"accuracy": [value]} for value in (0.5, 1.0, 0.5)]
+    assert found["ensemble_metrics"] == {"accuracy": [1.0]}
     apart = measure_models(
-        "accuracy", problem("classification", [0.0, 0.0]), [out[:1] for out in outs], [torch.tensor([g]) for g in (0, 1, 0)]
+        ["accuracy"], problem("classification", [0.0, 0.0]), [out[:1] for out in outs], [torch.tensor([g]) for g in (0, 1, 0)]
     )
     assert "ensemble" not in apart  # the models were tested on different graphs
 

@@ -101,5 +101,5 @@ def test_no_graphs_give_no_outputs() -> None:
 
 def test_a_fabric_of_another_precision_is_refused() -> None:
     bf16 = make_fabric("bf16-mixed", accelerator="cpu")
-    with pytest.raises(ValueError, match="train.precision is 32-true, and the fabric has another precision"):
+    with pytest.raises(ValueError, match="train.precision is 32-true, but the precision of the fabric is"):
         Learner(model(), tiny.problem(), Training(), 0, bf16, Callback())

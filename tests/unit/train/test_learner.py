@@ -13,9 +13,9 @@ from reign.nn import SUN
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"loss": "bce"}, "train.loss is 'bce', and the task is regression; expected mse or l1"),
-        ({"metric": "accuracy"}, "train.metric is 'accuracy', and the task is regression; expected rmse or mae or log10_mse"),
-        ({"precision": "bf16-mixed"}, "the fabric has another precision"),
+        ({"loss": "bce"}, "train.loss is 'bce', but the task is regression; expected mse or l1"),
+        ({"metric": "accuracy"}, "train.metric is 'accuracy', but the task is regression; expected rmse or mae or log10_mse"),
+        ({"precision": "bf16-mixed"}, "but the precision of the fabric is"),
     ],
 )
 def test_settings_that_do_not_suit(config: dict[str, Any], message: str) -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from reign.train.metrics import METRICS, metric
+from reign.train.metrics import METRICS, measure_all, metric
 
 
 def test_metrics() -> None:
@@ -71,3 +71,27 @@ def test_missing_labels_of_one_of_several_classes() -> None:
         out = torch.zeros(4, 3)
         out[range(4), [0, other, 1, 1]] = 1.0
         assert metric("accuracy", out, y) == pytest.approx(2 / 3)
+
+
+def test_explained_variance_and_counts_of_yes_by_hand() -> None:
+    y, out = torch.tensor([[1.0], [2.0], [3.0], [NAN]]), torch.tensor([[1.0], [2.0], [4.0], [9.0]])
+    assert metric("r2", out, y) == pytest.approx(1 - 1 / 2)
+    labels = torch.tensor([[1.0], [1.0], [1.0], [0.0], [0.0], [NAN]])
+    scores = torch.tensor([[2.0], [0.5], [-1.0], [0.3], [-2.0], [1.0]])  # two of three yes found, one no taken for a yes
+    assert metric("f1", scores, labels) == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
+    assert metric("mcc", scores, labels) == pytest.approx((2 * 1 - 1 * 1) / (3 * 3 * 2 * 2) ** 0.5)
+    assert metric("bce", scores[:2], labels[:2]) == pytest.approx((math.log(1 + math.exp(-2)) + math.log(1 + math.exp(-0.5))) / 2)
+    classes, votes = torch.tensor([[0.0], [1.0], [2.0], [2.0]]), torch.eye(3)[[0, 1, 2, 0]]
+    assert metric("macro_f1", votes, classes) == pytest.approx((2 / 3 + 1 + 2 / 3) / 3)
+    assert metric("multiclass_mcc", torch.eye(3)[[0, 1, 2, 2]], classes) == 1.0
+    assert METRICS.name_of(METRICS["roc"]) == "roc_auc"
+    assert METRICS.name_of(METRICS["prc"]) == "average_precision"
+
+
+def test_metrics_of_each_target() -> None:
+    y, out = torch.tensor([[0.0, 1.0], [NAN, 1.0]]), torch.tensor([[2.0, 1.0], [5.0, 5.0]])
+    assert measure_all(["mae", "rmse"], out, y, ["a", "b"]) == {
+        "mae": [2.0, 2.0, 2.0],
+        "rmse": [pytest.approx(((4 + 0 + 16) / 3) ** 0.5), 2.0, pytest.approx(8**0.5)],
+    }
+    assert measure_all(["mae"], out[:, :1], y[:, :1], ["a"]) == {"mae": [2.0]}

@@ -70,6 +70,12 @@ def train(
         ("ngnn", {"schedule": {"name": "step", "every": 1}}),
         ("gnnakplus", {}),
         ("mpnn", {"optimiser": {"name": "adamw", "lr": 0.001}}),
+        ("localfolklore", {}),
+        ("ppgnrrwp", {"model": {"walk_length": 4}}),
+        (
+            "sun",
+            {"model": {"encodings": {"pairs": ["rrwp:3", "common"], "nodes": ["return:2"], "every_layer": True}, "residual": True}},
+        ),
     ],
 )
 def test_the_same_as_batch_by_batch(monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, Any]) -> None:
@@ -126,7 +132,7 @@ def test_what_cannot_be_kept_is_left_with_one_line(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("reign.train.resident.BagStore.__init__", _fails)
     one, other = (train(monkeypatch, resident) for resident in (True, False))
     assert one[0].losses == other[0].losses
-    assert one[0].notes == ["batches are put together one by one, not on the device: no such luck."]
+    assert one[0].notes == ["batches are assembled one by one, not on the device: no such luck."]
 
 
 def _fails(*_: Any) -> None:

@@ -35,6 +35,7 @@ def test_schedules() -> None:
     cosine = rates({"name": "cosine", "warmup": 0.0}, [1] * 10)
     assert all(a > b for a, b in pairwise(cosine))
     assert cosine[-1] == pytest.approx(0.01, abs=0.01)
+    assert rates({"name": "cosine", "warmup": 0.0, "floor": 0.3}, [1] * 100)[-1] == pytest.approx(0.3, abs=0.01)
 
 
 @pytest.mark.parametrize("name", ["constant", "step", "plateau", "cosine"])

@@ -1,4 +1,4 @@
-"""A table as it stands in the file: every line is a row, and a row with too many fields does not cost the others."""
+"""Read a table literally: every line is a row, and a row with too many fields does not affect the others."""
 
 import bz2
 import csv
@@ -26,13 +26,13 @@ BROKEN = (
     lzma.LZMAError,
     zipfile.BadZipFile,
     RuntimeError,  # an encrypted archive
-    NotImplementedError,  # an archive with a compression that Python does not know
+    NotImplementedError,  # an archive with a compression that Python does not support
 )
-LARGEST = 2**31  # bytes of a table that was compressed: a small file can hold more than the memory
+LARGEST = 2**31  # largest size of a decompressed table in bytes, because a small file can decompress to more than the memory
 
 
 def read_table(path: str | Path) -> tuple[pd.DataFrame, dict[int, str]]:
-    """A CSV (or .tsv, perhaps compressed) as text; and what is wrong with the rows that have too many or too few fields."""
+    """Read a CSV or .tsv, which may be compressed, as text. The second result explains what is wrong with rows of too many or few fields."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no file {path}.")
@@ -60,7 +60,7 @@ def read_table(path: str | Path) -> tuple[pd.DataFrame, dict[int, str]]:
 
 
 def need_columns(table: pd.DataFrame, columns: Sequence[str], path: str | Path) -> None:
-    """Raise ``ValueError`` for a column that is not there, with the nearest that is."""
+    """Raise ``ValueError`` for a column that does not exist, with a similar name that does."""
     known = list(map(str, table.columns))
     for column in columns:
         if column not in known:
@@ -77,13 +77,13 @@ class _OpenQuote(Exception):
 
 
 def _records(text: str, delimiter: str) -> list[list[str]]:
-    """The rows of a table, the header first; ``_OpenQuote`` for a quote that swallows rows.
+    """The rows of a table, starting with the header. Raise ``_OpenQuote`` for a quote that swallows rows.
 
-    A quoted field may span several lines. If the first and another one of these lines are rows by themselves, or the quote does not close,
-    or closes in the middle of a field, it is taken for a quote that somebody forgot to close.
+    A quoted field may span several lines. If the first and another one of these lines are rows by themselves, or if the quote is not closed
+    or is closed in the middle of a field, the quote is assumed to be unclosed by mistake.
     """
     lines = list(io.StringIO(text, newline=""))
-    limit = csv.field_size_limit(max(len(text), 1))  # one long field must not cost the others
+    limit = csv.field_size_limit(max(len(text), 1))  # one long field must not make the others unreadable
     try:
         reader = csv.reader(lines, delimiter=delimiter)
         records: list[list[str]] = []
@@ -104,13 +104,15 @@ def _check_quotes(span: list[str], fields: int, line: int, delimiter: str) -> No
         list(csv.reader(span, delimiter=delimiter, strict=True))
     except csv.Error as error:
         if "unexpected end" in str(error):
-            raise _OpenQuote(line, "does not close") from None
+            raise _OpenQuote(line, "is not closed") from None
         if len(span) > 1:
-            raise _OpenQuote(line, f"closes in the middle of a field, {len(span) - 1} lines later") from None
+            raise _OpenQuote(line, f"is closed in the middle of a field, {len(span) - 1} lines later") from None
     if len(span) > 1 and len(next(csv.reader(span[:1], delimiter=delimiter, quoting=csv.QUOTE_NONE), [])) >= fields:
         for text in span[1:]:
             if len(next(csv.reader([text], delimiter=delimiter), [])) == fields:
-                raise _OpenQuote(line, f"closes only {len(span) - 1} lines later, and the lines between are rows by themselves")
+                raise _OpenQuote(
+                    line, f"is closed only {len(span) - 1} lines later, and the lines in between are rows by themselves"
+                )
 
 
 def _text(path: Path) -> str:

@@ -7,7 +7,7 @@ from torch_geometric.data import Data
 
 from reign.data.molecules._rdkit import Chem
 
-# The values of each column in order; the last place of a column with "misc" is for all others.
+# The values of each column in order. In a column with "misc", the last place is for all other values.
 MISC = "misc"
 ATOM: list[tuple[str, list[Any]]] = [
     ("GetAtomicNum", [*range(1, 119), MISC]),

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pandas as pd
 
-LARGEST = 3e38  # of a label: float32 holds little more
+LARGEST = 3e38  # largest absolute value of a label, close to the largest float32
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
 
 
-def _number(text: str) -> float | None:
-    """The number a cell holds, NaN if it is empty, None if it holds something else."""
+def read_number(text: str) -> float | None:
+    """The number in a cell; NaN if it is empty, None if it is not a number."""
     if text.strip().lower() in MISSING:
         return math.nan
-    if "_" in text:  # Python takes 1_000 for a number
+    if "_" in text:  # Python reads 1_000 as a number
         return None
     try:
         value = float(text)
@@ -24,16 +24,16 @@ def _number(text: str) -> float | None:
 
 
 def number_columns(table: pd.DataFrame, others: Sequence[str | None], path: str | Path) -> list[str]:
-    """The columns, other than some, that hold numbers alone; ``ValueError`` if there are none."""
+    """The columns, except ``others``, that hold only numbers. Raise ``ValueError`` if there are none."""
 
     def numbers(column: str) -> bool:
-        values = [_number(text) for text in table[column]]
+        values = [read_number(text) for text in table[column]]
         return all(v is not None for v in values) and any(v is not None and not math.isnan(v) for v in values)
 
     found = [column for column in table.columns if column not in others and numbers(column)]
     if not found:
         raise ValueError(
-            f"{path} has no column of numbers beside {', '.join(c for c in others if c)}; name the targets with --target-columns."
+            f"{path} has no column of numbers except {', '.join(c for c in others if c)}; give the targets with --target-columns."
         )
     return found
 
@@ -41,11 +41,11 @@ def number_columns(table: pd.DataFrame, others: Sequence[str | None], path: str 
 def read_labels(
     table: pd.DataFrame, targets: list[str], task: str, classes: list[str]
 ) -> tuple[list[list[float]], list[str], dict[int, str]]:
-    """Labels of each row (NaN where missing), names of classes, and what is wrong with some rows."""
+    """The labels of each row (NaN for a missing one), the names of classes, and what is wrong with some rows."""
     wrong: dict[int, str] = {}
     if task == "multiclass":
         if len(targets) != 1:
-            raise ValueError(f"multiclass has one target, got {', '.join(targets)}; use --target-columns once.")
+            raise ValueError(f"a multiclass task has one target, got {', '.join(targets)}; use --target-columns once.")
         words = [text.strip() for text in table[targets[0]]]
         classes = classes or _in_order({word for word in words if word.lower() not in MISSING})
         for row, word in enumerate(words):
@@ -57,11 +57,11 @@ def read_labels(
     else:
         rows = []
         for row in range(len(table)):
-            values = [_number(table[target].iloc[row]) for target in targets]
+            values = [read_number(table[target].iloc[row]) for target in targets]
             for target, value in zip(targets, values, strict=True):
                 shown = table[target].iloc[row]
                 if value is None:
-                    wrong.setdefault(row, f"{target} is {shown!r}, expected a number, or nothing if it is missing")
+                    wrong.setdefault(row, f"{target} is {shown!r}, expected a number, or an empty cell for a missing label")
                 elif abs(value) > LARGEST:
                     wrong.setdefault(
                         row, f"{target} is {shown!r}, expected a number of at most {LARGEST:g} in size; use other units"
@@ -75,8 +75,21 @@ def read_labels(
     return rows, classes, wrong
 
 
+def read_weights(cells: Sequence[str], column: str) -> tuple[list[float], dict[int, str]]:
+    """The weight of each row, and what is wrong with some."""
+    wrong: dict[int, str] = {}
+    weights = []
+    for row, text in enumerate(cells):
+        value = read_number(text)
+        good = value is not None and 0 <= value <= LARGEST
+        if not good:
+            wrong[row] = f"{column} is {text!r}, expected a weight: a number of at least 0"
+        weights.append(value if value is not None and good else 0.0)
+    return weights, wrong
+
+
 def _in_order(words: set[str]) -> list[str]:
-    """Numbers by value, words by letters."""
+    """Sort numbers by value and words alphabetically."""
     try:
         return sorted(words, key=lambda word: (float(word), word))
     except ValueError:

@@ -1,4 +1,4 @@
-"""RDKit, or a message that says what to install."""
+"""Import RDKit, or raise an error that says what to install."""
 
 try:
     from rdkit import Chem

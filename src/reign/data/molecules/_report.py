@@ -1,22 +1,24 @@
-"""What was found in a table, in numbers and in words."""
+"""A report on a table of molecules."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
 class Report:
-    """What was found in a table; rows are counted from 1, below the header.
+    """A report on a table. Rows are counted from 1, below the header.
 
     Args:
         rows: number of rows.
-        left_out: the rows that could not be used, and why.
+        left_out: the rows that could not be used, with the reasons.
         duplicates: number of rows that repeat a molecule.
-        apart: number of these rows that are in another split than the molecule they repeat.
+        apart: number of these rows that are in a different split than the molecule they repeat.
         splits: number of rows of each split.
         salts: number of rows that are salts or mixtures.
         spaces: number of rows with white space around a SMILES.
         missing: number of missing labels.
-        found: the targets, if they were not given: all columns of numbers.
+        targets: the targets.
+        task: the task.
+        chosen: whether the targets were given; if not, they are all columns of numbers.
     """
 
     rows: int
@@ -27,27 +29,30 @@ class Report:
     salts: int = 0
     spaces: int = 0
     missing: int = 0
-    found: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+    task: str = "regression"
+    chosen: bool = True
 
     def leave_out(self, rows: dict[int, str]) -> None:
-        """Add rows that cannot be used, and why."""
+        """Add rows that cannot be used, with the reasons."""
         self.left_out = dict(sorted({**self.left_out, **rows}.items()))
 
     def lines(self) -> list[str]:
         """The report in sentences."""
         out = [f"{self.rows - len(self.left_out):,} of {self.rows:,} rows read"]
-        if self.found:
-            out.append(f"the targets are all columns of numbers: {', '.join(self.found)}; choose with --target-columns")
+        if self.targets:
+            hint = "" if self.chosen else "; these are all columns of numbers, use --target-columns to choose some"
+            out.append(f"{'targets' if len(self.targets) > 1 else 'target'} ({self.task}): {', '.join(self.targets)}{hint}")
         if self.missing:
-            out.append(f"{self.missing:,} labels are missing; they count nowhere")
+            out.append(f"{self.missing:,} labels are missing; they are ignored in losses and metrics")
         if self.duplicates:
-            where = f"{self.apart:,} of them are in more than one split" if self.apart else "each in one split"
+            where = f"{self.apart:,} in another split" if self.apart else "in the same split"
             out.append(f"{self.duplicates:,} rows repeat a molecule; all are kept, {where}")
         if self.salts:
-            out.append(f"{self.salts:,} rows are salts or mixtures; each is one graph of several pieces")
+            out.append(f"{self.salts:,} rows are salts or mixtures; each is one graph of several components")
         if self.spaces:
-            out.append(f"{self.spaces:,} SMILES have spaces around them, which do not matter")
+            out.append(f"{self.spaces:,} SMILES have spaces around them, which are ignored")
         for split, number in self.splits.items():
             if number == 0:
-                out.append(f"no row is for {split}")
+                out.append(f"the {split} split has no rows")
         return out

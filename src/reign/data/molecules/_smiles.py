@@ -1,6 +1,6 @@
-"""Molecules from SMILES. A SMILES is read once; graph, canonical spelling and scaffold are derived from the molecule.
+"""Molecules from SMILES. A SMILES is read once; graph, canonical SMILES and scaffold are derived from the molecule.
 
-Not torch_geometric's ``from_smiles``: that turns a SMILES it cannot read into an empty molecule without a word.
+torch_geometric's ``from_smiles`` is not used, because it silently turns an unreadable SMILES into an empty molecule.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,44 +30,44 @@ class Molecule:
 
     @classmethod
     def read(cls, smiles: Any, strict: bool = True) -> "Molecule":
-        """Read a SMILES; ``ValueError`` says why it cannot be read.
+        """Read a SMILES. ``ValueError`` gives the reason if it cannot be read.
 
         Args:
-            smiles: the text; white space around it does not matter.
-            strict: impossible valences are an error. Otherwise they are left as they are (OGB's molhiv has a few).
+            smiles: the text; white space around it is ignored.
+            strict: whether impossible valences are an error. Otherwise they are accepted (OGB's molhiv has a few).
         """
         text = smiles.strip() if isinstance(smiles, str) else ""
         if not text:
             raise ValueError("no SMILES")
-        if len(text.split()) > 1:  # RDKit would take the rest for a name
+        if len(text.split()) > 1:  # RDKit would read the rest as a name
             raise ValueError(f"{shortened(text)!r} holds white space, expected one SMILES")
         return cls(text, _parse(text, strict))
 
     def graph(self) -> Data:
         """The molecule as a graph. Salts are one graph of several components."""
-        with _one_line(self.text):
+        with in_one_line(self.text):
             return graph_of(self.mol)
 
     def canonical(self) -> str:
-        """One spelling for each molecule; very large ones, whose atoms RDKit cannot rank, keep the spelling they were given in."""
-        with _one_line(self.text):
+        """The canonical SMILES. Very large molecules, whose atoms RDKit cannot rank, keep their original SMILES."""
+        with in_one_line(self.text):
             return Chem.MolToSmiles(self.mol) if self.mol.GetNumAtoms() <= LARGE else self.text
 
     def scaffold(self) -> str:
-        """The Bemis-Murcko scaffold: rings and what joins them; empty without rings."""
+        """The Bemis-Murcko scaffold: the rings and the chains that join them; empty if there are no rings."""
         from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
-        with _one_line(self.text):
+        with in_one_line(self.text):
             return MurckoScaffoldSmiles(mol=self.mol, includeChirality=False)
 
 
 @contextmanager
-def _one_line(text: str) -> Iterator[None]:
-    """Whatever RDKit raises about a molecule is a ``ValueError`` about its SMILES; RDKit also checks its own code, over many lines."""
+def in_one_line(text: str) -> Iterator[None]:
+    """Turn any error of RDKit into a ``ValueError`` of one line about the SMILES. RDKit's internal errors have many lines."""
     try:
         yield
     except Exception as error:
-        if type(error) is ValueError:  # one of ours
+        if type(error) is ValueError:  # one of our own errors
             raise
         reason = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
         raise ValueError(f"'{shortened(text)}': {reason.rstrip('.') or type(error).__name__}") from None
@@ -79,7 +79,7 @@ def shortened(text: str) -> str:
 
 
 def _parse(text: str, strict: bool) -> Chem.Mol:
-    with BlockLogs(), _one_line(text):
+    with BlockLogs(), in_one_line(text):
         mol = Chem.MolFromSmiles(text, sanitize=False)
         if mol is None:
             raise ValueError(f"'{shortened(text)}' is not a SMILES")
@@ -92,14 +92,14 @@ def _parse(text: str, strict: bool) -> Chem.Mol:
             Chem.SanitizeMol(mol, Chem.SANITIZE_ALL ^ Chem.SANITIZE_PROPERTIES)
             mol.UpdatePropertyCache(strict=False)
             return mol
-        # What MolFromSmiles does after reading: it removes hydrogens, sanitises, and looks for stereo centres.
+        # the steps of MolFromSmiles after parsing: remove hydrogens, sanitise, and find stereo centres
         mol = Chem.RemoveHs(mol, updateExplicitCount=True)
         Chem.AssignStereochemistry(mol, cleanIt=True)
         return mol
 
 
 def read_many(texts: Iterable[Any]) -> tuple[list[Molecule | None], dict[int, str]]:
-    """A molecule for each SMILES, or None; and why those that are None cannot be read."""
+    """A molecule for each SMILES, or None, and the reasons why these cannot be read."""
     molecules: list[Molecule | None] = []
     wrong: dict[int, str] = {}
     for i, text in enumerate(texts):
@@ -112,7 +112,7 @@ def read_many(texts: Iterable[Any]) -> tuple[list[Molecule | None], dict[int, st
 
 
 def graphs_of(molecules: Sequence[Molecule | None], wrong: dict[int, str]) -> tuple[list[Data | None], dict[int, str]]:
-    """The graphs of molecules, None where there is none; and all reasons, those of molecules that cannot be read first."""
+    """The graphs of molecules, or None, and all reasons, starting with those of molecules that cannot be read."""
     graphs: list[Data | None] = []
     wrong = dict(wrong)
     for i, molecule in enumerate(molecules):
@@ -126,7 +126,7 @@ def graphs_of(molecules: Sequence[Molecule | None], wrong: dict[int, str]) -> tu
 
 
 def from_smiles(smiles: Any, strict: bool = True) -> Data:
-    """A SMILES as a graph; for more than the graph use ``Molecule.read``.
+    """Convert a SMILES to a graph. ``Molecule.read`` also gives the molecule, its canonical SMILES and its scaffold.
 
     >>> from_smiles("CO ")
     Data(x=[2, 9], edge_index=[2, 2], edge_attr=[2, 3])
@@ -139,7 +139,7 @@ def from_smiles(smiles: Any, strict: bool = True) -> Data:
 
 
 def canonical(smiles: str) -> str:
-    """The canonical spelling of a SMILES.
+    """The canonical form of a SMILES.
 
     >>> canonical("OCC") == canonical("CCO")
     True

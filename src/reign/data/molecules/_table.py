@@ -1,4 +1,4 @@
-"""A user's table of molecules as a problem to learn. No row is left out without a reason in the report."""
+"""A user's table of molecules as a learning problem. The report has a reason for every row that is left out."""
 
 import math
 from collections.abc import Sequence
@@ -10,20 +10,22 @@ from torch_geometric.data import Data
 
 from reign.data import GraphPack, Ids, Problem, column_split, random_split, scaffold_split
 from reign.data.molecules._csv_reader import need_columns, read_table
-from reign.data.molecules._labels import number_columns, read_labels
+from reign.data.molecules._descriptors import Descriptors, num_descriptors
+from reign.data.molecules._labels import number_columns, read_labels, read_weights
 from reign.data.molecules._report import Report
 from reign.data.molecules._smiles import Molecule, graphs_of, read_many
+from reign.nn import OGB_ATOM
 
 
 def read_molecules(
     table: pd.DataFrame, columns: Sequence[str], odd: dict[int, str]
 ) -> tuple[list[Molecule | None], dict[int, str]]:
-    """A molecule for each row, or None and the reason. Several columns of SMILES make one molecule of several components.
+    """A molecule for each row, or None with the reason. Several columns of SMILES form one molecule of several components.
 
     Args:
         table: a table of text.
         columns: the columns of SMILES.
-        odd: rows that must not be read, and why.
+        odd: rows that must not be read, with the reasons.
     """
     cells = ([text.strip() for text in texts] for texts in zip(*(table[column] for column in columns), strict=True))
     found, wrong = read_many(".".join(texts) if all(texts) and row not in odd else "" for row, texts in enumerate(cells))
@@ -40,33 +42,51 @@ def load_table(
     splits_column: str | None = None,
     split_seed: int = 0,
     classes: Sequence[str] = (),
+    weight_column: str | None = None,
+    descriptors: Descriptors | None = None,
 ) -> tuple[Problem, Report]:
-    """A table of molecules as a problem, and what was found in it.
+    """Load a table of molecules as a problem, with a report.
 
     Args:
-        path: a CSV, or .tsv, perhaps compressed.
-        smiles_columns: columns of SMILES; several make one graph.
+        path: a CSV or .tsv file, which may be compressed.
+        smiles_columns: columns of SMILES; the molecules of several columns form one graph.
         target_columns: columns to predict; all other columns of numbers if not given.
         task: "regression", "classification" (0 or 1) or "multiclass".
         split: "random" or "scaffold_balanced".
         split_sizes: shares of train, val and test.
-        splits_column: a column that says train, val or test, in place of a split.
+        splits_column: a column with the values train, val and test, in place of ``split``.
         split_seed: seed of the split.
         classes: names of the classes; those in the table if not given.
+        weight_column: a column with the weight of each row in training.
+        descriptors: numbers about whole molecules that the model gets besides the graph.
     """
     table, odd = read_table(path)
-    need_columns(table, [*smiles_columns, *(target_columns or []), *([splits_column] if splits_column else [])], path)
-    targets = list(target_columns) if target_columns else number_columns(table, [*smiles_columns, splits_column], path)
+    need_columns(table, [*smiles_columns, *(target_columns or []), *(c for c in (splits_column, weight_column) if c)], path)
+    targets = (
+        list(target_columns)
+        if target_columns
+        else number_columns(
+            table, [*smiles_columns, splits_column, weight_column, *(descriptors.columns if descriptors else ())], path
+        )
+    )
     read, wrong = read_molecules(table, smiles_columns, odd)
     graphs, wrong = graphs_of(read, wrong)
+    if descriptors:
+        graphs, wrong = descriptors.extend(graphs, read, wrong, table, path)
     keys, groups, wrong = _spellings(read, wrong, scaffolds=split == "scaffold_balanced" and not splits_column)
     labels, known, wrong_labels = read_labels(table, targets, task, list(classes))
     wrong = {**wrong_labels, **wrong}
     if splits_column:
         _, wrong_split = column_split(list(table[splits_column]))
         wrong = {**wrong_split, **wrong}
+    weights = None
+    if weight_column:
+        weights, wrong_weights = read_weights(list(table[weight_column]), weight_column)
+        wrong = {**wrong_weights, **wrong}
     rows = [row for row in range(len(table)) if row not in wrong]
-    report = Report(len(table), {row + 1: wrong[row] for row in sorted(wrong)}, found=[] if target_columns else targets)
+    report = Report(
+        len(table), {row + 1: wrong[row] for row in sorted(wrong)}, targets=targets, task=task, chosen=target_columns is not None
+    )
     if not rows:
         first = next(iter(report.left_out.items()), None)
         raise ValueError(f"{path} has no row to learn from" + (f"; row {first[0]}: {first[1]}." if first else ": it has no rows."))
@@ -85,11 +105,13 @@ def load_table(
         splits=splits,
         task=task,
         targets=targets,
-        node_encoder="atom",
+        node_encoder=f"atom+{num_descriptors(graphs, len(OGB_ATOM))}" if descriptors else "atom",
         edge_encoder="bond",
         classes=known,
         names=[str(row + 1) for row in rows],
         texts={column: list(table[column]) for column in smiles_columns},
+        groups=keys,
+        weights=None if weights is None else torch.tensor([weights[row] for row in rows], dtype=torch.float64),
     )
     return problem, report
 
@@ -97,7 +119,7 @@ def load_table(
 def _spellings(
     molecules: Sequence[Molecule | None], wrong: dict[int, str], scaffolds: bool
 ) -> tuple[list[str], list[str], dict[int, str]]:
-    """The canonical spelling of each molecule, its scaffold if asked for, and all reasons why there is none."""
+    """The canonical SMILES of each molecule, its scaffold if needed, and all reasons for missing ones."""
     keys, groups, wrong = [""] * len(molecules), [""] * len(molecules), dict(wrong)
     for row, molecule in enumerate(molecules):
         if molecule is not None and row not in wrong:
@@ -116,7 +138,7 @@ def _with_labels(data: Data | None, labels: list[float]) -> Data:
 
 
 def _count(report: Report, smiles: pd.DataFrame, keys: list[str], labels: list[list[float]], splits: dict[str, Ids]) -> None:
-    """What is to be told of the rows that are used."""
+    """Add the counts of the rows that are used to the report."""
     texts = list(smiles.itertuples(index=False, name=None))
     owner = {i: split for split, ids in splits.items() for i in ids.tolist()}
     report.duplicates = len(keys) - len(set(keys))
@@ -129,8 +151,10 @@ def _count(report: Report, smiles: pd.DataFrame, keys: list[str], labels: list[l
 
 def _need_training_labels(splits: dict[str, Ids], targets: list[str], labels: list[list[float]], path: str | Path) -> None:
     if "train" not in splits:
-        raise ValueError(f"{path} leaves no row for training; it has {len(labels)} rows that can be read.")
+        raise ValueError(
+            f"{path} leaves no row for training; it has {len(labels)} readable rows. Use other split sizes, or more rows."
+        )
     known = splits["train"].tolist()
     for column, target in enumerate(targets):
         if all(math.isnan(labels[i][column]) for i in known):
-            raise ValueError(f"{target} has no label in the {len(known)} training rows; leave it out, or split in another way.")
+            raise ValueError(f"{target} has no label in the {len(known)} training rows; leave it out, or use another split.")

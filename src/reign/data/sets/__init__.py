@@ -1,4 +1,4 @@
-"""The named data sets: each registers itself in ``DATASETS`` when it is imported here."""
+"""The named data sets. Each is registered in ``DATASETS`` when it is imported here."""
 
 # isort: off
 # data sets are listed in the order of these imports: those of the paper's main tables first

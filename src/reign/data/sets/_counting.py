@@ -1,4 +1,4 @@
-"""Counting substructures (Chen et al. 2020): random graphs, and how often each pattern occurs in them."""
+"""Counting substructures (Chen et al. 2020): random graphs, and the number of occurrences of each pattern."""
 
 from typing import Any
 
@@ -18,17 +18,17 @@ from reign.data._pack import GraphPack
 from reign.kernels import ragged
 
 PATTERNS = ["triangle", "tailed-triangle", "star", "4-cycle", "5-cycle", "6-cycle"]
-REGULAR = ((10, 6), (15, 6), (20, 5), (30, 5))  # nodes and degree, in equal shares
+REGULAR = ((10, 6), (15, 6), (20, 5), (30, 5))  # numbers of nodes and degrees, in equal shares
 SHARES = {"train": 0.3, "val": 0.2, "test": 0.5}
 
 
 @DATASETS.register()
 class Counting(GraphDataset):
-    """Counts of six patterns, not induced, each divided by its standard deviation over the whole set; 30 / 20 / 50 %.
+    """Counts of six patterns (not induced), each divided by its standard deviation over the whole set. The split is 30 / 20 / 50 %.
 
     Options:
-        kind: "regular" (random regular graphs less n of their edges), "er" (Erdos-Renyi graphs of 10 nodes), or "chen2020" (the
-            Erdos-Renyi set of Chen et al., from ``REIGN_DATA``).
+        kind: "regular" (random regular graphs from which n edges are removed), "er" (Erdos-Renyi graphs of 10 nodes), or "chen2020"
+            (the Erdos-Renyi set of Chen et al., from ``REIGN_DATA``).
         num_graphs: number of graphs.
         seed: seed of the generator and of the split.
     """
@@ -51,7 +51,7 @@ class Counting(GraphDataset):
         check("num_graphs", number, type(number) is int and number >= 10, "a whole number of at least 10")
         check("seed", options["seed"], type(options["seed"]) is int, "a whole number")
         if options["kind"] == "chen2020" and {**options, "kind": "regular"} != cls.defaults():
-            raise ValueError("the set of Chen et al. is fixed: num_graphs and seed have no use with kind='chen2020'.")
+            raise ValueError("the set of Chen et al. is fixed; leave out num_graphs and seed with kind='chen2020'.")
 
     def make(self) -> dict[str, list[Data]]:
         """Generate the graphs, and count the patterns in them."""
@@ -72,10 +72,10 @@ class Counting(GraphDataset):
 
 
 def counts(graphs: GraphPack) -> Int[Tensor, "graphs patterns"]:
-    """How often each of ``PATTERNS`` occurs in each graph, as a subgraph, induced or not.
+    """The number of times each of ``PATTERNS`` occurs in each graph as a subgraph, induced or not.
 
-    Triangles ``tr(A^3) / 6``, tailed triangles ``sum_i (A^3)_ii / 2 (deg_i - 2)``, stars of three leaves
-    ``sum_i C(deg_i, 3)``; cycles are listed.
+    There are ``tr(A^3) / 6`` triangles, ``sum_i (A^3)_ii / 2 (deg_i - 2)`` tailed triangles, and ``sum_i C(deg_i, 3)`` stars of three
+    leaves. Cycles are counted by enumeration.
     """
     b = graphs.batch(torch.arange(len(graphs)))
     deg = torch.bincount(b.edge_index[0], minlength=b.x.size(0))
@@ -90,13 +90,13 @@ def counts(graphs: GraphPack) -> Int[Tensor, "graphs patterns"]:
 
 
 def _cycles(graphs: GraphPack, length: int) -> tuple[Tensor, Tensor]:
-    """How many cycles of a length each graph has, and how many go through each node."""
+    """The number of cycles of a length in each graph, and through each node."""
     found = [_list_cycles(graphs, ids, length) for ids in torch.arange(len(graphs)).split(256)]
     return torch.cat([a for a, _ in found]), torch.cat([b for _, b in found])
 
 
 def _list_cycles(graphs: GraphPack, ids: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """The same for some of the graphs: simple paths are listed from their smallest node, and closed."""
+    """As ``_cycles``, for some of the graphs: simple paths are enumerated from their smallest node, and closed."""
     b = graphs.batch(ids)
     graph = SharedGraph.build(b.x, b.edge_index, None, b.batch, b.size)
     paths = torch.arange(b.x.size(0))[:, None]
@@ -104,7 +104,7 @@ def _list_cycles(graphs: GraphPack, ids: Tensor, length: int) -> tuple[Tensor, T
         row, node, _ = graph.in_edges.expand(paths[:, -1])
         new = (node > paths[row, 0]) & (paths[row] != node[:, None]).all(dim=1)
         paths = torch.cat([paths[row[new]], node[new, None]], dim=1)
-    paths = paths[paths[:, 1] < paths[:, -1]]  # each cycle is met in two directions
+    paths = paths[paths[:, 1] < paths[:, -1]]  # each cycle is found in two directions
     keys = (b.edge_index[0] * b.x.size(0) + b.edge_index[1]).sort().values
     _, closed = ragged.find(keys, paths[:, -1] * b.x.size(0) + paths[:, 0])
     paths = paths[closed]

@@ -1,4 +1,4 @@
-"""Data sets that ask what a model can tell apart: CSL, EXP, CEXP and strongly regular graphs."""
+"""Data sets that test which graphs a model can tell apart: CSL, EXP, CEXP and strongly regular graphs."""
 
 from typing import Any
 
@@ -44,9 +44,9 @@ class CSL(GraphDataset):
 
 @DATASETS.register()
 class EXP(GraphDataset):
-    """EXP or CEXP (Abboud et al. 2021): 600 pairs of graphs with two node types, in one class each; a stratified split.
+    """EXP or CEXP (Abboud et al. 2021): 600 pairs of graphs with two node types, one graph of each pair in each class; a stratified split.
 
-    All pairs of EXP, and half of those of CEXP, are the same to 1-WL.
+    1-WL cannot tell apart the pairs of EXP, and half of the pairs of CEXP.
     """
 
     name = "exp"
@@ -62,7 +62,7 @@ class EXP(GraphDataset):
 
     @classmethod
     def check_options(cls, **options: Any) -> None:
-        """The set must be one of the two."""
+        """Check that the set is one of the two."""
         check("set", options["set"], options["set"] in ("EXP", "CEXP"), "'EXP' or 'CEXP'")
 
     def make(self) -> dict[str, list[Data]]:
@@ -71,7 +71,7 @@ class EXP(GraphDataset):
 
 
 def exp_graphs(name: str) -> list[Data]:
-    """All graphs of EXP or CEXP in the order of the file: two that follow each other are a pair."""
+    """All graphs of EXP or CEXP in the order of the file. Consecutive graphs form a pair."""
     arrays = read_arrays(need_file(f"{name.lower()}.npz", name))
     x, y = torch.from_numpy(arrays["x"]).float(), torch.from_numpy(arrays["y"]).float()
     return unpack(arrays["node_ptr"][1:] - arrays["node_ptr"][:-1], arrays["edge_ptr"], arrays["edge_uv"], x, y)
@@ -79,7 +79,7 @@ def exp_graphs(name: str) -> list[Data]:
 
 @DATASETS.register()
 class SR(GraphDataset):
-    """The 15 strongly regular graphs (25, 12, 5, 6): no two are told apart by 3-WL. Every graph is a class of its own."""
+    """The 15 strongly regular graphs (25, 12, 5, 6). 3-WL cannot tell any two of them apart. Every graph is its own class."""
 
     name = "sr"
     about = "SR, 15 strongly regular graphs that 3-WL confuses (each a class)"
@@ -99,7 +99,7 @@ class SR(GraphDataset):
 
 
 def stratified(graphs: list[Data]) -> dict[str, list[Data]]:
-    """A fixed split of 60 / 20 / 20 %, with every class in the same shares."""
+    """A fixed split of 60 / 20 / 20 %, in which every class has the same shares."""
     from sklearn.model_selection import StratifiedShuffleSplit
 
     y = torch.cat([data.y for data in graphs]).squeeze(1)

@@ -34,7 +34,9 @@ class MolHIV(GraphDataset):
         super().check(made)
         found = {split: sum(int(data.y) for data in graphs) for split, graphs in made.items()}
         if self.actives and found != self.actives:
-            raise ValueError(f"{self.name} has {found} active molecules here, expected {self.actives}.")
+            raise ValueError(
+                f"{self.name} has {found} active molecules, expected {self.actives}; check that the source files are complete."
+            )
 
     def _from_smiles(self, file: str) -> dict[str, list[Data]]:
         import pandas as pd
@@ -54,8 +56,8 @@ class MolHIV(GraphDataset):
             from ogb.graphproppred import GraphPropPredDataset
         except ModuleNotFoundError:
             raise ValueError(
-                "ogbg-molhiv comes through ogb, which is not installed, or from ogbg_molhiv.csv.xz in the folder that REIGN_DATA names; "
-                "pip install ogb."
+                "ogbg-molhiv is downloaded with ogb, which is not installed: pip install ogb. Or put ogbg_molhiv.csv.xz into the folder given "
+                "by the environment variable REIGN_DATA."
             ) from None
         with download_folder() as folder:
             official = GraphPropPredDataset("ogbg-molhiv", root=folder)

@@ -1,4 +1,4 @@
-"""Graph properties (Corso et al. 2020, PNA): is a graph connected, its diameter, its spectral radius."""
+"""Graph properties (Corso et al. 2020, PNA): whether a graph is connected, its diameter, and its spectral radius."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from reign.data._files import need_file, read_arrays, unpack
 from reign.data._networkx import from_networkx
 from reign.data.sets._random_graphs import random_graph
 
-# graphs for each size, and the sizes
+# the number of graphs of each size, and the sizes
 SPLITS = {"train": (512, range(15, 25)), "val": (128, range(15, 20)), "test": (256, range(15, 20))}
 
 
@@ -21,12 +21,12 @@ SPLITS = {"train": (512, range(15, 25)), "val": (128, range(15, 20)), "test": (2
 class GraphProperties(GraphDataset):
     """Three properties of graphs of ten families, each divided by its training maximum.
 
-    "is-connected" keeps the meaning it has in PNA's generator: connected **and not bipartite** (41 % of the graphs), so that
-    numbers can be compared. The diameter of a graph in pieces is the largest one of a piece; the radius is the spectral
+    "is-connected" has the same meaning as in PNA's generator, so that numbers can be compared: connected **and not bipartite** (41 % of
+    the graphs). The diameter of a disconnected graph is the largest diameter of a component. The radius is the spectral
     radius. A node has two features: a flag at one random node, and a random number.
 
     Options:
-        source: "generated", or "pna" (a set of PNA's own generator, from ``REIGN_DATA``).
+        source: "generated", or "pna" (a set made by PNA's own generator, from ``REIGN_DATA``).
         share: share of the graphs to make; with 1.0 there are 512 training graphs of each of ten sizes.
         seed: seed of the generator.
     """
@@ -42,13 +42,13 @@ class GraphProperties(GraphDataset):
 
     @classmethod
     def check_options(cls, **options: Any) -> None:
-        """The source must exist, and the share must leave some graphs."""
+        """Check that the source exists, and that the share leaves some graphs."""
         check("source", options["source"], options["source"] in ("generated", "pna"), "'generated' or 'pna'")
         share = options["share"]
         check("share", share, isinstance(share, int | float) and 0 < share <= 1, "a number above 0 and at most 1")
         check("seed", options["seed"], type(options["seed"]) is int, "a whole number")
         if options["source"] == "pna" and {**options, "source": "generated"} != cls.defaults():
-            raise ValueError("the set of PNA's generator is fixed: share and seed have no use with source='pna'.")
+            raise ValueError("the set of PNA's generator is fixed; leave out share and seed with source='pna'.")
 
     def make(self) -> dict[str, list[Data]]:
         """Generate or read the graphs, and scale the labels."""
@@ -81,7 +81,7 @@ class GraphProperties(GraphDataset):
 
 
 def labels(graph: nx.Graph) -> list[float]:
-    """Connected and not bipartite; the diameter, of the largest piece; the spectral radius."""
+    """Whether the graph is connected and not bipartite; the largest diameter of a component; the spectral radius."""
     connected = nx.is_connected(graph) and not nx.is_bipartite(graph)
     diameter = max(max(reached.values()) for _, reached in nx.all_pairs_shortest_path_length(graph))
     radius = np.abs(np.linalg.eigvalsh(nx.to_numpy_array(graph))).max()

@@ -7,7 +7,7 @@ import numpy as np
 
 
 def random_graph(n: int, rng: np.random.Generator) -> nx.Graph:
-    """A graph of n nodes of one of ten families, in the shares of PNA, its nodes in random order."""
+    """A graph of n nodes from one of ten families, in the shares of PNA, with its nodes in random order."""
     names, shares = zip(*((name, share) for name, (share, _) in FAMILIES.items()), strict=True)
     graph = FAMILIES[names[int(rng.choice(len(names), p=np.array(shares)))]][1](n, rng)
     graph = nx.convert_node_labels_to_integers(graph)
@@ -26,13 +26,13 @@ def _barabasi_albert(n: int, rng: np.random.Generator) -> nx.Graph:
 
 
 def _grid(n: int, rng: np.random.Generator) -> nx.Graph:
-    """A grid that is as square as n allows; a line if n is prime."""
+    """A grid that is as square as possible for n nodes; a line if n is prime."""
     width = max(w for w in range(1, int(n**0.5) + 1) if n % w == 0)
     return nx.grid_2d_graph(width, n // width)
 
 
 def _caveman(n: int, rng: np.random.Generator) -> nx.Graph:
-    """A ring of cliques, with as equal a number and size of cliques as n allows; one clique if n is prime."""
+    """A ring of cliques, whose number and size are as equal as possible for n nodes; one clique if n is prime."""
     number = max(w for w in range(1, int(n**0.5) + 1) if n % w == 0)
     return nx.connected_caveman_graph(number, n // number) if number > 1 else nx.complete_graph(n)
 

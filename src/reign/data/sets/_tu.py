@@ -50,7 +50,7 @@ class TU(GraphDataset):
 
     @classmethod
     def check_options(cls, **options: Any) -> None:
-        """The set must be one of the seven."""
+        """Check that the set is one of the seven."""
         check("set", options["set"], options["set"] in SETS, " or ".join(SETS))
 
     def make(self) -> dict[str, list[Data]]:
@@ -66,8 +66,8 @@ class TU(GraphDataset):
         mean = sum(data.num_nodes for data in graphs) / len(graphs)
         if len(graphs) != number or abs(mean - nodes) > 0.01:
             raise ValueError(
-                f"{self.options['set']} has {len(graphs)} graphs of {mean:.2f} nodes here, expected {number} of {nodes}: these are not the "
-                f"graphs of the paper, which are read from tu_{local}.npz in the folder that REIGN_DATA names."
+                f"{self.options['set']} has {len(graphs)} graphs of {mean:.2f} nodes, expected {number} of {nodes}: these are not the graphs of "
+                f"the paper. Put tu_{local}.npz with the paper's graphs into the folder given by the environment variable REIGN_DATA."
             )
 
     def _local(self, arrays: dict[str, np.ndarray]) -> list[Data]:

@@ -13,7 +13,7 @@ class ZINC(GraphDataset):
 
     name = "zinc"
     about = "ZINC-12k, constrained solubility of molecules (regression)"
-    node_encoder = 21  # of 28 types only these occur in the 12,000
+    node_encoder = 21  # only 21 of 28 types occur in these molecules
     edge_encoder = 4
     sizes = {"train": 10_000, "val": 1_000, "test": 1_000}  # noqa: RUF012
 

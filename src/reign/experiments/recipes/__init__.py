@@ -1,1 +1,1 @@
-"""Table files: the tables of the paper as YAML files, the bases that they extend, and the recipe for tables of molecules."""
+"""Table files: the tables of the paper as YAML files, the base files that they extend, and the recipe for tables of molecules."""

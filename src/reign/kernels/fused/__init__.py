@@ -1,12 +1,15 @@
-"""The fused operations as Triton kernels; import it only where triton is installed."""
+"""The fused operations as Triton kernels. Import this package only if triton is installed."""
 
 from reign.kernels._stages import Messages, NodeInput, Norms, PairSlot, Rows, Stack
+from reign.kernels.fused._folklore import Pairings, pair_messages
 from reign.kernels.fused._gather import gather
 from reign.kernels.fused._launch import compile_ahead
 from reign.kernels.fused._lift import lift
 from reign.kernels.fused._messages import FEW_TYPES
 from reign.kernels.fused._node_stage import NodeStage
+from reign.kernels.fused._norm import NormState, norm_rows
 from reign.kernels.fused._pair_stage import PairStage
+from reign.kernels.fused._product import Squares, square_product
 from reign.kernels.fused._sums import segment_sum, sums
 
 WIDEST = 128  # channels that a kernel takes
@@ -17,14 +20,20 @@ __all__ = [
     "Messages",
     "NodeInput",
     "NodeStage",
+    "NormState",
     "Norms",
     "PairSlot",
     "PairStage",
+    "Pairings",
     "Rows",
+    "Squares",
     "Stack",
     "compile_ahead",
     "gather",
     "lift",
+    "norm_rows",
+    "pair_messages",
     "segment_sum",
+    "square_product",
     "sums",
 ]

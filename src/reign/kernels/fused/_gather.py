@@ -1,9 +1,9 @@
-"""Index maps of a batch out of those of a whole data set, all in one launch.
+"""Assemble the index maps of a batch from those of a whole data set, all in one kernel launch.
 
-A column is a map whose rows belong to one space (nodes, pairs, messages, ...) and whose values point into another one. Every graph has a
-range of rows in each space. A batch lays the ranges of its graphs end to end, so a value moves by as much as the range it points into.
-Rows beyond the last graph are padding: they point to the last row of a space, which is padding too; bounds stay at the end. Columns of
-values are copied as they are, bit by bit; padding gets the value of the first row.
+A column is a map whose rows belong to one space (nodes, pairs, messages, ...) and whose values point into another space. Every graph has a
+range of rows in each space. A batch concatenates the ranges of its graphs, so each value is shifted by the same amount as the range it
+points into. Rows after the last graph are padding: they point to the last row of a space, which is padding too; bounds stay at the end.
+Columns of values are copied bit by bit; padding gets the value of the first row.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,8 @@ BOUNDS, LONG_OUT, LONG_IN, BYTE, REAL, RAW, SHORT = 1, 2, 4, 8, 16, 32, 64  # ki
 
 @triton.jit
 def _gather(columns, ids, starts, offsets, S, B, BM: tl.constexpr, STEPS: tl.constexpr):
-    """One program a block of rows of one column (axis 1): addresses of data and result, length, spaces, kind, value of padding."""
+    """One program per block of rows of one column (axis 1). A column is described by the addresses of its data and result, its length,
+    spaces and kind, and the value of padding."""
     spec = columns + tl.program_id(1) * 7
     data = tl.load(spec)
     out = tl.load(spec + 1)
@@ -78,7 +79,7 @@ def _gather(columns, ids, starts, offsets, S, B, BM: tl.constexpr, STEPS: tl.con
 
 @triton.jit
 def _offsets(ids, sizes, offsets, S, B, BB: tl.constexpr):
-    """Where each graph of a batch begins in one space (a program each): sums of the sizes of those before it."""
+    """The start of each graph of a batch in one space (one program per space): the sum of the sizes of the graphs before it."""
     s, b = tl.program_id(0), tl.arange(0, BB)
     graph = tl.load(ids + b, mask=b < B, other=0)
     size = tl.load(sizes + graph * S + s, mask=b < B, other=0)

@@ -1,7 +1,7 @@
-"""Launching kernels, or only compiling them, many at a time.
+"""Launch kernels, or compile many of them at a time without running them.
 
-A training step has dozens of kernels, and each takes up to a second to compile. ``compile_ahead`` turns launches into compilations that go on in
-several threads; what the kernels would have computed stays undefined, so a step that is run so is only good for finding out what to compile.
+A training step has dozens of kernels, and each takes up to a second to compile. ``compile_ahead`` replaces launches by compilations in
+several threads. The results of the kernels are then undefined, so such a step only serves to find the kernels to compile.
 """
 
 import os
@@ -19,7 +19,7 @@ THREADS = 8
 
 @dataclass(frozen=True)
 class _Like:
-    """What a compiler asks of a tensor."""
+    """The properties of a tensor that the compiler reads."""
 
     dtype: torch.dtype
     address: int
@@ -31,7 +31,7 @@ class _Like:
 
 @dataclass
 class _Compiler:
-    """The kernels that are being compiled; ``on`` says that launches only compile."""
+    """The kernels that are being compiled. While ``on`` is set, launches only compile."""
 
     on: bool = False
     known: set[Any] = field(default_factory=set)
@@ -47,7 +47,9 @@ class _Compiler:
         if self.threads is None:
             self.threads = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "compile")
         device = next(arg.device for arg in args if isinstance(arg, Tensor))
-        like = [_Like(arg.dtype, arg.data_ptr()) if isinstance(arg, Tensor) else arg for arg in args]  # does not hold its memory
+        like = [
+            _Like(arg.dtype, arg.data_ptr()) if isinstance(arg, Tensor) else arg for arg in args
+        ]  # a tensor would keep its memory allocated
 
         def work() -> None:
             with torch.cuda.device(device):
@@ -56,7 +58,7 @@ class _Compiler:
         self.waiting.append(self.threads.submit(work))
 
     def wait(self) -> None:
-        """Wait for what is being compiled. An error is raised again by the launch itself, so it is no matter here."""
+        """Wait for all compilations. Errors are ignored here because the launch itself raises them again."""
         for future in self.waiting:
             future.exception()
         self.waiting.clear()
@@ -78,7 +80,7 @@ def launch(kernel: Any, grid: tuple[int, ...], *args: Any, **options: Any) -> No
 
 @contextmanager
 def compile_ahead(wait: bool = True) -> Iterator[None]:
-    """Within it kernels are compiled and not run; at its end, ``wait`` for all of them, also of earlier times."""
+    """A context in which kernels are compiled and not run. With ``wait``, its end waits for all compilations, including earlier ones."""
     _COMPILER.on = True
     try:
         yield
@@ -89,7 +91,7 @@ def compile_ahead(wait: bool = True) -> Iterator[None]:
 
 
 def _kind(arg: Any) -> Any:
-    """What of an argument decides on how a kernel is compiled."""
+    """The properties of an argument that determine how a kernel is compiled."""
     if isinstance(arg, Tensor):
         return arg.dtype, arg.data_ptr() % 16 == 0
     if isinstance(arg, int):

@@ -1,4 +1,4 @@
-"""Values on nodes as values on pairs, with marks in front."""
+"""Map values on nodes to values on pairs, with marks in front."""
 
 from typing import Any
 

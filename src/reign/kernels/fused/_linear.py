@@ -1,12 +1,12 @@
-r"""Linear maps of stacked slots with what stands before and after them, in one pass over the rows each way.
+r"""Linear maps of stacked slots, together with the operations before and after them, in one pass over the rows in each direction.
 
 .. math:: a = \mathrm{relu}(\mathrm{norm}_{in}(x)), \quad y = a W^T + b, \quad \text{statistics of } y \text{ for } \mathrm{norm}_{out}
 
-A slot is one linear map; slots of one shape are evaluated together, a program of the second grid axis each. Their tensors lie at equal
-distances from each other (any distance will do for two). Weights stay where they are: a table of their addresses goes to the kernel. Inputs
-a little wider than a power of two, as features with marks are, come in two parts, the second of ``TAIL`` channels. Rows may be left out of
-the norms: bit ``BIT`` of ``flags`` says which count. Such a row comes out of a norm as zero, and has no gradient. Sums over rows are kept by
-program and added up in a fixed order, so that results do not depend on the order in which programs run.
+A slot is one linear map. Slots of the same shape are evaluated together, one program of the second grid axis each. Their tensors are at
+equal distances in memory (for two slots any distance works). Weights are not copied: the kernel reads a table of their addresses. Inputs
+slightly wider than a power of two, such as features with marks, are processed in two parts, the second of ``TAIL`` channels. Rows can be
+excluded from the norms: bit ``BIT`` of ``flags`` is set for the rows that count. For all others a norm returns zero, without a gradient.
+Every program stores its own sums over rows, which are then added in a fixed order, so that results do not depend on the order of execution.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from reign.kernels.fused._launch import launch
 
 
 class i64:
-    """The type of a 64-bit number in the signature of a kernel: Triton reads the name."""
+    """The type of a 64-bit integer in the signature of a kernel. Triton reads only the name."""
 
 
 @triton.jit
@@ -43,7 +43,7 @@ def _moments(stats, gamma, beta, t, c, ok, C):
 
 @triton.jit
 def _counted(flags, rows, m, BIT: tl.constexpr):
-    """Which rows count for a norm."""
+    """The mask of rows that count for a norm."""
     if BIT == 0:
         return m
     else:
@@ -109,9 +109,9 @@ def _finish_statistics(
     part, stats, inverse, running_mean, running_var, normed, G, C, momentum, eps,
     BC: tl.constexpr, BG: tl.constexpr,
 ):  # fmt: skip
-    """Mean and 1 / deviation of all rows from those of the programs, and the running ones; 1 / n, or 0 where n < 2.
+    """Mean and 1 / deviation of all rows from the sums of the programs; the running statistics; and 1 / n, or 0 if n < 2.
 
-    A slot without a norm (its bit in ``normed`` is 0) gets mean 0, deviation 1 and 1 / n = 0, with which every formula is the identity.
+    A slot without a norm (its bit in ``normed`` is 0) gets mean 0, deviation 1 and 1 / n = 0, for which every formula is the identity.
     """
     t = tl.program_id(0)
     c, g = tl.program_id(1) * BC + tl.arange(0, BC), tl.arange(0, BG)
@@ -135,7 +135,7 @@ def _finish_statistics(
     tl.store(stats + t * 2 * C + C + c, tl.where(norm, rstd, 1.0), mask=ok)
     new_mean = old_mean + momentum * (centre - old_mean)
     new_var = old_var + momentum * (spread / tl.maximum(n - 1.0, 1.0) - old_var)
-    if enough:  # a slot without a norm has the address of another one's
+    if enough:  # a slot without a norm has the address of another slot's norm
         tl.store(_weight(running_mean, t) + c, new_mean, mask=ok)
         tl.store(_weight(running_var, t) + c, new_var, mask=ok)
     tl.store(inverse + t, tl.where(enough, 1.0 / tl.maximum(n, 1.0), 0.0))
@@ -143,7 +143,7 @@ def _finish_statistics(
 
 @triton.jit
 def _running_statistics(stats, inverse, running_mean, running_var, normed, C, eps, BC: tl.constexpr):
-    """The same in evaluation."""
+    """As ``_finish_statistics``, but in evaluation mode."""
     t = tl.program_id(0)
     c = tl.arange(0, BC)
     ok = c < C
@@ -164,9 +164,9 @@ def _backward(
     NORM_OUT: tl.constexpr, BIT_OUT: tl.constexpr,
     NORM_IN: tl.constexpr, ACT: tl.constexpr, BIT_IN: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
-    """Back through the norm after the map, the map, the activation; gradients of weight and bias, and sums for the norm before it.
+    """Backward pass through the norm after the map, the map and the activation: gradients of weight and bias, and sums for the norm before.
 
-    Bit t of ``add`` says that the gradient of slot t's input is added to what is there (no bit is set without ``ADD``).
+    If bit t of ``add`` is set, the gradient of slot t's input is added to the existing values (without ``ADD`` no bit is set).
     """
     pid, t = tl.program_id(0), tl.program_id(1)
     ci, co = tl.arange(0, BI), tl.arange(0, BO)
@@ -245,7 +245,7 @@ def _backward(
 
 @triton.jit
 def _norm_sums(g, gs, group, y, ys: "i64", stats, flags, part, R, C, BC: tl.constexpr, BM: tl.constexpr, BIT: tl.constexpr):
-    """Sums of g and of g times the normalised y over the rows that count: what the backward pass of a norm needs."""
+    """Sums of g and of g times the normalised y over the rows that count, for the backward pass of a norm."""
     pid, t = tl.program_id(0), tl.program_id(1)
     c = tl.program_id(2) * BC + tl.arange(0, BC)
     ok = c < C
@@ -269,7 +269,7 @@ def _norm_sums(g, gs, group, y, ys: "i64", stats, flags, part, R, C, BC: tl.cons
 
 @triton.jit
 def _add_up(part, out, G, N, BN: tl.constexpr, BG: tl.constexpr):
-    """The partial sums of all programs, in a fixed order: (slots, G, N) -> (slots, N)."""
+    """Add the partial sums of all programs in a fixed order: (slots, G, N) -> (slots, N)."""
     t = tl.program_id(1)
     n, g = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BG)
     part += t.to(tl.int64) * G * N
@@ -281,7 +281,7 @@ def _add_up(part, out, G, N, BN: tl.constexpr, BG: tl.constexpr):
 
 
 def add_up(part: Tensor, out: Tensor) -> Tensor:
-    """Add up partial sums: (slots, programs, n) -> (slots, n)."""
+    """Add partial sums: (slots, programs, n) -> (slots, n)."""
     slots, count, n = part.shape
     size = min(32, triton.next_power_of_2(n))
     launch(_add_up, (triton.cdiv(n, size), slots), part, out, count, n, BN=size, BG=256, num_warps=4)
@@ -289,38 +289,38 @@ def add_up(part: Tensor, out: Tensor) -> Tensor:
 
 
 def block(channels: int) -> int:
-    """Channels as a power of two that matrix units take."""
+    """The number of channels, rounded up to a power of two that matrix units support."""
     return max(16, triton.next_power_of_2(channels))
 
 
 def parts(channels: int) -> tuple[int, int]:
-    """Channels as a power of two and a tail, where the two together are smaller than the next power of two."""
+    """The number of channels as a power of two and a tail, if their sum is smaller than the next power of two."""
     whole, half = block(channels), block(channels) // 2
     tail = block(channels - half)
     return (half, tail) if half >= 16 and half + tail < whole else (whole, 0)
 
 
 def chunks(channels: int, most: int = 64) -> tuple[int, int]:
-    """How many channels a program without products takes at a time, and how many such programs there are."""
+    """The number of channels that a program without products handles at a time, and the number of such programs."""
     size = min(most, block(channels))
     return size, triton.cdiv(channels, size)
 
 
 def apart(tensors: Sequence[Tensor]) -> int:
-    """How many numbers lie between the beginnings of tensors at equal distances."""
+    """The distance, in numbers, between the starts of tensors at equal distances in memory."""
     ends = [tensor.data_ptr() // tensor.element_size() for tensor in tensors]
     gaps = {after - before for before, after in pairwise(ends)}
-    assert len(gaps) <= 1, "the tensors of slots do not lie at equal distances"
+    assert len(gaps) <= 1, "the tensors of slots are not at equal distances in memory"
     return gaps.pop() if gaps else 0
 
 
 def programs(rows: int, tile: int, most: int) -> int:
-    """How many programs share the rows."""
+    """The number of programs that share the rows."""
     return max(1, min(most, triton.cdiv(rows, tile)))
 
 
 def pointers(tensors: list[Tensor]) -> Tensor:
-    """A table of the addresses of some weights, on their device; kept, since it cannot be made while a CUDA graph is captured."""
+    """A table of the addresses of some weights, on their device. It is cached, because it cannot be made while a CUDA graph is captured."""
     key = tuple(t.data_ptr() for t in tensors)
     if key not in _POINTERS:
         _POINTERS[key] = torch.tensor(key, dtype=torch.int64, device=tensors[0].device)

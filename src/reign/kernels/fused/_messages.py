@@ -1,10 +1,10 @@
-r"""Message passing over ragged rows: one pass forward, one pass back, no message is ever stored.
+r"""Message passing over ragged rows, in one forward pass and one backward pass. Messages are never stored.
 
 .. math:: y_t = (1 + \epsilon)\, x_t + \sum_{s \to t} \mathrm{relu}(x_s + e_{st}) \quad \text{or} \quad (1 + \epsilon)\, x_t + \sum_{s \to t} x_s
 
-Messages are grouped by target in the forward pass and by source in the backward pass, so that no two programs write to one place. What
-flows back to edge features is summed by type where there are few types (a small product in the same pass), by edge otherwise. Two slots with
-messages along the same edges go together (grid axis 1), whatever the distances between their tensors; axis 2 is for parts of the channels.
+Messages are grouped by target in the forward pass and by source in the backward pass, so that no two programs write to the same row.
+Gradients of edge features are summed by type if there are few types (a small product in the same pass), otherwise by edge. Two slots with
+messages along the same edges are processed together (grid axis 1), at any distance in memory; axis 2 is for parts of the channels.
 """
 
 import triton
@@ -61,10 +61,10 @@ def _backward(
     BC: tl.constexpr, BM: tl.constexpr, BE: tl.constexpr, PREC: tl.constexpr,
     EDGES: tl.constexpr, TYPED: tl.constexpr, FEW: tl.constexpr, OWN: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
-    """Back to the sources: ``ptr`` and ``index`` group messages by source; with OWN the targets are the same rows as the sources.
+    """Gradients of the sources. ``ptr`` and ``index`` group messages by source; with OWN the targets are the same rows as the sources.
 
-    ``part`` gets for each program the gradients of the types of edges, if there are FEW, and a number for each part of the channels of which
-    the gradient of eps is the sum.
+    For each program, ``part`` receives the gradients of the edge types, if there are FEW, and for each part of the channels one summand of
+    the gradient of eps.
     """
     pid, slot = tl.program_id(0), tl.program_id(1)
     gy += slot * gy_s
@@ -113,7 +113,7 @@ def _backward(
 
 @triton.jit
 def _own_backward(gy, own, eps, g_own, part, R, C, BC: tl.constexpr, BM: tl.constexpr):
-    """Back to values that are no sources themselves, and to eps."""
+    """Gradients of values that are not sources themselves, and of eps."""
     pid = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     factor, by_eps = 1.0 + tl.load(eps), 0.0
@@ -131,7 +131,7 @@ def _own_backward(gy, own, eps, g_own, part, R, C, BC: tl.constexpr, BM: tl.cons
 def _edge_gradient(
     gy, source, ptr, from_row, to_row, table, ge, R, C, BC: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """Back to the edges: ``ptr`` groups messages by edge, each with its source row and its target row."""
+    """Gradients of the edges. ``ptr`` groups messages by edge, each with its source row and its target row."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     m, ok = rows < R, c < C

@@ -18,13 +18,13 @@ from reign.kernels.fused._stack import Saved, addresses, norm_sums, numbers
 
 @dataclass(frozen=True, eq=False)
 class NodeStage:
-    """Slots on nodes and subgraphs: one stack, whose results are added up in groups.
+    """Slots on nodes and subgraphs: one stack, whose results are added in groups.
 
     Args:
         stack: the slots.
         groups: the group of each slot.
-        rows: how many rows there are, and which count for norms.
-        training: whether norms take the statistics of these rows.
+        rows: the number of rows, and which of them count for norms.
+        training: whether norms use the statistics of these rows.
     """
 
     stack: Stack
@@ -33,7 +33,7 @@ class NodeStage:
     training: bool
 
     def __call__(self, inputs: Sequence[NodeInput]) -> Tensor:
-        """One sum of slots a group, shape (groups, rows, out). Inputs with messages come last."""
+        """The sum of the slots of each group, shape (groups, rows, out). Inputs with messages come last."""
         tensors = [tensor for one in inputs for tensor in one.tensors()]
         out: Tensor = _NodeStage.apply(self, [one.messages for one in inputs], *tensors, *self.stack.parameters())  # type: ignore[no-untyped-call]
         return out
@@ -91,7 +91,7 @@ def _source(own: Sequence[Tensor], source: Sequence[Tensor | None], t: int) -> T
 
 
 def _together(messages: Sequence[Messages | None], source: Sequence[Tensor | None]) -> list[list[int]]:
-    """Slots whose messages are passed together, one or two."""
+    """The slots in groups of one or two whose messages are passed together."""
     found: list[list[int]] = []
     for t, m in enumerate(messages):
         if m is None:

@@ -1,4 +1,4 @@
-"""A whole layer on pairs as one stage: the slots, the sum of their results and of what is added to them, roots, activation."""
+"""A whole layer on pairs as one stage: the slots, the sum of their results and of other terms, the roots, and the activation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ COMBINE = (32, 4)
 
 @dataclass(frozen=True, eq=False)
 class PairStage:
-    """What is computed on pairs: the slots, which norms skip which rows, and what is wanted of the result."""
+    """The computation on pairs: the slots, the rows that norms skip, and the requested sums of the result."""
 
     pairs: Pairs
     slots: list[PairSlot]
@@ -36,21 +36,21 @@ class PairStage:
     wanted: frozenset[str] = frozenset(("readout", "needle", "root"))
 
     def __post_init__(self) -> None:
-        self.slots.sort(key=lambda slot: slot.stack.outer is not None)  # results without a norm after them are not kept
+        self.slots.sort(key=lambda slot: slot.stack.outer is not None)  # results that no norm follows are not stored
 
     @property
     def rows(self) -> Rows:
-        """The rows that norms look at."""
+        """The rows that norms take their statistics over."""
         return Rows(self.pairs.number, self.pairs.flags, self.inner, self.outer)
 
     @property
     def plain(self) -> int:
-        """The number of slots without a norm after them; they come first."""
+        """The number of slots that no norm follows. These slots come first."""
         return sum(slot.stack.outer is None for slot in self.slots)
 
     @cached_property
     def groups(self) -> list[tuple[int, Stack]]:
-        """Slots that are evaluated together, one or two: the first of them, and their maps."""
+        """The slots in groups of one or two that are evaluated together: the first slot of each group, and the maps."""
         found: list[tuple[int, Stack]] = []
         for t, slot in enumerate(self.slots):
             first, stack = found[-1] if found else (t, slot.stack)
@@ -69,13 +69,13 @@ class PairStage:
         others: Sequence[Tensor] = (),
         join: Callable[[], None] = lambda: None,
     ) -> tuple[Tensor | None, ...]:
-        """New values of the pairs, and of these readout, needle, roots and picked rows (see ``sums``).
+        """The new values of the pairs, with their readout, needle, roots and selected rows (see ``sums``).
 
         Args:
             h: the values of the pairs.
-            subs, nodes, roots: what is added for each subgraph and each node, and what roots become.
-            others: inputs of slots that look at other values.
-            join: is called when ``subs``, ``nodes`` and ``roots`` are needed; they may be computed at the same time as the slots.
+            subs, nodes, roots: the values added for each subgraph and each node, and the new values of roots.
+            others: inputs of slots that read other values.
+            join: function that is called when ``subs``, ``nodes`` and ``roots`` are needed; they may be computed in parallel with the slots.
         """
         between = _Between()
         weights = [w for slot in self.slots for w in slot.parameters()]
@@ -86,14 +86,15 @@ class PairStage:
 
 @dataclass(eq=False)
 class _Between:
-    """What the halves of a stage tell each other: statistics of the slots' results, and on the way back sums for the first norm."""
+    """Values that the two halves of a stage share: statistics of the slots' results, and in the backward pass sums for the first norm."""
 
     stats: Tensor | None = None
     part: Tensor | None = None
 
 
 class _Slots(torch.autograd.Function):
-    """The slots of a stage. Their norms come later: what flows back here is the gradient of the normalised results, the same for all slots."""
+    """The slots of a stage. Their norms are applied later, so the incoming gradient is that of the normalised results, which is the same for
+    all slots."""
 
     @staticmethod
     def forward(ctx: Any, stage: PairStage, between: _Between, number: int, h: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,7 +137,7 @@ class _Slots(torch.autograd.Function):
 
 
 def _inputs(stage: PairStage, h: Tensor, others: Sequence[Tensor], made: Sequence[Tensor | None]) -> list[Tensor]:
-    """What the maps of each slot read: values with messages, other values, or those of the pairs."""
+    """The inputs of the maps of each slot: values with messages, other values, or the values of the pairs."""
     found = []
     for slot, with_messages in zip(stage.slots, made, strict=True):
         x = h if slot.other is None else others[slot.other]
@@ -145,7 +146,7 @@ def _inputs(stage: PairStage, h: Tensor, others: Sequence[Tensor], made: Sequenc
 
 
 def _norm_sums(stage: PairStage, between: _Between, normed: Tensor, stats: Tensor, t: int, gy: Tensor) -> Tensor:
-    """What the norm after slot t needs; of the first norm it was computed where the gradient arrived."""
+    """The sums that the norm after slot t needs. For the first norm they were computed when the gradient arrived."""
     if t > stage.plain:
         return norm_sums([normed[t - stage.plain]], stats[t : t + 1], stage.rows, gy, 0, numbers((0,), gy.device))
     assert between.part is not None
@@ -155,14 +156,14 @@ def _norm_sums(stage: PairStage, between: _Between, normed: Tensor, stats: Tenso
 
 
 class _Back:
-    """Gradients of the inputs of slots, added up as they come."""
+    """Gradients of the inputs of slots, which are accumulated."""
 
     def __init__(self, h: Tensor, others: Sequence[Tensor]) -> None:
         self.h, self.gh, self.written = h, torch.empty_like(h), False
         self.like, self.others = others, list[Tensor | None]([None] * len(others))
 
     def targets(self, slots: Sequence[PairSlot]) -> tuple[list[Tensor], int]:
-        """Where the gradients of the maps' inputs go, and a bit for those that are added to what is there."""
+        """The tensors for the gradients of the maps' inputs, and a bit for each one that is added to existing values."""
         found, add = list[Tensor](), 0
         for t, slot in enumerate(slots):
             if slot.messages is not None:
@@ -179,7 +180,7 @@ class _Back:
         return found, add
 
     def of_weights(self, slots: Sequence[PairSlot], grads: list[Tensor], gx: Sequence[Tensor]) -> list[list[Tensor | None]]:
-        """Gradients of the weights of each slot, out of those of a stack; those of messages flow back to the pairs."""
+        """The gradients of the weights of each slot, from those of a stack. Gradients of messages are passed on to the pairs."""
         found = list[list[Tensor | None]]()
         for t, slot in enumerate(slots):
             own: list[Tensor | None] = []
@@ -209,7 +210,7 @@ def _shares(slots: Sequence[PairSlot], grads: list[Tensor]) -> list[list[Tensor]
 
 
 class _Combine(torch.autograd.Function):
-    """The sum of the normalised results and of what is added for subgraphs and nodes; roots; activation; sums of the result."""
+    """The sum of the normalised results and of the values of subgraphs and nodes, followed by roots, activation and sums of the result."""
 
     @staticmethod
     def forward(
@@ -244,7 +245,8 @@ class _Combine(torch.autograd.Function):
 
 
 def _tables(stage: PairStage) -> tuple[Tensor, Tensor]:
-    """Addresses of the scales and shifts of the norms, a slot each; where there is no norm, those of any other, which nobody reads."""
+    """The addresses of the scales and shifts of the norms, one per slot. A slot without a norm has the address of any other, which is not
+    read."""
     norms = [slot.stack.outer for slot in stage.slots]
     some = next((n for n in norms if n is not None), None)
     if some is None:

@@ -14,13 +14,13 @@ from reign.kernels.fused._messages import FEW_TYPES
 from reign.kernels.fused._stack import precision
 
 BACKWARD = (16, 2112, 1)
-MANY = 8_192  # rows; fewer are taken in smaller tiles
+MANY = 8_192  # number of rows below which smaller tiles are used
 
 
 def collect(own: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[Messages], out: Sequence[Tensor]) -> None:
     """``(1 + eps) own[t]`` plus the messages into t, for slots whose messages go along the same edges."""
     (rows, channels), edges = own[0].shape, messages[0].edges
-    size, pieces = chunks(channels, 64 if channels % 16 == 0 else 32)  # rows that are not aligned take many registers
+    size, pieces = chunks(channels, 64 if channels % 16 == 0 else 32)  # unaligned rows need many registers
     tile = 64 if rows > MANY and channels % 16 == 0 else 16
     tables, eps = _tables(messages, own[0]), [m.eps for m in messages]
     launch(_messages._forward, (triton.cdiv(rows, tile), len(own), pieces),
@@ -33,7 +33,7 @@ def collect(own: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[
 def collect_back(
     gy: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[Messages], gx: Sequence[Tensor], own: bool, add: bool
 ) -> tuple[list[Tensor | None], list[Tensor | None]]:
-    """Gradients of the sources into ``gx`` (added to what is there), of the tables, and of eps where own rows are the sources."""
+    """Add the gradients of the sources to ``gx``. Return the gradients of the tables, and those of eps if own rows are the sources."""
     tile, most, warps = BACKWARD
     (rows, channels), edges, slots = source[0].shape, messages[0].edges, len(source)
     (size, pieces), few = chunks(channels, 64 if channels % 16 == 0 else 32), edges.kind is not None
@@ -55,7 +55,7 @@ def collect_back(
 
 
 def own_back(gy: Tensor, own: Tensor, eps: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of values that are no sources of messages themselves, and of eps."""
+    """Gradients of values that are not sources of messages, and of eps."""
     (rows, channels), (tile, most) = own.shape, (32, 264)
     size, pieces = chunks(channels)
     count, g_own = programs(rows, tile, most), torch.empty_like(own)
@@ -65,12 +65,12 @@ def own_back(gy: Tensor, own: Tensor, eps: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _eps(found: Tensor) -> list[Tensor]:
-    """The gradient of eps from those of the parts of the channels, a slot each."""
+    """The gradient of eps of each slot, summed over the parts of the channels."""
     return list(found if found.size(1) == 1 else found.sum(1, keepdim=True))
 
 
 def _edge_gradient(gy: Tensor, source: Tensor, messages: Messages) -> Tensor:
-    """The gradient of a table with a row for each edge."""
+    """The gradient of a table with one row per edge."""
     edges, table = messages.edges, messages.table
     assert table is not None
     found, (size, pieces) = torch.empty_like(table), chunks(table.size(1))

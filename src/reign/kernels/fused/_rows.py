@@ -1,9 +1,9 @@
 r"""The end of a layer on pairs, and sums over ragged sets of rows.
 
-.. math:: x^k_i = \sigma \Big( \sum_t \mathrm{norm}_t(y_t)^k_i + S_k + N_i \Big), \quad x^k_k = \sigma(R_k) \text{ where roots have terms of their own}
+.. math:: x^k_i = \sigma \Big( \sum_t \mathrm{norm}_t(y_t)^k_i + S_k + N_i \Big), \quad x^k_k = \sigma(R_k) \text{ if roots have their own terms}
 
-The backward pass takes in one go what flows back to the pairs themselves, to their sums over subgraphs (readout) and over nodes (needle), and to
-rows that were picked out of them (roots and their neighbours).
+The backward pass adds in one step the gradients of the pairs themselves, of their sums over subgraphs (readout) and over nodes (needle), and
+of selected rows (roots and their neighbours).
 """
 
 import triton
@@ -11,7 +11,7 @@ import triton.language as tl
 
 from reign.kernels.fused._linear import _moments
 
-# the bits of a pair that are read below are INNER, OUTER, ROOT and KEPT of ``reign.kernels._indices``
+# the bits of a pair are INNER, OUTER, ROOT and KEPT of ``reign.kernels._indices``
 
 
 @triton.jit
@@ -58,7 +58,7 @@ def _combine_backward(
     BC: tl.constexpr, BM: tl.constexpr, HAS_G: tl.constexpr, HAS_SUB: tl.constexpr, HAS_NODE: tl.constexpr,
     HAS_ROOT: tl.constexpr, HAS_PICK: tl.constexpr, HAS_R: tl.constexpr, ACT: tl.constexpr, MASK: tl.constexpr, NORM: tl.constexpr,
 ):  # fmt: skip
-    """Back to the sum of the slots, to the terms of roots; and the sums that the norm of one slot (y, stats) needs."""
+    """Gradients of the sum of the slots and of the terms of roots, and the sums that the norm of one slot (y, stats) needs."""
     pid = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     ok = c < C
@@ -112,9 +112,9 @@ def _combine_backward(
 
 @triton.jit
 def _segment_sum(x, ptr, index, out, C, S, first_channel, BC: tl.constexpr, BM: tl.constexpr, INDEXED: tl.constexpr):
-    """``out[s] = sum of x[index[ptr[s]:ptr[s + 1]]]``, a program a segment; without ``index`` the rows lie one after the other.
+    """``out[s] = sum of x[index[ptr[s]:ptr[s + 1]]]``, one program per segment. Without ``index`` the rows are consecutive.
 
-    A row has S channels, of which C are summed, from ``first_channel`` on.
+    A row has S channels, of which C are summed, starting at ``first_channel``.
     """
     s, c = tl.program_id(0), tl.program_id(1) * BC + tl.arange(0, BC)
     ok = c < C

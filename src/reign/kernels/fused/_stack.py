@@ -1,4 +1,4 @@
-"""Slots of one shape, evaluated together: linear maps or MLPs, with their norms."""
+"""Slots of the same shape, evaluated together: linear maps or MLPs, with their norms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from reign.kernels.fused import _linear
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import add_up, apart, block, chunks, parts, pointers, programs
 
-# rows of a tile, programs at most, warps, stages of loads: few programs where each keeps a gradient of the weights
+# rows of a tile, largest number of programs, warps, stages of loads: few programs if each stores a gradient of the weights
 FORWARD, BACKWARD, SUMS = (32, 528, 4, 2), (16, 528, 2, 3), (64, 528, 4)
-FEW, BACKWARD_OF_FEW = 50_000, (32, 264, 4, 3)  # the same where all slots together have no more rows than this
+FEW, BACKWARD_OF_FEW = 50_000, (32, 264, 4, 3)  # the same if all slots together have at most this many rows
 
 
 def addresses(norms: Norms, name: str) -> Tensor:
@@ -37,7 +37,7 @@ _ONES: dict[tuple[int, torch.device], Tensor] = {}
 
 @dataclass(eq=False)
 class Saved:
-    """What the backward pass needs of the forward pass, beside inputs and results: hidden values, and statistics of the norms."""
+    """Values saved for the backward pass, in addition to inputs and results: hidden values, and statistics of the norms."""
 
     hidden: list[Tensor]
     inner: Tensor | None = None
@@ -46,12 +46,12 @@ class Saved:
     inverse_outer: Tensor | None = None
 
     def tensors(self) -> list[Tensor | None]:
-        """All of it, as autograd keeps it."""
+        """All tensors, to be saved by autograd."""
         return [self.inner, self.outer, self.inverse_inner, self.inverse_outer, *self.hidden]
 
     @staticmethod
     def of(tensors: Sequence[Tensor | None]) -> "Saved":
-        """What ``tensors`` gave."""
+        """The inverse of ``tensors``."""
         inner, outer, inverse_inner, inverse_outer, *hidden = tensors
         return Saved([h for h in hidden if h is not None], inner, outer, inverse_inner, inverse_outer)
 
@@ -59,7 +59,7 @@ class Saved:
 def forward(
     stack: Stack, x: Sequence[Tensor], rows: Rows, training: bool, out: list[Tensor], stats: Tensor | None = None
 ) -> Saved:  # fmt: skip
-    """All slots, an input and a result each; statistics of the last norms go to ``stats`` if given."""
+    """Evaluate all slots, with one input and one result each. Statistics of the last norms are written to ``stats`` if given."""
     if not stack.w2:
         outer, inverse = _map(stack.w1, stack.b1, x, out, rows, None, None, stack.outer, rows.outer, training, found=stats)
         return Saved([], None, outer, None, inverse)
@@ -75,7 +75,7 @@ def _map(
     w: list[Tensor], b: list[Tensor], x: Sequence[Tensor], y: list[Tensor], rows: Rows, before: Norms | None, stats: Tensor | None,
     after: Norms | None, bit_after: int, training: bool, act: bool = False, found: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
-    """One linear map of all slots, with the norm before it; statistics for the norm after it."""
+    """One linear map of all slots, with the norm before it and statistics for the norm after it."""
     tile, most, warps, stages = FORWARD
     slots, (number, channels), inputs = len(y), y[0].shape, w[0].size(1)
     count = programs(number, tile, max(1, most // slots))
@@ -108,15 +108,15 @@ def backward(
     stack: Stack, saved: Saved, x: Sequence[Tensor], out: Sequence[Tensor], rows: Rows, g: Tensor, g_stride: int, group: Tensor, sums: Tensor | None,
     gx: Sequence[Tensor], add: int = 0,
 ) -> list[Tensor]:  # fmt: skip
-    """Gradients of all weights, and of the inputs into ``gx``; ``g`` is that of the normalised results, ``sums`` what their norms need.
+    """Return the gradients of all weights, and write those of the inputs to ``gx``.
 
     Args:
-        stack, saved, x, out, rows: as in the forward pass; results are read where a norm comes after them.
-        g: gradients of the results; slot t reads them from ``group[t] * g_stride`` on.
+        stack, saved, x, out, rows: as in the forward pass; a result is read only if a norm follows it.
+        g: gradients of the normalised results; slot t reads them from ``group[t] * g_stride`` on.
         g_stride, group: see ``g``.
-        sums: sums of g, and of g times the normalised results, a slot each.
-        gx: where the gradients of the inputs go.
-        add: a bit for each slot whose gradient is added to what is there.
+        sums: sums of g, and of g times the normalised results, for each slot; their norms need them.
+        gx: tensors for the gradients of the inputs.
+        add: a bit for each slot whose gradient is added to existing values.
     """
     w2, b2, inner_sums = list[Tensor](), list[Tensor](), None
     after = stack.outer, saved.outer, sums, saved.inverse_outer
@@ -157,7 +157,7 @@ def _map_back(
     after: tuple[Norms | None, Tensor | None, Tensor | None, Tensor | None], bit_after: int,
     before: tuple[Norms | None, Tensor | None], gx: Sequence[Tensor], act: bool = False, add: int = 0,
 ) -> tuple[tuple[list[Tensor], list[Tensor]], Tensor | None]:  # fmt: skip
-    """Back through one linear map: gradients of weights and biases, and the sums that the norm before it needs."""
+    """Backward pass through one linear map: gradients of weights and biases, and the sums that the norm before it needs."""
     slots, (channels, inputs), number = len(w), w[0].shape, rows.number
     tile, most, warps, stages = BACKWARD if slots * number > FEW or max(channels, inputs) > 80 else BACKWARD_OF_FEW
     count = programs(number, tile, max(1, most // slots))
@@ -199,12 +199,12 @@ def norm_sums(out: Sequence[Tensor], stats: Tensor | None, rows: Rows, g: Tensor
 
 
 def precision() -> str:
-    """Products in TF32 or in full float32, as torch is told."""
+    """The precision of products: TF32 or full float32, as set in torch."""
     return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
 def numbers(values: tuple[int, ...], device: torch.device) -> Tensor:
-    """Small whole numbers, kept on the device."""
+    """Small integers, cached on the device."""
     if (values, device) not in _NUMBERS:
         _NUMBERS[values, device] = torch.tensor(values, dtype=torch.int32, device=device)
     return _NUMBERS[values, device]

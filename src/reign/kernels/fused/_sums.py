@@ -14,7 +14,7 @@ BACKWARD = (32, 528, 4)
 
 
 def segment_sum(x: Tensor, segments: Segments, first: int = 0) -> Tensor:
-    """Sums of rows, one row a segment; of the channels from ``first`` on."""
+    """The sum of the rows of each segment, for the channels from ``first`` on."""
     number, channels = segments.ptr.numel() - 1, x.size(1) - first
     out, (size, pieces) = x.new_empty(number, channels), chunks(channels)
     if number == 0:
@@ -27,7 +27,7 @@ def segment_sum(x: Tensor, segments: Segments, first: int = 0) -> Tensor:
 
 
 def sums_of(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> tuple[Tensor | None, ...]:
-    """Readout, needle, roots and picked rows of values, as far as they are wanted."""
+    """The requested ones of readout, needle, roots and selected rows."""
     readout = segment_sum(h, pairs.to_sub) if "readout" in wanted else None
     needle = segment_sum(h, pairs.to_node) if "needle" in wanted else None
     roots = h.index_select(0, pairs.root) if "root" in wanted and pairs.root is not None else None
@@ -38,7 +38,8 @@ def sums_back(
     pairs: Pairs, picks: Picks | None, given: tuple[Tensor | None, ...], out: Tensor, g_roots: Tensor | None = None, act: bool = False,
     masked: bool = False, normed: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """What flows back to the pairs from themselves, readout, needle and picked rows; and sums for the norm of one slot (values, statistics)."""
+    """The gradient of the pairs from the pairs themselves, readout, needle and selected rows, and sums for the norm of one slot (values,
+    statistics)."""
     tile, most, warps = BACKWARD
     channels, count = out.size(1), programs(pairs.number, tile, most)
     size, pieces = chunks(channels)
@@ -67,8 +68,8 @@ class _Sums(torch.autograd.Function):
 
 
 def sums(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> tuple[Tensor | None, ...]:
-    """Values of pairs as they are, and those of readout, needle, roots ("root") and picked rows that are wanted.
+    """The values of pairs unchanged, with the requested ones of readout, needle, roots ("root") and selected rows.
 
-    What flows back to the pairs from all of them is added up in one pass.
+    Their gradients are added in one pass.
     """
     return _Sums.apply(h, pairs, picks, wanted)  # type: ignore[no-untyped-call, no-any-return]

@@ -1,9 +1,10 @@
-"""Peers as their authors published them, made of the weights and settings of the authors' code.
+"""Peers as their authors published them, made from the weights and settings of the authors' code.
 
-Every function of ``PEERS`` makes one of our models of the size of theirs, and says which of their arrays each of our weights is.
+Every function in ``PEERS`` makes one of our models with the sizes of theirs, and maps each of our weights to one of their arrays.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from reign.nn._model import Model
 from reign.nn.authors._gnnak import gnn_ak
@@ -29,11 +30,11 @@ PEERS: dict[str, Callable[[Weights, Config, str | None], Model]] = {
     "ppgn": ppgn,
     "ppgn_old_suffix": ppgn,
     "ign2": ign2,
-    "ign2_port": ign2,
+    "ign2_port": partial(ign2, port=True),
 }
-# what a whole state_dict of theirs holds beside what the forward pass uses: tables of further columns, layers that are switched off
+# entries of their state_dicts that the forward pass does not use: embeddings of other columns, and layers that are switched off
 UNUSED = (
     r"traditional_gnns\.|vn_aggregators\.|.*\.embeddings\.[1-9]\.|.*\.(atom|bond)_embedding_list\.[1-9]\.|.*\.layer\.nn\.|"
-    r"output_decoder\.norms\.1\.|.*(out|output)_encoder\.(norms|layers)\.|.*\.nn\.norms\.1\.|.*\.gate_mapper_|.*\.hop_embedder\.|"
-    r".*\.(subgraph|context|centroid)_transform\.|A\d+\.eps\.[uv]G"
+    r"output_decoder\.norms\.1\.|.*(out|output)_encoder\.(norms|layers)\.0\.|.*\.nn\.norms\.1\.|.*\.gate_mapper_|.*\.hop_embedder\.|"
+    r".*\.(subgraph|context|centroid)_transform\.(norms|layers)\.0\.|A\d+\.eps\.[uv]G"
 )

@@ -10,6 +10,8 @@ from reign.nn.models import GNNAKctxPublished, GNNAKPlusPublished, GNNAKPublishe
 def gnn_ak(w: Weights, config: Config, policy: str | None) -> Model:
     """GNN-AK, GNN-AK-ctx and GNN-AK+."""
     c = config["constructor"]
+    if not set(c["embs"]) <= {0, 1, 2}:
+        raise ValueError(f"config has embs={c['embs']!r}, expected one or several of 0, 1 and 2.")
     allow(c, gnn_types=(["GINEConv"],), node_embedding=(False,), use_normal_gnn=(False,), bn=(True,), vn=(False,), mlp_layers=(1,))
     allow(
         c,
@@ -51,7 +53,7 @@ def gnn_ak(w: Weights, config: Config, policy: str | None) -> Model:
             w.mlp(f"{slot}.encoder.mlp", f"{conv}.nn.layers.0", f"{conv}.nn.norms.0", f"{conv}.nn.layers.1")
             w.norm(f"{slot}.norm", f"{there}.gnns.0.norms.{r}")
         if hop_dim:
-            w.put(f"{here}.hops.weight", f"{there}.hop_embedder.weight", lambda table: table[1 : rows + 1])  # 0 never occurs
+            w.put(f"{here}.hops.weight", f"{there}.hop_embedder.weight", lambda table: table[1 : rows + 1])  # type 0 never occurs
             w.linear(f"{here}.back", f"{there}.gnns.0.output_encoder.layers.0")
         for part in parts:
             if part != "centroid" and len(parts) > 1:

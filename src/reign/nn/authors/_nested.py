@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from torch import Tensor, nn
+
 from reign.nn._model import Model
 from reign.nn.authors._weights import Config, Weights, allow, head
 from reign.nn.models import IDGNNPublished, NGNNPublished, NGNNTUPublished
@@ -9,14 +11,15 @@ from reign.nn.models import IDGNNPublished, NGNNPublished, NGNNTUPublished
 
 def ngnn_tu(w: Weights, config: Config, policy: str | None) -> Model:
     """NGNN for the TU sets."""
-    c, about, dropout = config["constructor"], config["subgraphs"], config.get("dropout", 0)
+    c, about, dropout = config["constructor"], config["subgraphs"], config.get("dropout", 0.5)
+    allow(about, node_label=("hop", "spd"))
     model = NGNNTUPublished(
         c["num_features"],
         c["hidden"],
         c["num_layers"],
         c["num_classes"],
         policy=policy or f"ego:{about['h']}",
-        label=about["node_label"] if "z_embedding.weight" in w else None,
+        label=about["node_label"] if c.get("use_z", True) else None,
         resistance=about["use_rd"],
         log_softmax=True,
         head_dropout=float(dropout) if isinstance(dropout, float | int) else 0.0,
@@ -37,6 +40,7 @@ def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> Model:
     c, about = config["constructor"], config["subgraphs"]
     allow(c, gnn_type=("gin",), JK=("last",), use_rp=(None, False), RNI=(False,))
     allow(c, graph_pooling=("mean", "sum"), subgraph_pooling=("mean", "sum"))
+    allow(about, node_label=("hop", "spd"))
     inner, deep = "gnn_node", c["num_layer"]
     atoms, bonds = (
         f"{inner}.node_encoder.atom_embedding_list.0.weight",
@@ -48,7 +52,7 @@ def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> Model:
         deep,
         c["num_tasks"],
         policy=policy or f"ego:{about['h']}",
-        label=about["node_label"] if f"{inner}.z_embedding.weight" in w else None,
+        label=about["node_label"],
         resistance=about["use_rd"],
         virtual_node=c["virtual_node"],
         residual="identity" if c["residual"] else False,
@@ -77,11 +81,16 @@ def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> Model:
 
 
 def _labels(w: Weights, inner: str, model: Model) -> None:
-    """NGNN's labels: of their table only the rows that can occur."""
-    if model.labels is not None and model.labels.embedding is not None:
-        rows = model.labels.embedding.num_embeddings
-        w.put("labels.embedding.weight", f"{inner}z_embedding.weight", lambda table: table[:rows])
-    if f"{inner}rd_projection.weight" in w:
+    """NGNN's labels: only those rows of their table that can occur."""
+    labels = model.labels
+    if labels is not None and labels.embedding is not None:
+        rows = labels.embedding.num_embeddings
+
+        def cut(table: Tensor) -> Tensor:  # no node of an ego net is out of reach, so the last row of hops may be missing
+            return nn.functional.pad(table, (0, 0, 0, 1)) if labels.kind == "hop" and len(table) == rows - 1 else table[:rows]
+
+        w.put("labels.embedding.weight", f"{inner}z_embedding.weight", cut)
+    if labels is not None and labels.resistance is not None:
         w.linear("labels.resistance", f"{inner}rd_projection")
 
 
@@ -93,6 +102,7 @@ def idgnn(w: Weights, config: Config, policy: str | None) -> Model:
         c, gnn__layer_type=tuple(kinds), gnn__stage_type=("stack",), gnn__batchnorm=(True,), gnn__act=("relu",), gnn__agg=("add",)
     )
     allow(c, gnn__normalize_adj=(False,), model__graph_pooling=("add", "mean"), dataset__node_encoder=(False,))
+    allow(c, dataset__transform=("ego",), dataset__task=("graph",))
     kind = kinds[c["gnn.layer_type"]]
     pre, deep, post = (c[f"gnn.layers_{part}"] for part in ("pre_mp", "mp", "post_mp"))
     model = IDGNNPublished(
@@ -100,7 +110,7 @@ def idgnn(w: Weights, config: Config, policy: str | None) -> Model:
         c["gnn.dim_inner"],
         deep,
         config["constructor"]["dim_out"],
-        policy=policy or f"ego:{config['hops']}",
+        policy=policy or (f"ego:{config['hops']}" if "hops" in config else None),  # None: by the number of layers
         kind=kind,
         pre_layers=pre,
         post_layers=post,

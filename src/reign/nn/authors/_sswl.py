@@ -9,6 +9,9 @@ def sswl(w: Weights, config: Config, policy: str | None) -> Model:
     """SSWL and SSWL+."""
     allow(config.get("constructor", {}), encode=(True,))
     names, deep, width = list(config["layer"]), config["num_layer"], config["dim_embed"]
+    for name in names:
+        allow({"layer": name}, layer=("uL", "vL", "vv", "uu", "vu", "uG", "vG"))
+    allow(config, pool=("uG", "vG"))
     atoms, bonds = "encode.embed_v.atom_embedding_list.0.weight", "A{}.enc.{}.embed.bond_embedding_list.0.weight"
     edges = next((bonds.format(0, name) for name in names if "L" in name), None)
     model = SSWLPublished(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from reign.nn._model import Model
-from reign.nn.authors._weights import Config, Weights, head
+from reign.nn.authors._weights import Config, Weights, allow, head
 from reign.nn.models import IGN2Published, PPGNPublished
 
 
@@ -25,7 +25,7 @@ def ppgn(w: Weights, config: Config, policy: str | None) -> Model:
         depth=depth,
         suffix="new" if new else "old",
         head_channels=[] if new else [w.get(f"{name}.weight").size(0) for name in last[:-1]],
-        **_tensor(config),
+        **_tensor(config, policy),
     )
     for t in range(len(widths)):
         for ours, theirs in (("left", "mlp1"), ("right", "mlp2")):
@@ -41,9 +41,11 @@ def ppgn(w: Weights, config: Config, policy: str | None) -> Model:
     return model
 
 
-def ign2(w: Weights, config: Config, policy: str | None) -> Model:
-    """2-IGN: layers of the port put together as the original is, or as the port is."""
-    port, widths = config["model"] == "ign2_port", config["architecture"]
+def ign2(w: Weights, config: Config, policy: str | None, *, port: bool = False) -> Model:
+    """2-IGN: the layers of the port, combined as in the original or as in the port, which always takes means."""
+    widths = config["architecture"]
+    if not port:
+        allow(config, normalization=("inf", None))
     last = ["fully1", "fully2", "fully3"]
     end = f"equi_layers.{len(widths)}"
     model = IGN2Published(
@@ -52,13 +54,13 @@ def ign2(w: Weights, config: Config, policy: str | None) -> Model:
         len(widths),
         w.get("fully3.weight").size(0),
         widths=widths,
-        aggregation="mean" if port or config["normalization"] is not None else "sum",
+        aggregation="mean" if port or config.get("normalization", "inf") == "inf" else "sum",
         suffix="nodes" if port else "max",
         pooled_channels=w.get(f"{end}.coeffs").size(1) if port else None,
         head_channels=[w.get(f"{name}.weight").size(0) for name in last[:-1]],
         linear=port,
         log_softmax=port,
-        **_tensor(config),
+        **_tensor(config, policy),
     )
     off = {"root_needle": 5, "readout": 6, "needle": 7, "node_readout": 8, "own": 9, "transpose": 10, "root": 11}
     off |= {"node_root": 12, "roots": 13, "total": 14}
@@ -80,8 +82,10 @@ def ign2(w: Weights, config: Config, policy: str | None) -> Model:
     return model
 
 
-def _tensor(config: Config) -> dict[str, Any]:
-    """How a graph becomes a tensor: by the number of channels that ``config["input"]`` begins with."""
+def _tensor(config: Config, policy: str | None) -> dict[str, Any]:
+    """The form of the input tensor, determined by the number of channels at the start of ``config["input"]``."""
+    if policy not in (None, "null"):
+        raise ValueError(f"policy is {policy!r}, expected None: PPGN and 2-IGN take all pairs of nodes.")
     atoms, bonds, channels = config["num_atom_types"], config["num_bond_types"], str(config["input"]).split()[0]
     if channels == str(atoms + 1):
         return {"tensor": "degrees", "node_encoder": "one-hot", "edge_encoder": None}

@@ -1,4 +1,4 @@
-"""The arrays of the authors' code: which of them our weights are, and which of their settings have a counterpart here."""
+"""Map the arrays of the authors' code to our weights, and check that their settings have a counterpart here."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ Config = Mapping[str, Any]
 
 
 class Weights:
-    """Our weights by name, out of the arrays of the authors.
+    """Our weights by name, taken from the authors' arrays.
 
     Args:
         theirs: the authors' arrays by name.
@@ -17,20 +17,21 @@ class Weights:
 
     def __init__(self, theirs: dict[str, Tensor]) -> None:
         self.theirs, self.ours, self.used = theirs, dict[str, Tensor](), set[str]()
+        self.sources = dict[str, str]()
 
     def __contains__(self, name: str) -> bool:
         return name in self.theirs
 
     def get(self, name: str) -> Tensor:
-        """One of their arrays, which counts as used."""
+        """One of their arrays, which is then marked as used."""
         if name not in self.theirs:
             raise ValueError(f"params lack the array {name!r}; got {len(self.theirs)} arrays.")
         self.used.add(name)
         return self.theirs[name]
 
     def put(self, here: str, there: str, change: Callable[[Tensor], Tensor] = lambda value: value) -> None:
-        """Our weight ``here`` is their array ``there``, changed."""
-        self.ours[here] = change(self.get(there))
+        """Set our weight ``here`` to their array ``there``, after applying ``change``."""
+        self.ours[here], self.sources[here] = change(self.get(there)), there
 
     def linear(self, here: str, there: str) -> None:
         """A linear map, or a convolution of size 1."""
@@ -56,12 +57,12 @@ class Weights:
 
 
 def allow(config: Mapping[str, Any], **allowed: tuple[Any, ...]) -> None:
-    """Raise ``ValueError`` for settings that have no counterpart here; one that is not given is the first of those that have."""
+    """Raise ``ValueError`` for settings that have no counterpart here. A setting that is not given has the first allowed value."""
     for name, values in allowed.items():
         key = name.replace("__", ".")
         if config.get(key, values[0]) not in values:
             raise ValueError(
-                f"config has {key}={config[key]!r}, expected {' or '.join(map(repr, values))}: others are not known here."
+                f"config has {key}={config[key]!r}, expected {' or '.join(map(repr, values))}; other values are not supported."
             )
 
 

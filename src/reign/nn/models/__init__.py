@@ -1,4 +1,4 @@
-"""The models, one file a family. They are imported, and so registered, in the order in which ``list_models`` lists them."""
+"""The models, one file per family. They are imported, and thereby registered, in the order of ``list_models``."""
 
 # ruff: isort: off
 from reign.nn.models._sun import SUN, SUNConv
@@ -10,6 +10,8 @@ from reign.nn.models._gnnak import GNNAK, GNNAKctx, GNNAKPlus
 from reign.nn.models._sswl import SSWL, SSWLConv
 from reign.nn.models._ign2 import IGN2, TensorGNN
 from reign.nn.models._ppgn import PPGN, PPGNBlock, PPGNConv
+from reign.nn.models._local_folklore import LocalFolklore, LocalFolkloreConv, ReadoutPooling
+from reign.nn.models._ppgn_rrwp import PPGNRRWP, PPGNRootConv, SumPooling
 from reign.nn.models._sswl_published import SSWLPublished
 from reign.nn.models._nested_published import NGNNPublished, NGNNTUPublished
 from reign.nn.models._idgnn_published import IDGNNPublished
@@ -29,6 +31,7 @@ __all__ = [
     "MPNN",
     "NGNN",
     "PPGN",
+    "PPGNRRWP",
     "REIGN2_OFF",
     "REIGN2_ON",
     "SSWL",
@@ -45,16 +48,21 @@ __all__ = [
     "IDConv",
     "IDGNNPublished",
     "IGN2Published",
+    "LocalFolklore",
+    "LocalFolkloreConv",
     "NGNNPublished",
     "NGNNTUPublished",
     "PPGNBlock",
     "PPGNConv",
     "PPGNPublished",
+    "PPGNRootConv",
     "ReIGN2",
     "ReIGN2Conv",
+    "ReadoutPooling",
     "ReconstructionGNN",
     "SSWLConv",
     "SSWLPublished",
     "SUNConv",
+    "SumPooling",
     "TensorGNN",
 ]

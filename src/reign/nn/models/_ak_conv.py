@@ -20,13 +20,13 @@ Combine = Literal["sum", "cat"]
 
 
 class AKConv(nn.Module):
-    r"""A block [A] . [S] (eq. GNNAK and GNNAK-ctx): convolutions in every subgraph, then for node i its centroid, its subgraph
-    and perhaps its context.
+    r"""A block [A] . [S] (eq. GNNAK and GNNAK-ctx): convolutions in every subgraph, then for each node its centroid, its subgraph
+    and optionally its context.
 
     .. math:: x^k_i \leftarrow \sigma \big( \phi ( h^i_i, \textstyle\sum_j h^i_j, \sum_j h^j_i ) \big),
               \quad h = \gamma_L \circ \dots \circ \gamma_1 (A^k, X^k)
 
-    The result does not depend on k, so marks that were put in once are lost; ``marks`` puts them in again before the block.
+    The result does not depend on k, so the marks in the input of the model are lost; ``marks`` adds them again before the block.
 
     Args:
         in_channels: number of channels of the input.
@@ -36,7 +36,8 @@ class AKConv(nn.Module):
         combine: phi, a plain "sum" as in the proofs, or a linear map of the concatenation ("cat").
         aggregation: "sum" or "mean" over the nodes of a subgraph, and over subgraphs.
         marks: number of channels of marks that are put in front of the input.
-        plus: the largest hop distance of GNN-AK+'s distance embedding, gates, and transforms before pooling; None for none of these.
+        plus: largest hop distance of GNN-AK+'s distance embedding. It also switches on GNN-AK+'s gates and its transforms before
+            pooling; None switches all of these off.
         act, norm: see ``TransformOptions``.
         domain: see ``DomainOptions``.
         options: see ``ConvOptions``.
@@ -103,7 +104,11 @@ class AKConv(nn.Module):
         return State(h, bag, self.domain, how).get(TERMS[name])
 
     def describe(self, latex: bool = False) -> str:
-        """Show the convolutions in every subgraph, the equation that combines them, and the parameters of each part; or LaTeX."""
+        """Describe the convolutions in every subgraph, the equation that combines them, and the parameters of each part.
+
+        Args:
+            latex: return only the equations, as LaTeX.
+        """
         parts = [TERMS[name].formula.replace("x", "h").replace("sum", self.aggregation) for name in self.parts]
         if latex:
             return self._latex()
@@ -119,11 +124,11 @@ class AKConv(nn.Module):
         lines.append(
             f"  x[k,i] <- {type(self.act).__name__}({phi}{' , '.join(parts)}]), {num_parameters(self.mix):,} parameters, on nodes"
         )
-        lines.append(f"  cost beside the convolutions: {len(self.parts)} passes over pairs, 2 passes over nodes")
+        lines.append(f"  cost in addition to the convolutions: {len(self.parts)} passes over pairs, 2 passes over nodes")
         return "\n".join(lines)
 
     def _latex(self) -> str:
-        """[S], the convolutions in every subgraph, and [A], which puts centroid, subgraph and context together."""
+        """[S], the convolutions in every subgraph, and [A], which combines centroid, subgraph and context."""
         inner = cast(DSConv, self.inner[0])
         convs = latex_sum("x[k,i]", inner.act, slot_formulas(inner)) + rf" \quad [S],\ {len(self.inner)} \times"
         parts = [TERMS[name].formula.replace("sum", self.aggregation) for name in self.parts]

@@ -31,12 +31,12 @@ class AKKernel(nn.Module):
               x^k_i \leftarrow W x^k_i \\
               v_i &\leftarrow \sigma \big( M [ g_0 x^i_i, \textstyle\sum_j g_1 T_1(x^i_j), \sum_k g_2 T_2(x^k_i) ] \big)
 
-    with gates :math:`g_p = \mathrm{sigmoid}(W_p a^k_i + b_p)`. Without an embedding there are no gates, and no map back to the width of v.
+    with gates :math:`g_p = \mathrm{sigmoid}(W_p a^k_i + b_p)`. Without an embedding there are no gates, and no map W.
 
     Args:
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
-        parts: which of the three parts there are; the transforms T stand only where there are several.
+        parts: which of the three parts are used; the transforms T are applied only if there are several parts.
         combine: M, a linear map of the concatenation ("cat"), or a plain "sum".
         aggregation: "sum" or "mean" over the nodes of a subgraph, and over subgraphs.
         inner_layers: number L of layers in every subgraph.
@@ -87,7 +87,7 @@ class AKKernel(nn.Module):
         self.inner = nn.ModuleList(
             SubgraphConv(width, width, ["own+local"], domain=domain, bias=bias, **options) for _ in range(inner_layers)
         )
-        rows = max_distance + (2 if domain == "all" else 1)  # beyond the members lies nothing that has a row
+        rows = max_distance + (2 if domain == "all" else 1)  # with members only, no row lies beyond the largest distance
         self.hops = nn.Embedding(rows, hop_channels) if hop_channels else None
         self.back = nn.Linear(width, out_channels) if width != out_channels else None
         self.gates = nn.ModuleDict({part: nn.Linear(hop_channels, out_channels) for part in parts} if hop_channels else {})
@@ -130,30 +130,34 @@ class AKKernel(nn.Module):
         return State(h, bag, self.domain, how).get(term)
 
     def describe(self, latex: bool = False) -> str:
-        """Show the layers in every subgraph, the equation that combines the parts, and their parameters; or the equations as LaTeX."""
+        """Describe the layers in every subgraph, the equation that combines the parts, and their parameters.
+
+        Args:
+            latex: return only the equations, as LaTeX.
+        """
         if latex:
             return self._latex()
         formulas = [TERMS[PARTS[part]].formula.replace("x", "h").replace("sum", self.aggregation) for part in self.parts]
         lines = [f"{self!r}, {num_parameters(self):,} parameters"]
         if self.hops is not None:
             lines.append(
-                f"  h: beside an embedding of hop distances, {num_parameters(self.hops, self.back):,} parameters with the map back"
+                f"  h: with embedded hop distances, {num_parameters(self.hops, self.back):,} parameters including the map back"
             )
         lines += [f"  h: {'h + ' if self.inner_residual else ''}{layer.describe()}" for layer in self.inner]  # type: ignore[operator]
         for part in self.parts:
             size = num_parameters(*(group[part] for group in (self.transforms, self.transform_norms, self.gates) if part in group))
             lines.append(
-                f"  {part}: {'transform' if part in self.transforms else 'as it is'}{', gate' if self.gates else ''}, {size:,} parameters"
+                f"  {part}: {'transform' if part in self.transforms else 'no transform'}{', gate' if self.gates else ''}, {size:,} parameters"
             )
         phi = "Linear[" if self.mix is not None else "sum["
         lines.append(
             f"  x[k,i] <- {type(self.act).__name__}({phi}{' , '.join(formulas)}]), {num_parameters(self.mix):,} parameters, on nodes"
         )
-        lines.append(f"  cost beside the convolutions: {2 * len(self.parts)} passes over pairs, 2 passes over nodes")
+        lines.append(f"  cost in addition to the convolutions: {2 * len(self.parts)} passes over pairs, 2 passes over nodes")
         return "\n".join(lines)
 
     def _latex(self) -> str:
-        """[S], the layers in every subgraph, and [A], which puts centroid, subgraph and context together."""
+        """[S], the layers in every subgraph, and [A], which combines centroid, subgraph and context."""
         inner = self.inner[0]
         assert isinstance(inner, SubgraphConv)
         convs = latex_sum("x[k,i]", inner.act, slot_formulas(inner)) + rf" \quad [S],\ {len(self.inner)} \times"
@@ -169,5 +173,5 @@ class AKKernel(nn.Module):
 
 
 def _no_encoder(channels: int) -> nn.Module:
-    """Edge features come as vectors already."""
+    """No encoder, because edge features are vectors already."""
     return nn.Identity()

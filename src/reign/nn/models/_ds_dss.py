@@ -14,12 +14,12 @@ from reign.policies import Policy
 
 
 class DSConv(SubgraphConv):
-    r"""Every subgraph by itself (eq. DSGNN): :math:`X^k \leftarrow \sigma(\gamma(A^k, X^k))`.
+    r"""Message passing in every subgraph separately (eq. DSGNN): :math:`X^k \leftarrow \sigma(\gamma(A^k, X^k))`.
 
     Args:
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
-        aggregation: terms whose sum is a mean; see ``SubgraphConv``.
+        aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
         options: see ``LayerOptions``.
     """
 
@@ -35,11 +35,11 @@ class DSConv(SubgraphConv):
 
 
 class DSSConv(SubgraphConv):
-    r"""Every subgraph, and their sum (eq. DSSGNN_orig).
+    r"""Message passing in every subgraph, and on the sum of all subgraphs (eq. DSSGNN_orig).
 
     .. math:: X^k \leftarrow \sigma \big( \gamma^0(A^k, X^k) + \gamma^1(A, \textstyle\sum_h X^h) \big)
 
-    As in the authors' experiments, the sum is a mean.
+    By default the sum is replaced by a mean, as in the authors' experiments.
 
     Args:
         in_channels: number of channels of the input.
@@ -100,7 +100,7 @@ class DS(SubgraphGNN):
 
 @MODELS.register("dss")
 class DSS(SubgraphGNN):
-    """DSS-GNN: as DS-GNN, with information shared between subgraphs.
+    """DSS-GNN: DS-GNN with information shared between subgraphs.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
@@ -109,7 +109,7 @@ class DSS(SubgraphGNN):
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any policy.
         needle: "mean" or "sum" over subgraphs.
-        aggregated_adjacency: whether to share along the sum of the subgraphs' adjacencies in place of the graph's.
+        aggregated_adjacency: whether shared messages follow the sum of the subgraphs' adjacencies in place of the graph's adjacency.
         set_channels: widths of the layers of a set network over the subgraphs; if empty, plain means, as in the experiments.
         invariance: whether the set network is invariant "early" or "late"; see ``DeepSets``.
         readout: "mean" or "sum" over the nodes of a subgraph.

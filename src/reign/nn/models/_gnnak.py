@@ -1,4 +1,4 @@
-"""GNN-As-Kernel (Zhao et al. 2022): blocks of a network in every ego net, whose results stand for its root."""
+"""GNN-As-Kernel (Zhao et al. 2022): a network in every ego net computes a new vector for the root of that ego net."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +17,7 @@ from reign.policies import EgoNets, Policy
 
 @MODELS.register("gnnak")
 class GNNAK(SubgraphGNN):
-    """GNN-AK: blocks of ``inner_layers`` convolutions in every ego net, then centroid and subgraph.
+    """GNN-AK: blocks of convolutions in every ego net, each followed by a combination of centroid and subgraph encodings.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
@@ -26,9 +26,9 @@ class GNNAK(SubgraphGNN):
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
         inner_layers: number of convolutions in a block.
-        combine: "cat" (and a linear map), or a plain "sum" as in the paper's proofs.
+        combine: "cat" (followed by a linear map), or a plain "sum" as in the paper's proofs.
         aggregation: "mean" or "sum" over the nodes of a subgraph, and over subgraphs.
-        remark: whether marks are put in before every block, not only before the first.
+        remark: whether marks are added before every block, and not only before the first.
         graph_pooling: "mean" or "sum" over nodes.
         domain: whether sums range over "members" of ego nets, as in the original, or over "all" nodes, as in this paper's formula.
         options: see ``MemberModelOptions``.
@@ -38,7 +38,7 @@ class GNNAK(SubgraphGNN):
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
     linear_form: ClassVar[dict[str, Any]] = {"conv": "graphconv", "norm": None, "domain": "all", "aggregation": "sum"}
     context: ClassVar[bool] = False
-    """Is there a sum over the subgraphs that a node is in?"""
+    """Whether to add the sum over the subgraphs that a node is in."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class GNNAK(SubgraphGNN):
         )
 
     def _max_distance(self, policy: str | Policy) -> int | None:
-        """The largest hop distance that blocks tell apart; None if they do not look at distances."""
+        """The largest hop distance that blocks distinguish; None if they do not use distances."""
         return None
 
     @classmethod
@@ -82,15 +82,20 @@ class GNNAK(SubgraphGNN):
 
 @MODELS.register("gnnakctx")
 class GNNAKctx(GNNAK):
-    """GNN-AK-ctx: with the context, the sum over the subgraphs that a node is in. Its arguments are those of ``GNNAK``."""
+    """GNN-AK-ctx: GNN-AK with the context, which is the sum over the subgraphs that a node is in.
+
+    Its arguments are those of ``GNNAK``.
+    """
 
     context = True
 
 
 @MODELS.register("gnnakplus", "GNN-AK+")
 class GNNAKPlus(GNNAKctx):
-    """GNN-AK+: the context, a hop-distance embedding added at every block, gates by hop distance on centroid, subgraph and context,
-    and transforms before pooling. Its arguments are those of ``GNNAK``.
+    """GNN-AK+: GNN-AK with the context, a hop-distance embedding in every block, gates on centroid, subgraph and context that depend on
+    the hop distance, and transforms before pooling.
+
+    Its arguments are those of ``GNNAK``.
     """
 
     wl_bound = Model.wl_bound

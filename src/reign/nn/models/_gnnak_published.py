@@ -90,14 +90,20 @@ class GNNAKPublished(SubgraphGNN):
 
 @MODELS.register("gnnakctxpublished", "GNN-AK-ctx (published)")
 class GNNAKctxPublished(GNNAKPublished):
-    """GNN-AK-ctx as published: with the context. Its arguments are those of ``GNNAKPublished``."""
+    """GNN-AK-ctx as published: GNN-AK as published, with the context.
+
+    Its arguments are those of ``GNNAKPublished``.
+    """
 
     parts = ("centroid", "subgraph", "context")
 
 
 @MODELS.register("gnnakpluspublished", "GNN-AK+ (published)")
 class GNNAKPlusPublished(GNNAKctxPublished):
-    """GNN-AK+ as published: with the context, embedded hop distances, and gates by them. Its arguments are those of ``GNNAKPublished``."""
+    """GNN-AK+ as published: GNN-AK as published, with the context, embedded hop distances, and gates computed from them.
+
+    Its arguments are those of ``GNNAKPublished``.
+    """
 
     wl_bound = Model.wl_bound
     hop_channels = 16

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any, Literal, Unpack
 
-from reign._validate import check
+from reign._validate import check, check_count
 from reign.bags import Domain
 from reign.nn._conv import SubgraphConv
 from reign.nn._model import MODELS
@@ -18,7 +18,7 @@ IDKind = Literal["id", "gcn", "gin"]
 
 @MODELS.register("idgnnpublished", "ID-GNN (published)")
 class IDGNNPublished(SubgraphGNN):
-    r"""ID-GNN as published: layers with second weights for roots, pre-layers, and roots of unit length.
+    r"""ID-GNN as published: layers with a second set of weights for roots, pre-layers, and roots of unit length.
 
     .. math:: \text{id:}  \quad & x^k_i \leftarrow \sigma \big( \textstyle\sum_{j \sim_k i} W x^k_j + [k \sim_k i] W' x^k_k \big) \\
               \text{gcn:} \quad & \text{the same with weights } 1 / \sqrt{d_i d_j}, \text{ and i among its neighbours} \\
@@ -31,7 +31,7 @@ class IDGNNPublished(SubgraphGNN):
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any policy with roots; if not given "ego:T" with T layers, or the whole graph with more than 4.
         kind: "id", "gcn" or "gin".
-        pre_layers: number of layers before, of every value by itself.
+        pre_layers: number of layers before the first one, applied to every value separately.
         post_layers: number of layers of the head.
         unit: whether the vectors of roots are divided by their length before they are pooled.
         graph_pooling: "sum" or "mean" over the roots.
@@ -58,9 +58,10 @@ class IDGNNPublished(SubgraphGNN):
         domain: Domain = "members",
         **options: Unpack[PublishedOptions],
     ) -> None:
+        check_count("num_layers", num_layers)
         check("kind", kind, kind in _ID_LAYERS, "'id', 'gcn' or 'gin'")
-        check("pre_layers", pre_layers, type(pre_layers) is int and pre_layers >= 0, "a whole number of at least 0")
-        check("post_layers", post_layers, type(post_layers) is int and post_layers >= 1, "a whole number of at least 1")
+        check_count("pre_layers", pre_layers, 0)
+        check_count("post_layers", post_layers)
         options.setdefault("pooling", partial(RootPooling, roots=graph_pooling, unit=unit))
         layer = partial(SubgraphConv, **_ID_LAYERS[kind])
         pre = partial(SubgraphConv, terms=["own"], transform="linear", bias=False)

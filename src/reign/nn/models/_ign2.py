@@ -1,4 +1,4 @@
-"""2-IGN (eq. 2IGN), which ReIGN(2) extends, and what it shares with PPGN: the graph as a tensor."""
+"""2-IGN (eq. 2IGN), which ReIGN(2) extends, and the input tensor that it shares with PPGN."""
 
 from typing import Unpack
 
@@ -16,15 +16,15 @@ from reign.nn.models._reign2 import IGN2_OFF, IGN2_ON, ReIGN2Conv
 
 
 class TensorGNN(SubgraphGNN):
-    """A model without a policy, which takes a graph as a tensor: x[i] on the diagonal, [A, edge features] off it.
+    """A model without a policy, whose input is the graph as a tensor: x[i] on the diagonal, [A, edge features] off it.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
         hidden_channels: number of channels of the layers.
         num_layers: number of layers.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
-        edge_dim: number of channels of edge features that are numbers, or of encoded ones; ``in_channels`` for these if not given.
-        edge_encoder: encoder of edge features that are types; see ``make_encoder``.
+        edge_dim: number of channels of continuous or encoded edge features; ``in_channels`` for encoded features if not given.
+        edge_encoder: encoder of edge features that are integer types; see ``make_encoder``.
         options: see ``TensorModelOptions``.
     """
 
@@ -53,11 +53,11 @@ class TensorGNN(SubgraphGNN):
         raise NotImplementedError
 
     def lifted_channels(self) -> int:
-        """The number of channels of nodes, one for the adjacency, and those of edges."""
+        """The number of channels of nodes, plus one for the adjacency, plus the number of channels of edges."""
         return self.in_channels + 1 + self.edge_channels
 
     def lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
-        """Take the graph to a tensor: features on the diagonal, edges off it."""
+        """Turn the graph into a tensor: features on the diagonal, edges off it."""
         given = bag.graph.edge_attr
         return graph_tensor(
             x, bag, self.edge_channels, given if self.edge_encoder is None or given is None else self.edge_encoder(given)
@@ -66,9 +66,12 @@ class TensorGNN(SubgraphGNN):
 
 @MODELS.register("ign2")
 class IGN2(TensorGNN):
-    """2-IGN: the 15 global linear maps. Its arguments are those of ``TensorGNN``."""
+    """2-IGN: the 15 global linear maps.
 
-    wl_bound = "2-WL: 2-IGNs are as strong as it (Geerts 2020), and 2-WL as 1-WL"
+    Its arguments are those of ``TensorGNN``.
+    """
+
+    wl_bound = "2-WL: 2-IGNs are as strong as 2-WL (Geerts 2020), which is as strong as 1-WL"
 
     @staticmethod
     def make_layer(in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> ReIGN2Conv:
@@ -82,7 +85,7 @@ def graph_tensor(
     edge_channels: int,
     given: Shaped[Tensor, "edges *edge_channels"] | None,
 ) -> Float[Tensor, "pairs lifted"]:
-    """``h[i, i] = [x_i, 0, 0]`` and ``h[k, i] = [0, A_ki, e_ki]``: how 2-IGN and PPGN take a graph."""
+    """The input of 2-IGN and PPGN: ``h[i, i] = [x_i, 0, 0]`` and ``h[k, i] = [0, A_ki, e_ki]``."""
     edge = x.new_ones(bag.graph.edge_index.size(1), 1)
     if edge_channels:
         if given is None or given.dim() != 2 or given.size(1) != edge_channels or not given.is_floating_point():

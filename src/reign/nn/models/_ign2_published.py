@@ -21,7 +21,7 @@ ON = ["own", "roots", "readout", "root_needle", "total"]
 
 @MODELS.register("ign2published", "2-IGN (published)")
 class IGN2Published(TensorPublished):
-    """2-IGN as published: its 15 linear maps with two biases, means in place of sums, largest values on and off the diagonal.
+    """2-IGN as published: its 15 linear maps with two biases, means in place of sums, and max pooling on and off the diagonal.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
@@ -30,7 +30,8 @@ class IGN2Published(TensorPublished):
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         widths: numbers of channels of the layers; if not given, all have ``hidden_channels``.
         aggregation: "mean" or "sum" in all linear maps.
-        suffix: what is pooled: largest values on and off the diagonal ("max"), or the sum over nodes of a layer from pairs to nodes ("nodes").
+        suffix: how values are pooled: "max" takes maxima on and off the diagonal, "nodes" applies a layer from pairs to nodes and sums
+            over nodes.
         pooled_channels: number of channels of that layer from pairs to nodes.
         head_channels: numbers of hidden channels of the MLP at the end.
         linear: whether the layers have no activation, as in the port to PyTorch, and only the head has one.

@@ -1,4 +1,4 @@
-"""Plain message passing: a baseline that looks at the graph itself."""
+"""Plain message passing on the graph itself, as a baseline."""
 
 from functools import partial
 from typing import Unpack
@@ -13,7 +13,7 @@ from reign.nn.models._ds_dss import DSConv
 
 @MODELS.register("mpnn")
 class MPNN(SubgraphGNN):
-    """Plain message passing: the base encoder on the graph, a bag of one.
+    """Plain message passing: the base encoder on the graph itself, as a bag with one subgraph.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.

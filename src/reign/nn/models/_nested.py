@@ -1,4 +1,4 @@
-"""Nested GNNs (Zhang & Li 2021) and identity-aware GNNs (You et al. 2021): every ego net by itself."""
+"""Nested GNNs (Zhang & Li 2021) and identity-aware GNNs (You et al. 2021): every ego net is processed separately."""
 
 from functools import partial
 from typing import Any, ClassVar, Unpack, cast
@@ -17,7 +17,8 @@ from reign.policies import Policy
 
 @MODELS.register("ngnn")
 class NGNN(SubgraphGNN):
-    """Nested GNN (eq. NestedGNN): message passing in every ego net, its readout at its root, then message passing on the graph.
+    """Nested GNN (eq. NestedGNN): message passing in every ego net, a readout of each ego net as a vector of its root, then message passing
+    on the graph.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
@@ -69,7 +70,7 @@ class NGNN(SubgraphGNN):
 
 
 class IDConv(SubgraphConv):
-    r"""Messages from the root have weights of their own (eq. IDGNN).
+    r"""Message passing in which messages from the root have their own weights (eq. IDGNN).
 
     .. math:: x^k_i \leftarrow \sigma \big( \gamma(x^k_i, W_0 \textstyle\sum_{j \sim_k i, j \neq k} x^k_j
               + 1_{[k \sim_k i]} W_1 x^k_k) \big)
@@ -77,7 +78,7 @@ class IDConv(SubgraphConv):
     Args:
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
-        aggregation: terms whose sum is a mean; see ``SubgraphConv``.
+        aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
         options: see ``LayerOptions``.
     """
 
@@ -94,7 +95,7 @@ class IDConv(SubgraphConv):
 
 @MODELS.register("idgnn")
 class IDGNN(SubgraphGNN):
-    """Identity-aware GNN: heterogeneous message passing in every marked ego net, then the roots.
+    """Identity-aware GNN: heterogeneous message passing in every marked ego net, then a pooling of the roots.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any, Literal, Unpack
 
 import reign.policies as policies
+from reign._validate import check_count
 from reign.bags import Domain
 from reign.nn._conv import SubgraphConv
 from reign.nn._model import MODELS
@@ -19,7 +20,7 @@ NestedLabel = Literal["hop", "spd"] | None
 
 @MODELS.register("ngnnpublished", "NGNN (published)")
 class NGNNPublished(SubgraphGNN):
-    """NGNN as published for molecules: labels and resistance distances added, a virtual node, no activation after the last layer, means.
+    """NGNN as published for molecules: embedded labels and resistance distances, a virtual node, no last activation, and means.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
@@ -57,6 +58,7 @@ class NGNNPublished(SubgraphGNN):
         domain: Domain = "members",
         **options: Unpack[PublishedEdgeOptions],
     ) -> None:
+        check_count("num_layers", num_layers)
         options.setdefault("pooling", partial(MeanPooling, nodes=readout, subgraphs=graph_pooling))
         layer = partial(SubgraphConv, terms=["own+local"])
         super().__init__(
@@ -78,7 +80,7 @@ class NGNNPublished(SubgraphGNN):
 
 @MODELS.register("ngnntupublished", "NGNN-TU (published)")
 class NGNNTUPublished(SubgraphGNN):
-    """NGNN as published for the TU sets: embedded labels beside the features, and the means of all layers side by side.
+    """NGNN as published for the TU sets: embedded labels concatenated with the features, and the concatenated means of all layers.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.

@@ -1,13 +1,14 @@
 """Provably powerful graph networks (Maron et al. 2019): a baseline that multiplies matrices."""
 
 from itertools import pairwise
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.bags import SubgraphBag
+from reign.kernels import kernels_for
 from reign.nn._latex import aligned
 from reign.nn._mlp import MLP, Activation, make_act, make_norm, num_parameters
 from reign.nn._model import MODELS
@@ -51,7 +52,7 @@ class PPGNConv(nn.Module):
         return (
             f"PPGNConv({self.in_channels} -> {self.out_channels}), {size:,} parameters\n"
             f"  x[k,i] <- {type(self.act).__name__}(Linear[x[k,i], mean_j MLP(x)[k,j] * MLP(x)[j,i]])\n"
-            "  cost: 4 passes over pairs, and a matrix product of n^3 a channel"
+            "  cost: 4 passes over pairs, and a matrix product of cost n^3 per channel"
         )
 
     def __repr__(self) -> str:
@@ -96,7 +97,7 @@ class PPGNBlock(nn.Module):
         return (
             f"{type(self).__name__}({self.in_channels} -> {self.out_channels}), {num_parameters(self):,} parameters\n"
             "  x[k,i] <- Linear[x[k,i], sum_j MLP(x)[k,j] * MLP(x)[j,i]]\n"
-            f"  cost: {2 * len(self.left) + 1} passes over pairs, and a matrix product of n^3 a channel"
+            f"  cost: {2 * len(self.left) + 1} passes over pairs, and a matrix product of cost n^3 per channel"
         )
 
     def __repr__(self) -> str:
@@ -105,7 +106,10 @@ class PPGNBlock(nn.Module):
 
 @MODELS.register("ppgn")
 class PPGN(TensorGNN):
-    """Provably powerful graph network: as strong as 3-WL, at cubic cost. Its arguments are those of ``TensorGNN``."""
+    """Provably powerful graph network: as strong as 3-WL, at cubic cost.
+
+    Its arguments are those of ``TensorGNN``.
+    """
 
     takes_padding = False
     wl_bound = "3-WL: PPGN is as strong as it (Maron et al. 2019)"
@@ -119,14 +123,48 @@ class PPGN(TensorGNN):
 def matrix_product(
     a: Float[Tensor, "pairs channels"], b: Float[Tensor, "pairs channels"], bag: SubgraphBag
 ) -> Float[Tensor, "pairs channels"]:
-    """sum_j a[k, j] b[j, i]: padded for the product alone, and with zeros, so nothing leaks between graphs."""
-    n = int(bag.graph.sizes.max()) if bag.num_graphs else 0
+    """sum_j a[k, j] b[j, i]. Graphs are padded with zeros only for the product, so nothing leaks between graphs. Fused kernels pad nothing."""
+    n, channels = bag.largest, a.size(1)
+    if (kernels := kernels_for(a)) is not None and b.dtype == a.dtype:
+        squares = kernels.Squares(bag.row_ptr, bag.graph.ptr, bag.graph.batch, bag.real("node"))
+        fused: Tensor = kernels.square_product(a, b, squares)
+        return fused
     first = bag.graph.ptr[bag.pair_batch]
-    place = (bag.pair_batch * n + bag.sub - first) * n + bag.node - first
+    place = (bag.pair_batch * n + (bag.sub - first).clamp(max=n - 1)) * n + (bag.node - first).clamp(max=n - 1)
 
     def dense(rows: Tensor) -> Tensor:
-        padded = rows.new_zeros(bag.num_graphs * n * n, rows.size(1)).index_copy(0, place, rows)
-        return padded.view(bag.num_graphs, n, n, rows.size(1)).permute(0, 3, 1, 2)
+        padded: Tensor = _Spread.apply(rows, place, bag.num_graphs * n * n)  # type: ignore[no-untyped-call]
+        return padded.view(bag.num_graphs, n, n, channels).permute(0, 3, 1, 2)
 
-    product = (dense(a) @ dense(b)).permute(0, 2, 3, 1).reshape(bag.num_graphs * n * n, a.size(1))
-    return product.index_select(0, place)
+    product = (dense(a) @ dense(b)).permute(0, 2, 3, 1).reshape(bag.num_graphs * n * n, channels)
+    out: Tensor = _Pick.apply(product, place)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Spread(torch.autograd.Function):
+    """Rows at their positions among zeros. Only rows of padding share a position, so the gradient is a plain lookup."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, place: Tensor, size: int) -> Tensor:
+        ctx.save_for_backward(place)
+        return rows.new_zeros(size, rows.size(1)).index_copy_(0, place, rows)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        (place,) = ctx.saved_tensors
+        return _Pick.apply(g, place), None, None  # type: ignore[no-untyped-call]
+
+
+class _Pick(torch.autograd.Function):
+    """The rows at some positions: the inverse of ``_Spread``."""
+
+    @staticmethod
+    def forward(ctx: Any, dense: Tensor, place: Tensor) -> Tensor:
+        ctx.save_for_backward(place)
+        ctx.number = dense.size(0)
+        return dense.index_select(0, place)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (place,) = ctx.saved_tensors
+        return _Spread.apply(g, place, ctx.number), None  # type: ignore[no-untyped-call]

@@ -15,7 +15,7 @@ from reign.nn.models._tensor_published import TensorPublished, TensorPublishedOp
 
 @MODELS.register("ppgnpublished", "PPGN (published)")
 class PPGNPublished(TensorPublished):
-    """PPGN as published: activations after all layers of the MLPs, a plain product, largest values on and off the diagonal.
+    """PPGN as published: activations after all layers of the MLPs, a plain product, and max pooling on and off the diagonal.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
@@ -24,7 +24,7 @@ class PPGNPublished(TensorPublished):
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         widths: numbers of channels of the blocks; if not given, all have ``hidden_channels``.
         depth: number of layers of the MLPs.
-        suffix: what predicts: a linear map of all blocks ("new"), or an MLP of the last ("old").
+        suffix: how predictions are made: by a linear map of all blocks ("new"), or by an MLP of the last block ("old").
         head_channels: numbers of hidden channels of the MLP at the end.
         tensor, edge_dim, edge_encoder, act: see ``TensorPublished``.
         options: see ``TensorPublishedOptions``.

@@ -1,4 +1,4 @@
-"""ReIGN(2), the layer space itself."""
+"""ReIGN(2), the whole layer space of the paper."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -33,15 +33,15 @@ REIGN2_ON = IGN2_ON + [f"{name}@{where}" for name in LOCAL_ON for where in ("Ak"
 
 
 class ReIGN2Conv(SubgraphConv):
-    """A ReIGN(2) layer: every entry of the paper's expansion table in its three forms, or a part of them.
+    """A ReIGN(2) layer: all entries of the paper's expansion table in their three forms, or a selection of them.
 
     Args:
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
-        terms: terms off the diagonal; all of the table if not given.
-        root_terms: terms on the diagonal; all of the table if not given.
+        terms: terms off the diagonal; the whole table if not given.
+        root_terms: terms on the diagonal; the whole table if not given.
         transform: "linear", as in the paper, or "mlp".
-        aggregation: terms whose sum is a mean; see ``SubgraphConv``.
+        aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
         options: see ``LayerOptions``.
     """
 
@@ -63,7 +63,7 @@ class ReIGN2Options(ModelOptions, total=False):
     """Options of ``ReIGN2``.
 
     Args:
-        aggregation: terms whose sum is a mean; see ``SubgraphConv``.
+        aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
     """
 
     aggregation: dict[str, Aggregation] | None
@@ -71,7 +71,7 @@ class ReIGN2Options(ModelOptions, total=False):
 
 @MODELS.register("reign2", "ReIGN(2)")
 class ReIGN2(SubgraphGNN):
-    """ReIGN(2): any part of the layer space, all of it by default.
+    """ReIGN(2): the whole layer space by default, or any selection of its terms.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.

@@ -11,7 +11,7 @@ from reign.policies import Policy
 
 
 class SSWLConv(SubgraphConv):
-    r"""Message passing along nodes and along subgraphs, and the single point.
+    r"""Message passing along nodes and along subgraphs, plus the root term x[i, i].
 
     .. math:: x^k_i \leftarrow \sigma \big( \gamma^0(x^k_i, \textstyle\sum_{j \sim_k i} x^k_j)
               + \gamma^1(x^k_i, \sum_{h \sim k} x^h_i) + \mu(x^i_i) \big)
@@ -20,7 +20,7 @@ class SSWLConv(SubgraphConv):
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
         transform: the map mu, "mlp" or "linear".
-        aggregation: terms whose sum is a mean; see ``SubgraphConv``.
+        aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
         options: see ``LayerOptions``.
     """
 
@@ -39,7 +39,7 @@ class SSWLConv(SubgraphConv):
 
 @MODELS.register("sswl")
 class SSWL(SubgraphGNN):
-    """SSWL+ with distance marks, and means over nodes and subgraphs.
+    """SSWL+: message passing along both axes of the bag, with distance marks and means over nodes and subgraphs.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
@@ -51,9 +51,7 @@ class SSWL(SubgraphGNN):
     """
 
     needs_node_based = True
-    wl_bound = (
-        "3-WL: message passing along both axes is a 3-IGN operation, as 2-FWL refines it (Zhang et al. 2023); no construction here"
-    )
+    wl_bound = "3-WL: message passing along both axes is a 3-IGN operation, because 2-FWL refines it (Zhang et al. 2023); no construction here"
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from typing import Literal, Unpack
 
 from torch import nn
 
-from reign._validate import check
+from reign._validate import check, check_count
 from reign.bags import Domain
 from reign.nn._conv import SubgraphConv
 from reign.nn._model import MODELS
@@ -41,7 +41,7 @@ class SSWLPublished(SubgraphGNN):
         aggregations: the terms by their published names: sums over neighbours along nodes "uL" and along subgraphs "vL", the points "uu",
             "vv" and "vu", the sums over a subgraph "uG" and over subgraphs "vG". SSWL+ has "uL", "vL" and "vv", SSWL the first two.
         pool: the sum of the pooling layer, over a subgraph ("uG") or over subgraphs ("vG").
-        max_distance: greater hop distances have the same embedding, and so have nodes out of reach.
+        max_distance: greater hop distances and unreachable nodes share the embedding of this distance.
         domain: see ``DomainOptions``.
         options: see ``PublishedEdgeOptions``.
     """
@@ -64,6 +64,7 @@ class SSWLPublished(SubgraphGNN):
         domain: Domain = "all",
         **options: Unpack[PublishedEdgeOptions],
     ) -> None:
+        check_count("num_layers", num_layers)
         good = not isinstance(aggregations, str) and len(aggregations) > 0 and set(aggregations) <= set(MERGES)
         check("aggregations", aggregations, good, f"one or several of {', '.join(map(repr, MERGES))}")
         check("pool", pool, pool in POOLS, "'uG' or 'vG'")
@@ -82,6 +83,6 @@ class SSWLPublished(SubgraphGNN):
 
 
 def _pooling_layer(term: str, in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> nn.Module:
-    """The sum over a subgraph at each of its pairs, transformed there: norms see it as often as there are pairs."""
+    """The sum over a subgraph, broadcast to its pairs and transformed there, so that norms count it once for every pair."""
     plain: LayerOptions = {"act": options["act"], "norm": options["norm"], "domain": options["domain"]}
     return SubgraphConv(in_channels, out_channels, [term], on_pairs=True, norm_at="sum", **plain)

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Unpack
 
 from reign.nn._conv import SubgraphConv, Transform
 from reign.nn._model import MODELS
-from reign.nn._options import LayerOptions, ModelOptions
+from reign.nn._options import LayerOptions, ModelOptions, RootNorms
 from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.policies import Policy
@@ -27,15 +27,16 @@ class SUNConv(SubgraphConv):
         x^k_i &\leftarrow \sigma \big( \mu^0(x^i_i) + \mu^1(x^k_k) + \mu^2(x^k_i) + \mu^3(\textstyle\sum_j x^k_j)
             + \gamma^0(x^k_i, \sum_{j \sim_k i} x^k_j) + \gamma^1(\sum_h x^h_i, \sum_{j \sim i} \sum_h x^h_j) \big)
 
-    As in the authors' experiments, the sum over h is a mean.
+    By default the sum over h is replaced by a mean, as in the authors' experiments.
 
     Args:
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
         transpose: whether to add the term x[i, k].
-        readout: whether to have the terms with the sum over a subgraph (the form for molhiv has none).
+        readout: whether to include the terms with the sum over a subgraph (they are left out for molhiv).
         transform: the maps mu, "mlp" or "linear".
         needle: "mean" or "sum" over subgraphs.
+        root_norms: see ``SubgraphConv``.
         options: see ``LayerOptions``.
     """
 
@@ -48,15 +49,25 @@ class SUNConv(SubgraphConv):
         readout: bool = True,
         transform: Transform = "mlp",
         needle: Aggregation = "mean",
+        root_norms: RootNorms = "roots",
         **options: Unpack[LayerOptions],
     ) -> None:
         off, on = sun_terms(transpose, readout)
-        super().__init__(in_channels, out_channels, off, on, transform=transform, aggregation={"needle": needle}, **options)
+        super().__init__(
+            in_channels,
+            out_channels,
+            off,
+            on,
+            transform=transform,
+            aggregation={"needle": needle},
+            root_norms=root_norms,
+            **options,
+        )
 
 
 @MODELS.register("sun")
 class SUN(SubgraphGNN):
-    """Subgraph Union Network: ``SUNConv`` layers, then means over nodes and over subgraphs.
+    """Subgraph Union Network: SUN layers, then means over nodes and over subgraphs.
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
@@ -64,7 +75,7 @@ class SUN(SubgraphGNN):
         num_layers: number of layers.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
-        transpose, readout, transform, needle: see ``SUNConv``.
+        transpose, readout, transform, needle, root_norms: see ``SUNConv``.
         options: see ``ModelOptions``.
     """
 
@@ -90,7 +101,8 @@ class SUN(SubgraphGNN):
         readout: bool = True,
         transform: Transform = "mlp",
         needle: Aggregation = "mean",
+        root_norms: RootNorms = "roots",
         **options: Unpack[ModelOptions],
     ) -> None:
-        layer = partial(SUNConv, transpose=transpose, readout=readout, transform=transform, needle=needle)
+        layer = partial(SUNConv, transpose=transpose, readout=readout, transform=transform, needle=needle, root_norms=root_norms)
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, **options)

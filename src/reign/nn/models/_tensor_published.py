@@ -1,4 +1,4 @@
-"""Graphs as tensors, in the ways in which 2-IGN and PPGN were published."""
+"""Graphs as input tensors of 2-IGN and PPGN, in the published forms."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Unpack
@@ -17,7 +17,7 @@ from reign.nn._tensor_pooling import DiagonalPooling
 from reign.nn.models._ign2 import graph_tensor
 
 Tensors = Literal["degrees", "distances"]
-NO_PATH = 2**14  # more hops than any path here has
+NO_PATH = 2**14  # more hops than any path has
 
 
 class TensorPublishedOptions(DomainOptions, OuterOptions, total=False):
@@ -25,7 +25,7 @@ class TensorPublishedOptions(DomainOptions, OuterOptions, total=False):
 
 
 class TensorPublished(SubgraphGNN):
-    r"""A model without a policy, which takes a graph as a tensor in one of the published ways.
+    r"""A model without a policy, whose input is the graph as a tensor in one of the published forms.
 
     "degrees": :math:`D^{-1/2} A D^{-1/2}` in every channel, and :math:`[0, x_i]` added on the diagonal. "distances": :math:`x_i` on the
     diagonal, and the hop distance (0 where there is no path), A and edge features off it.
@@ -35,11 +35,11 @@ class TensorPublished(SubgraphGNN):
         hidden_channels: number of channels of the layers.
         num_layers: number of layers.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
-        layer: makes a layer.
+        layer: function that makes a layer.
         jk, widths, head: see ``CompositionOptions``.
-        tensor: how a graph is taken, "degrees" or "distances".
-        edge_dim: number of channels of edge features that are numbers, or of encoded ones; ``in_channels`` for these if not given.
-        edge_encoder: encoder of edge features that are types; see ``make_encoder``.
+        tensor: form of the input tensor, "degrees" or "distances".
+        edge_dim: number of channels of continuous or encoded edge features; ``in_channels`` for encoded features if not given.
+        edge_encoder: encoder of edge features that are integer types; see ``make_encoder``.
         act: activation.
         options: see ``TensorPublishedOptions``.
     """
@@ -68,7 +68,7 @@ class TensorPublished(SubgraphGNN):
         check("tensor", tensor, tensor in ("degrees", "distances"), "'degrees' or 'distances'")
         edges = edge_dim or (0 if edge_encoder is None else in_channels)
         if edges and tensor == "degrees":
-            raise ValueError("tensor='degrees' has no place for edge features; leave them out, or use tensor='distances'.")
+            raise ValueError("tensor='degrees' does not support edge features; leave them out, or use tensor='distances'.")
         self.tensor, self.edge_channels = tensor, edges
         options.setdefault("pooling", DiagonalPooling)
         super().__init__(
@@ -92,7 +92,7 @@ class TensorPublished(SubgraphGNN):
         return self.in_channels + (1 if self.tensor == "degrees" else 2 + self.edge_channels)
 
     def lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
-        """Take the graph to a tensor."""
+        """Turn the graph into a tensor."""
         given, n = bag.graph.edge_attr, x.size(1)
         if self.tensor == "distances":
             encoded = given if self.edge_encoder is None or given is None else self.edge_encoder(given)

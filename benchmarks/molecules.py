@@ -1,0 +1,384 @@
+"""The defaults for tables of molecules: a search by validation rows, and the test rows of what was chosen.
+
+    python benchmarks/molecules.py search --data FOLDER --device cuda --jobs 8 --minutes 7   # every candidate, no test row
+    python benchmarks/molecules.py table                                                    # what was found so far
+    python benchmarks/molecules.py final --data FOLDER                                      # test rows, once, at the end
+    python benchmarks/molecules.py intervals --data FOLDER --models 3                       # do 90 % intervals cover 90 % of ESOL's test rows?
+
+The folder holds ``esol_splits.csv``, ``lipophilicity_splits.csv`` and ``ogbg_molhiv.csv.xz``. In the search the validation rows of a split are
+the judge; a ninth of its training rows says which epoch is taken, and its test rows are not even read. So a rule that chooses an epoch is
+judged by rows that it has not seen, and one training serves to compare all rules. Results are kept in a JSON file after every training;
+the same command goes on from there. ``final`` trains on the splits as they are, with the recipes of the package, with the settings
+that were the defaults before, and with chemprop if it is installed; nothing is installed here.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import replace
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pandas as pd
+import torch
+
+from reign.data import Ids, Problem, scaffold_split
+from reign.data.molecules import Molecule, load_table
+from reign.disk import write_text
+from reign.experiments import find_recipe
+from reign.train import fit, load, train
+from reign.train.build import make_model
+from reign.train.callbacks import Callback
+from reign.train.config import ModelConfig, TrainingConfig
+from reign.train.devices import make_fabric
+from reign.train.learner import Learner
+from reign.train.losses import LOSSES
+from reign.train.metrics import METRICS
+from reign.train.overrides import merge
+from reign.train.reliability import in_words
+from reign.train.tasks import choose
+
+Settings = dict[str, Any]
+RESULTS = Path("benchmarks/molecules.json")
+SAMPLE, ACTIVE = 2_000, 500  # rows of the molhiv sample, and how many of them are active; of 2,000 at random it would be seventy
+SETS = {
+    "esol": ("esol_splits.csv", "logSolubility", "regression"),
+    "lipophilicity": ("lipophilicity_splits.csv", "exp", "regression"),
+    "molhiv": ("ogbg_molhiv.csv.xz", "HIV_active", "classification"),
+}
+ROUNDS = [
+    ("esol", 0),
+    ("molhiv", 0),
+    ("lipophilicity", 0),
+    ("molhiv", 1),
+    ("esol", 1),
+    ("molhiv", 2),
+    ("esol", 2),
+    ("lipophilicity", 1),
+]
+
+BEFORE: Settings = {  # the defaults for all tasks until this search
+    "model": {"name": "sun", "hidden_channels": 64, "num_layers": 4, "residual": True},
+    "train": {
+        "epochs": 60,
+        "batch_size": 50,
+        "report": "last",
+        "scale_targets": True,
+        "optimiser": {"name": "adam", "lr": 0.001},
+        "schedule": {"name": "cosine", "warmup": 0.05},
+    },
+}
+
+
+def model(**values: Any) -> Settings:
+    """A change of the model."""
+    return {"model": values}
+
+
+def training(lr: float | None = None, decay: float | None = None, **values: Any) -> Settings:
+    """A change of the training."""
+    optimiser: Settings = {} if lr is None else {"lr": lr}
+    optimiser |= {} if decay is None else {"name": "adamw", "weight_decay": decay}
+    return {"train": {**values, **({"optimiser": optimiser} if optimiser else {})}}
+
+
+CANDIDATES: dict[str, dict[str, Settings]] = {
+    "regression": {
+        "as before": {},
+        "lr 0.0005": training(lr=5e-4),
+        "lr 0.002": training(lr=2e-3),
+        "40 epochs": training(epochs=40),
+        "40 epochs, lr 0.002": training(lr=2e-3, epochs=40),
+        "100 epochs": training(epochs=100),
+        "weight decay 0.01": training(decay=0.01),
+        "weight decay 0.1": training(decay=0.1),
+        "head dropout 0.2": model(head={"dropout": 0.2}),
+        "dropout 0.05": model(dropout=0.05),
+        "dropout 0.1": model(dropout=0.1),
+        "width 32": model(hidden_channels=32),
+        "width 96": model(hidden_channels=96),
+        "3 layers": model(num_layers=3),
+        "5 layers": model(num_layers=5),
+        "layer norm": model(norm="layer_norm"),
+        "clipping 1": training(clip=1.0),
+        "batches of 32": training(batch_size=32),
+    },
+    "classification": {
+        "as before": {},
+        "lr 0.0005": training(lr=5e-4),
+        "lr 0.0002": training(lr=2e-4),
+        "30 epochs": training(epochs=30),
+        "15 epochs": training(epochs=15),
+        "weight decay 0.1": training(decay=0.1),
+        "weight decay 1": training(decay=1.0),
+        "head dropout 0.5": model(head={"dropout": 0.5}),
+        "dropout 0.1": model(dropout=0.1),
+        "dropout 0.2": model(dropout=0.2),
+        "dropout 0.4": model(dropout=0.4),
+        "width 32": model(hidden_channels=32),
+        "width 128": model(hidden_channels=128),
+        "2 layers": model(num_layers=2),
+        "layer norm": model(norm="layer_norm"),
+        "dropout 0.2, weight decay 0.1": merge(model(dropout=0.2), training(decay=0.1)),
+        "dropout 0.2, 30 epochs": merge(model(dropout=0.2), training(epochs=30)),
+        "dropout 0.2, lr 0.0005": merge(model(dropout=0.2), training(lr=5e-4)),
+    },
+}
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def whole(folder: str, name: str) -> tuple[Problem, list[dict[str, Ids]]]:
+    """A table, and its three splits into train, val and test."""
+    file, target, task = SETS[name]
+    table = pd.read_csv(Path(folder) / file, dtype=str, keep_default_na=False)
+    if name == "molhiv":
+        parts = [table[table[target] == word] for word in "01"]
+        table = pd.concat([part.sample(n, random_state=0) for part, n in zip(parts, (SAMPLE - ACTIVE, ACTIVE), strict=True)])
+    with tempfile.TemporaryDirectory() as place:
+        table.to_csv(Path(place) / f"{name}.csv", index=False)
+        problem, _ = load_table(Path(place) / f"{name}.csv", ["smiles"], [target], task, split_sizes=(1.0, 0.0, 0.0))
+    rows = table.iloc[[int(row) - 1 for row in problem.names or []]]
+    if name != "molhiv":
+        return problem, [_by_word(rows[f"split{s}"].tolist()) for s in range(3)]
+    molecules = [Molecule.read(text) for text in rows["smiles"]]
+    scaffolds, keys = [m.scaffold() for m in molecules], [m.canonical() for m in molecules]
+    return problem, [scaffold_split(scaffolds, keys, (0.8, 0.1, 0.1), seed) for seed in range(3)]
+
+
+def _by_word(words: list[str]) -> dict[str, Ids]:
+    return {split: torch.tensor([i for i, word in enumerate(words) if word == split]) for split in ("train", "val", "test")}
+
+
+def to_search(folder: str, name: str, split: int) -> Problem:
+    """The rows of a search: most of the training rows, a ninth of them ("val") to choose an epoch, the validation rows as judge ("test").
+
+    Where the split is by scaffold, that ninth is of other scaffolds, too.
+    """
+    problem, splits = whole(folder, name)
+    known = splits[split]["train"]
+    if name == "molhiv":
+        molecules = [Molecule.read(problem.texts["smiles"][i]) for i in known.tolist()]
+        parts = scaffold_split([m.scaffold() for m in molecules], [m.canonical() for m in molecules], (8 / 9, 1 / 9, 0.0), split)
+        train, choice = known[parts["train"]], known[parts["val"]]
+    else:
+        order = known[torch.randperm(known.numel(), generator=torch.Generator().manual_seed(split))]
+        train, choice = order[known.numel() // 9 :], order[: known.numel() // 9]
+    return replace(problem, splits={"train": train.sort().values, "val": choice.sort().values, "test": splits[split]["val"]})
+
+
+# -- search ------------------------------------------------------------------------------------------------------------
+
+
+def curves(folder: str, device: str, name: str, split: int, settings: Settings, until: float) -> Settings | None:
+    """Train once; after every epoch the metric and the loss of the rows that choose, and the metric of the judge. None if time is over."""
+    problem = to_search(folder, name, split)
+    values = merge(BEFORE, settings)
+    config = TrainingConfig.model_validate(values["train"])
+    net = make_model(ModelConfig.model_validate(values["model"]), problem, seed=split)
+    learner = Learner(net, problem, config, split, make_fabric(config.precision, device), Callback())
+    loss = LOSSES[choose(LOSSES, config.loss, problem.task)]
+    found: Settings = {"metric": [], "loss": [], "judge": [], "train_loss": []}
+    began = time.perf_counter()
+    for epoch in range(config.epochs):
+        found["train_loss"].append(learner.train_epoch(epoch))
+        out, y = learner.predict("val"), problem.y[problem.splits["val"]]
+        found["metric"].append(learner.score("val", out))
+        found["loss"].append(float(loss.sum(out, y)) / y.numel())
+        found["judge"].append(learner.score("test", learner.predict("test")))
+        if time.time() > until:
+            return None
+    return {**found, "seconds": time.perf_counter() - began}
+
+
+def key_of(task: str, candidate: str, name: str, split: int) -> str:
+    """The name of a training in the file of results."""
+    return f"{task} | {candidate} | {name} | {split}"
+
+
+def search(data: str, device: str, jobs: int, minutes: float, file: Path, epochs: int | None) -> None:
+    """Train what has not been trained yet, until time is over."""
+    change = {} if epochs is None else training(epochs=epochs)
+    results: Settings = json.loads(file.read_text()) if file.is_file() else {}
+    until = time.time() + 60 * minutes
+    left = [
+        (key_of(task, candidate, name, split), (data, device, name, split, merge(settings, change), until))
+        for name, split in ROUNDS
+        for task, candidates in CANDIDATES.items()
+        for candidate, settings in candidates.items()
+        if SETS[name][2] == task
+    ]
+    left = [each for each in left if each[0] not in results]
+    running: dict[Future[Settings | None], str] = {}
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _one_thread, (device,)) as pool:
+        while running or (left and time.time() < until):
+            while left and len(running) < jobs and time.time() < until:
+                key, arguments = left.pop(0)
+                running[pool.submit(curves, *arguments)] = key
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                key = running.pop(done)
+                try:
+                    found = done.result()
+                except (ValueError, RuntimeError) as error:
+                    print(f"{key}: {error}", flush=True)
+                    continue
+                if found is not None:
+                    results[key] = found
+                    write_text(file, json.dumps(results))
+                    print(f"{key}: {found['judge'][-1]:.4f} at the end, {found['seconds']:.0f} s, {len(left)} left", flush=True)
+
+
+def _one_thread(device: str) -> None:
+    torch.set_num_threads(2 if device == "cuda" else 1)
+
+
+RULES = ("last", "best", "best, smoothed", "least loss")
+
+
+def rules(found: Settings, more_is_better: bool) -> dict[str, float]:
+    """What each rule to choose an epoch gives on the rows of the judge."""
+    sign = -1 if more_is_better else 1
+    value = [sign * v for v in found["metric"]]
+    smooth = [mean(value[max(0, e - 2) : e + 3]) for e in range(len(value))]
+    chosen = (len(value) - 1, _least(value), _least(smooth), _least(found["loss"]))
+    return {rule: found["judge"][epoch] for rule, epoch in zip(RULES, chosen, strict=True)}
+
+
+def _least(values: list[float]) -> int:
+    return min(range(len(values)), key=lambda e: (values[e] != values[e], values[e]))
+
+
+def table(file: Path) -> Iterator[str]:
+    """All candidates as tables in Markdown: for each set and rule the mean over splits, and how much larger it is than that of the first
+    candidate at its last epoch on the same splits."""
+    results: Settings = json.loads(file.read_text()) if file.is_file() else {}
+    for task, candidates in CANDIDATES.items():
+        metric = choose(METRICS, None, task)
+        better = METRICS[metric].more_is_better
+        sets = [name for name, (_, _, of) in SETS.items() if of == task]
+        columns = [(name, rule) for name in sets for rule in RULES]
+        yield f"\n{task}: {metric} on validation rows\n"
+        yield "| | " + " | ".join(f"{name}, {rule}" for name, rule in columns) + " | splits | s |"
+        yield "|---" * (len(columns) + 3) + "|"
+        for candidate in candidates:
+            found = {n: [s for s in range(3) if key_of(task, candidate, n, s) in results] for n in sets}
+            shared = {n: [s for s in found[n] if key_of(task, "as before", n, s) in results] for n in sets}
+
+            def value(name: str, rule: str, of: str, splits: list[int]) -> float:
+                return mean(rules(results[key_of(task, of, name, s)], better)[rule] for s in splits) if splits else math.nan  # noqa: B023
+
+            cells = []
+            for name, rule in columns:
+                change = value(name, rule, candidate, shared[name]) - value(name, "last", "as before", shared[name])
+                cells.append(f"{value(name, rule, candidate, found[name]):.4f} ({change:+.4f})" if shared[name] else "")
+            seconds = sum(results[key_of(task, candidate, n, s)]["seconds"] for n in sets for s in found[n])
+            yield f"| {candidate} | " + " | ".join(cells) + f" | {' + '.join(str(len(found[n])) for n in sets)} | {seconds:.0f} |"
+
+
+# -- test rows ---------------------------------------------------------------------------------------------------------
+
+
+def trained(folder: str, device: str, name: str, split: int, settings: Settings | None) -> tuple[float, float]:
+    """The metric of the test rows, and seconds; with the package's recipe if no settings are given."""
+    problem, splits = whole(folder, name)
+    problem = replace(problem, splits=splits[split])
+    if settings is None:
+        recipe = "molecules" if problem.task == "regression" else "molecules-classification"
+        settings = find_recipe(recipe, {"data": {"path": "unused.csv", "task": problem.task}})[0].model_dump()
+    config = TrainingConfig.model_validate(settings["train"])
+    net = make_model(ModelConfig.model_validate(settings["model"]), problem, seed=0)
+    began = time.perf_counter()
+    result, _ = fit(net, problem, config, seed=0, fabric=make_fabric(config.precision, device))
+    return result[result["report"]]["test"], time.perf_counter() - began
+
+
+def chemprop(folder: str, device: str, name: str, split: int) -> tuple[float, float]:
+    """The same by chemprop's command with its own defaults."""
+    problem, splits = whole(folder, name)
+    with tempfile.TemporaryDirectory() as place:
+        words = ["" for _ in problem.graphs.sizes]
+        for word, ids in splits[split].items():
+            for i in ids.tolist():
+                words[i] = word
+        pd.DataFrame({"smiles": problem.texts["smiles"], "y": problem.y[:, 0], "split": words}).to_csv(
+            f"{place}/t.csv", index=False
+        )
+        command = ["chemprop", "train", "-i", f"{place}/t.csv", "-s", "smiles", "--target-columns", "y", "-t", problem.task]
+        command += ["--splits-column", "split", "--accelerator", "gpu" if device == "cuda" else "cpu", "-o", f"{place}/run"]
+        began = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+        seconds = time.perf_counter() - began
+    found = re.findall(r"test/(?:rmse|roc)\D+(\d+\.\d+)", done.stdout + done.stderr)
+    return (float(found[-1]) if found else float("nan")), seconds
+
+
+def final(data: str, device: str, only: list[str]) -> None:
+    """Test rows of the defaults, of the defaults before, and of chemprop where there is one."""
+    ways: dict[str, Callable[[str, int], tuple[float, float]]] = {
+        "reign": lambda name, split: trained(data, device, name, split, None),
+        "reign, as before": lambda name, split: trained(data, device, name, split, BEFORE),
+    }
+    if shutil.which("chemprop"):
+        ways["chemprop"] = lambda name, split: chemprop(data, device, name, split)
+    print("| set | way | split 0 | split 1 | split 2 | mean | seconds a split |\n|---|---|---|---|---|---|---|")
+    for name in only or SETS:
+        for way, run in ways.items():
+            found = [run(name, split) for split in range(3)]
+            values = " | ".join(f"{value:.4f}" for value, _ in found)
+            print(f"| {name} | {way} | {values} | {mean(v for v, _ in found):.4f} | {mean(s for _, s in found):.0f} |", flush=True)
+
+
+def intervals(data: str, device: str, models: int) -> None:
+    """The coverage of 90 % intervals on the test rows of ESOL, of each split and of all together, with the defaults and an ensemble."""
+    file, target, _ = SETS["esol"]
+    inside = labels = 0
+    with tempfile.TemporaryDirectory() as place:
+        for split in range(3):
+            table = {"path": str(Path(data).absolute() / file), "target_columns": [target], "splits_column": f"split{split}"}
+            recipe, _ = find_recipe("molecules", {"data": table, "seeds": list(range(models))})
+            folder = Path(place) / f"split-{split}"
+            train(recipe, folder, fabric=make_fabric(recipe.train.precision, device))
+            [quality] = load(folder, device=device).evaluate("test")["uncertainty"][target].values()
+            print(f"split {split}: {in_words(quality)}", flush=True)
+            inside, labels = inside + round(quality["coverage"] * quality["labels"]), labels + quality["labels"]
+    print(f"all splits: {inside} of {labels} test labels are inside of their interval, {inside / labels:.1%}")
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="Defaults for tables of molecules.")
+    parser.add_argument("mode", choices=["search", "table", "final", "intervals"])
+    parser.add_argument("--data", default=os.environ.get("REIGN_DATA", "."), help="folder of the tables")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--jobs", type=int, default=2, help="trainings at once, each in a process")
+    parser.add_argument("--minutes", type=float, default=1e6, help="start nothing after this time")
+    parser.add_argument("--epochs", type=int, help="of search: another number of epochs for all, to try the script")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--models", type=int, default=3, help="of intervals: number of models of the ensemble")
+    parser.add_argument("--sets", nargs="*", default=[], choices=list(SETS), help="of final: only these")
+    given = parser.parse_args()
+    if given.mode == "search":
+        search(given.data, given.device, given.jobs, given.minutes, given.results, given.epochs)
+    if given.mode == "final":
+        final(given.data, given.device, given.sets)
+    elif given.mode == "intervals":
+        intervals(given.data, given.device, given.models)
+    else:
+        print("\n".join(table(given.results)))
+
+
+if __name__ == "__main__":
+    main()

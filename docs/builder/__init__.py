@@ -1,0 +1,1 @@
+"""How the documentation is made: formulas, pages from docstrings, and the check of links."""

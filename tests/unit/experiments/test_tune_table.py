@@ -1,0 +1,48 @@
+"""The search of settings for a table: its space, and trials that are stopped early."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reign.experiments import find_recipe, tune_table
+from reign.experiments.tune_table import SPACE, TableSearch
+
+optuna = pytest.importorskip("optuna")
+
+
+@pytest.fixture
+def search(tmp_path: Path) -> TableSearch:
+    recipe, _ = find_recipe("molecules", {"data": {"path": str(tmp_path / "mols.csv")}, "train": {"epochs": 10}})
+    return TableSearch(recipe, {"model.dropout": [0.5], "train.clip": [1.0]})
+
+
+def test_the_space(search: TableSearch) -> None:
+    point = search.point(
+        optuna.trial.FixedTrial(
+            {key: 0.001 if "lr" in key else 32 for key in SPACE}
+            | {"model.num_layers": 3, "train.optimiser.weight_decay": 0.1, "model.dropout": 0.5, "train.clip": 1.0}
+        )
+    )
+    recipe = search.recipe_of(point, seeds=2)
+    assert (recipe.train.optimiser.name, recipe.train.optimiser.lr, recipe.train.optimiser.weight_decay) == ("adamw", 0.001, 0.1)
+    assert (recipe.model.num_layers, recipe.model.options["dropout"], recipe.train.clip, recipe.seeds) == (3, 0.5, 1.0, [0, 1])
+
+
+def test_a_trial_that_falls_behind_stops(search: TableSearch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four good trials, then one that is worse from the first epoch on: it stops once the pruner has warmed up."""
+    epochs: list[int] = []
+
+    def train(recipe: Any, folder: Path, *, fabric: Any, callback: Any) -> dict[str, Any]:
+        number = int(folder.name.removeprefix("trial-"))
+        epochs.append(0)
+        for epoch in range(10):
+            epochs[-1] += 1
+            callback.epoch({"epoch": epoch, "val_rmse": 9.0 if number == 4 else 1.0}, 10, False)
+        return {"val": {"mean": 1.0 + number}}
+
+    monkeypatch.setattr(tune_table, "train", train)
+    study = tune_table.tune_table(search, tmp_path, study_name="s", trials=5)
+    assert epochs == [10, 10, 10, 10, 3]
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 4 + ["PRUNED"]
+    assert study.best_trial.number == 0
