@@ -10,6 +10,7 @@ PROJECT = {  # files outside of docs/, and their pages
     "SECURITY.md": "security",
     "benchmarks/RESULTS.md": "measured",
     "results/README.md": "results",
+    "results/records.md": "records",
 }
 
 
@@ -43,10 +44,10 @@ def _text(file: str) -> str:
 
 
 def within_the_site(text: str, name: str) -> str:
-    """The text of a page of docs/ with links to files outside of docs/ led to their pages."""
+    """The text of a page of docs/ with links to files outside of docs/ led to their pages; those that have none are text."""
     if name.startswith("generated/"):
         return text
     up = "../" * name.count("/")
     for file, page in PROJECT.items():
         text = text.replace(f"](../{up}{file}", f"]({up}generated/project/{page}.md")
-    return text
+    return re.sub(rf"\[([^\]\n]+)\]\(\.\./{re.escape(up)}(?!generated/|howto/|\w+\.md)[^)\s]*\)", r"\1", text)

@@ -141,7 +141,7 @@ def test_the_command_prints_the_address_and_ends(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, "")
-    assert "The explorer has ended." in out
+    assert "The explorer was stopped." in out
 
 
 def test_mistakes(tmp_path: Path) -> None:

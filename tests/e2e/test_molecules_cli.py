@@ -112,10 +112,10 @@ def test_intervals_of_an_ensemble() -> None:
     kept = pd.concat([package.load("run").predict(CARBON, uncertainty=False)["size_pred"], raw["size_pred"]], axis=1)
     assert kept.iloc[:, 0].tolist() == pytest.approx(kept.iloc[:, 1].tolist(), abs=1e-5)
     start = ("predict", "-i", file, "--model-paths", "run", "-q")
-    assert "need at least 99 validation labels, and the run has 21" in fails(*start, "--conformal-alpha", "0.01")
+    assert "need at least 99 validation labels, but the run has 21" in fails(*start, "--conformal-alpha", "0.01")
     assert "alpha is 1.5, expected a number above 0 and below 1" in fails(*start, "--conformal-alpha", "1.5")
     assert "calibration by 'isotonic' is for classes" in fails(*start, "--calibration-method", "isotonic")
-    assert "The model gives no variance." in works(*start, "--uncertainty-method", "mve", "-o", "none.csv").stderr
+    assert "The model predicts no variance." in works(*start, "--uncertainty-method", "mve", "-o", "none.csv").stderr
     assert "size_unc" not in pd.read_csv("none.csv")
     Path("run/calibration.json").write_text("{}")
     assert "calibration.json is damaged (it has no intervals)" in fails(*start)
@@ -133,7 +133,7 @@ def test_uncertainty_of_one_model() -> None:
     assert read_json(Path("run/summary.json"))["test"]["mean"] == pytest.approx(package.load("run").evaluate("test")["models"][0])
     works("train", "-i", file, "--target-columns", "size", "-o", "plain", *HALVES, *SMALL)
     done = works("predict", "-i", file, "--model-paths", "plain", "-o", "out.csv", "-q")
-    assert "One plain model has no uncertainty." in done.stderr
+    assert "A single model without a predicted variance has no uncertainty." in done.stderr
     assert list(pd.read_csv("out.csv").columns)[3:] == ["size_pred", "error"]
 
 
@@ -187,7 +187,7 @@ def test_starting_from_a_run() -> None:
         "--set",
         "model.hidden_channels=4",
     )
-    assert "name the run with --checkpoint" in fails("train", "-i", file, "--freeze-encoder", "-o", "other", "-q")
+    assert "give it with --checkpoint" in fails("train", "-i", file, "--freeze-encoder", "-o", "other", "-q")
     assert "holds no recipe.yaml" in fails("train", "-i", file, "--checkpoint", "nowhere", "-o", "other", "-q")
     assert not Path("other/recipe.yaml").exists()
 
@@ -244,7 +244,7 @@ def test_the_nearest_training_molecules_and_vectors() -> None:
     predicted = float(model.model.head(row).detach()) * float(model.scale.deviation) + float(model.scale.mean)
     assert predicted == pytest.approx(float(found["size_pred"][0]), rel=1e-4)
     Path("run/training.csv").unlink()
-    assert "does not keep the molecules that it learned from" in fails(*start, "--nearest", "1")
+    assert "does not have the molecules that it was trained on" in fails(*start, "--nearest", "1")
 
 
 def test_several_splits_folds_and_words() -> None:
@@ -325,7 +325,7 @@ def test_search_of_the_settings_for_a_table() -> None:
     works("predict", "-i", file, "--model-paths", "runs/best", "-o", "out.csv", "-q")
     assert "give a recipe, as in" in fails("tune")
     assert "there is no file none.csv" in fails("tune", "-i", "none.csv")
-    assert "runs/best exists already" in fails("tune", "-i", file, "-o", "runs", "--target-columns", "size")
+    assert "runs/best already exists" in fails("tune", "-i", file, "-o", "runs", "--target-columns", "size")
 
 
 def test_descriptors_besides_the_graph() -> None:
@@ -355,7 +355,7 @@ def test_descriptors_besides_the_graph() -> None:
     frame.to_csv("gap.csv", index=False)
     works("predict", "-i", "gap.csv", "--model-paths", "run", "-o", "out.csv", "-q")
     errors = pd.read_csv("out.csv", keep_default_na=False)["error"]
-    assert errors[2] == "copy of gap.csv is '', expected a number: it is a descriptor"
+    assert errors[2] == "copy of gap.csv is '', expected a number, because it is a descriptor"
     assert (errors.drop(2) == "").all()
     frame.drop(columns="copy").to_csv("without.csv", index=False)
     assert "without.csv has no column 'copy'" in fails("predict", "-i", "without.csv", "--model-paths", "run", "-q")

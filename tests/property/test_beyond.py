@@ -208,7 +208,7 @@ def test_members_alone_take_part() -> None:
 
 
 def test_options() -> None:
-    with pytest.raises(ValueError, match="'own\\+folklore' is merged by conv='gin' alone, got conv='gcn'"):
+    with pytest.raises(ValueError, match="'own\\+folklore' needs conv='gin', got conv='gcn'"):
         SubgraphConv(3, 4, ["own+folklore"], conv="gcn")
     with pytest.raises(ValueError, match="max_distance is -1"):
         LocalFolklore(3, 4, 2, max_distance=-1)

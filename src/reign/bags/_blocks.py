@@ -12,21 +12,21 @@ from reign.bags._graph import SharedGraph
 if TYPE_CHECKING:
     from reign.bags._bag import SubgraphBag
 
-ENTRIES = 2**24  # numbers in one tensor
+ENTRIES = 2**24  # largest number of entries of one tensor
 Matrices = Float[Tensor, "graphs n n"]
 
 
 def pair_values(
     bag: "SubgraphBag", channels: int, compute: Callable[[Matrices], Float[Tensor, "graphs n n channels"]], both_ways: bool = False
 ) -> Float[Tensor, "pairs channels"]:
-    """A value for each pair (k, i) of a bag: that of the root of subgraph k and node i in the graph.
+    """A value for each pair (k, i) of a bag, which depends on the root of subgraph k and on node i in the graph.
 
     Args:
         bag: the bag; its subgraphs have one root each.
         channels: number of channels of the values.
-        compute: makes the values of all pairs of nodes from A, where A[u, v] counts the edges from u to v. What it returns for
-            padding (rows and columns of zeros) is not read.
-        both_ways: whether to take A as an undirected simple graph: 1 where two nodes are neighbours, whichever way the edge points.
+        compute: function that computes the values of all pairs of nodes from A, where A[u, v] counts the edges from u to v. Its result
+            for padding (rows and columns of zeros) is not used.
+        both_ways: whether A is that of an undirected simple graph: 1 if two nodes are neighbours, regardless of the direction of the edge.
     """
     source, home = bag.root[bag.sub], bag.pair_batch
     out = torch.zeros(bag.num_pairs, channels, dtype=torch.float64, device=bag.device)

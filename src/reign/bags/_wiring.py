@@ -31,7 +31,7 @@ class Messages(NamedTuple):
 
 
 class FolkloreMessages(NamedTuple):
-    """Message passing from two rows at once: each message from x[k, j], from x[j, i] and its edge, then their sums."""
+    """Message passing from two rows at once: make every message from x[k, j], x[j, i] and its edge, then sum the messages."""
 
     from_subgraph: Sum
     from_node: Sum
@@ -186,17 +186,17 @@ class Wiring:
         )
 
     def folklore(self, neighbours: Neighbours, where: Where = "off", members: bool = False) -> FolkloreMessages:
-        """What a folklore sum over the neighbours j of i ("A"), or of k ("swap"), needs: the rows of x[k, j] and of x[j, i].
+        """The maps for a folklore sum over the neighbours j of i ("A"), or of k ("swap"): the rows of x[k, j] and of x[j, i].
 
         Args:
-            neighbours: which neighbours.
-            where: for all pairs (k, i), or for the roots.
-            members: whether to leave out triples of which a pair is not a member of its subgraph.
+            neighbours: the kind of neighbours.
+            where: whether the sum is for all pairs (k, i) or for the roots.
+            members: whether to leave out triples in which one of the pairs is not a member of its subgraph.
         """
         return self.keep(("folklore", neighbours, where, members), lambda: self.make_folklore(neighbours, where, members))
 
     def make_folklore(self, neighbours: Neighbours, where: Where, members: bool) -> FolkloreMessages:
-        """The same, made anew and not kept."""
+        """As ``folklore``, but computed again and not cached."""
         bag = self.bag
         t = self.triples(neighbours, where)
         row, other = bag.row_within(t.k, t.j), bag.row_within(t.j, t.i)

@@ -1,4 +1,4 @@
-"""Commands whose options take several words in a row, as chemprop's do: ``--split-sizes 0.8 0.1 0.1``."""
+"""Commands whose options take several values in a row, as in chemprop: ``--split-sizes 0.8 0.1 0.1``."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from typer.core import TyperCommand
 class ManyWords(TyperCommand):
     """An option that can be repeated takes all words up to the next option.
 
-    A command that also takes a word of its own, as the recipe of ``reign train``, leaves all but numbers to it, unless a table is given with -i.
+    If a command also has an argument, such as the recipe of ``reign train``, such an option takes only numbers, unless a table is given with -i.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

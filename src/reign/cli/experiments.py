@@ -137,7 +137,7 @@ def tune(
     trials: Annotated[
         int | None,
         training_option(
-            help="Number of grid points that this worker tries, all if not given; of trials for a CSV, 20 if not given."
+            help="Number of grid points that this worker tries (all if not given), or number of trials for a CSV (20 if not given)."
         ),
     ] = None,
     seeds: Annotated[int, training_option(help="Number of seeds for each grid point.")] = 1,
@@ -150,13 +150,13 @@ def tune(
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Search the settings of a recipe or for a CSV of molecules by the validation metric, with optuna.
+    """Search settings for the best validation metric, with optuna.
 
     reign tune -i molecules.csv --target-columns logS -o RUNS
 
-    For a CSV, learning rate, weight decay, batch size, width, depth and dropout are searched, and what --grid names.
+    For a CSV, the search covers learning rate, weight decay, batch size, width, depth and dropout, and the settings of --grid.
 
-    Bad trials are stopped early, and at the end a run with the best settings is trained, with all --seeds.
+    Bad trials are stopped early, and the best settings are trained with all --seeds at the end.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
@@ -225,7 +225,7 @@ def tune_on_table(
     search = TableSearch(find_recipe(recipe_for(merge({"data": data}, *changes)), {"data": data}, *changes)[0], choices)
     folder = output if output is not None else free(Path("runs") / "tune" / stem(file))
     if (folder / "best").exists():
-        fail(f"{folder}/best exists already; choose a new folder with -o.")
+        fail(f"{folder}/best already exists; choose a new folder with -o.")
     fabric = make_fabric(search.recipe.train.precision, accelerator)
     with showing_progress(not quiet) as callback:
         try:
@@ -233,7 +233,7 @@ def tune_on_table(
                 search, folder, study_name=study or stem(file), storage=storage, trials=trials, fabric=fabric, callback=callback
             )
             if not best_first(found):
-                fail("no trial came to its end; give more --trials.")
+                fail("no trial was completed; use more --trials.")
             best = best_first(found)[0]
             train(search.recipe_of(best.params, seeds), folder / "best", fabric=fabric, callback=callback)
         except KeyboardInterrupt:

@@ -11,20 +11,22 @@ if TYPE_CHECKING:
 from reign.cli.options import Accelerator, Quiet, data_option, model_option, output_option, unsure_option
 from reign.cli.tools import check_writable, plain_console, stem, user_mistakes
 
-DescriptorsPath = Annotated[Path | None, data_option(help="A CSV of descriptors, a row for each row, if the training had one.")]
-UncertaintyMethod = Annotated[
-    str | None, unsure_option(help="ensemble, mve, dropout or none; mve or ensemble if not given, where the run has it.")
+DescriptorsPath = Annotated[
+    Path | None, data_option(help="A CSV of descriptors, with one row per molecule, if the training used one.")
 ]
-Alpha = Annotated[float, unsure_option(help="The share of rows that may lie outside of their interval.")]
+UncertaintyMethod = Annotated[
+    str | None, unsure_option(help="ensemble, mve, dropout or none; if not given, mve or ensemble if the run supports it.")
+]
+Alpha = Annotated[float, unsure_option(help="Share of rows that may lie outside their interval.")]
 
 
 def asked_method(name: str | None) -> str | bool:
-    """What --uncertainty-method says: a method, True for whatever there is, or False for none."""
+    """The value of --uncertainty-method: a method, True for the default, or False for none."""
     return True if name is None else False if name == "none" else name
 
 
 def possible_method(predictor: "Predictor", method: str | bool) -> str | bool:
-    """The method, or False for one that these models cannot be asked for, which is said."""
+    """The method, or False, with a message, if these models do not support it."""
     from reign.train.uncertainty import WHY_NOT, methods_of
 
     if method in WHY_NOT and method not in methods_of(predictor.models):
@@ -42,14 +44,15 @@ def predict(
         data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
     ] = None,
     descriptors_path: DescriptorsPath = None,
-    best_model: Annotated[bool, model_option("--best-model", help="Of several models use the one that validates best.")] = False,
+    best_model: Annotated[bool, model_option("--best-model", help="Use only the model with the best validation metric.")] = False,
     uncertainty_method: UncertaintyMethod = None,
     calibration_method: Annotated[
-        str | None, unsure_option(help="temperature or isotonic for probabilities of classes; none for uncertainties as they come.")
+        str | None, unsure_option(help="temperature or isotonic for probabilities of classes; none for no calibration.")
     ] = None,
     conformal_alpha: Alpha = 0.1,
     nearest: Annotated[
-        int | None, unsure_option(help="Give this many of the most similar training molecules, and a warning for those unlike all.")
+        int | None,
+        unsure_option(help="Number of most similar training molecules to list, with a warning for molecules unlike all of them."),
     ] = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
@@ -87,8 +90,8 @@ def predict(
     bad = int((table["error"] != "").sum())
     if method is True and not any(f"{target}_unc" in table.columns for target in predictor.targets):
         plain_console(stderr=True).print(
-            "One plain model has no uncertainty. --ensemble-size 5 or --loss-function mve in training gives one"
-            + (", and so does --uncertainty-method dropout now." if has_dropout(predictor.models[0].model) else "."),
+            "A single model without a predicted variance has no uncertainty. Train with --ensemble-size 5 or --loss-function mve"
+            + (", or use --uncertainty-method dropout." if has_dropout(predictor.models[0].model) else "."),
             soft_wrap=True,
         )
     plain_console().print(
@@ -110,9 +113,9 @@ def fingerprint(
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Write the vectors of a model for a CSV of molecules: what its head predicts from.
+    """Write the vectors of molecules from which the head of a model predicts.
 
-    Every row comes back, in order, with the columns fp_0, fp_1, ... (model_0_fp_0, ... of several models) and error.
+    The output has all rows and columns of the input, in order, and the columns fp_0, fp_1, ... (for several models model_0_fp_0, ...) and error.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
@@ -128,7 +131,7 @@ def fingerprint(
             table = vectors_of_file(predictor, data_path, smiles_columns, callback, descriptors_path)
         write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
     bad = int((table["error"] != "").sum())
-    plain_console().print(f"{len(table) - bad:,} of {len(table):,} rows have vectors, in {target}.", soft_wrap=True)
+    plain_console().print(f"{len(table) - bad:,} of {len(table):,} rows have vectors; the output is in {target}.", soft_wrap=True)
 
 
 def evaluate(
@@ -148,7 +151,10 @@ def evaluate(
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Evaluate a run from its weights, and its uncertainties, on a split of its data or on another CSV."""
+    """Compute the metrics of a run again, on a split of its data or on another CSV.
+
+    If the run has uncertainties, their quality is shown, too.
+    """
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.train import load

@@ -37,7 +37,7 @@ def train(
     data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
     smiles_columns: Annotated[
         list[str] | None,
-        data_option("-s", "--smiles-columns", help="Column of SMILES; those of a row form one graph."),
+        data_option("-s", "--smiles-columns", help="Column of SMILES; the molecules of a row form one graph."),
     ] = None,
     target_columns: Annotated[
         list[str] | None,
@@ -45,7 +45,7 @@ def train(
     ] = None,
     task_type: Annotated[
         str | None,
-        data_option("-t", "--task-type", help="regression, classification (0 or 1) or multiclass."),
+        data_option("-t", "--task-type", help="Task: regression, classification (0 or 1) or multiclass."),
     ] = None,
     split_type: Annotated[str | None, data_option(help="How to split the rows: random or scaffold_balanced.")] = None,
     split_sizes: Annotated[list[float] | None, data_option(help="Shares of train, val and test, such as 0.8 0.1 0.1.")] = None,
@@ -53,11 +53,13 @@ def train(
     split_seed: Annotated[int | None, data_option(help="Seed for splitting the rows.")] = None,
     weight_column: Annotated[str | None, rows_option(help="Column with the weight of each row in training.")] = None,
     class_balance: Annotated[bool, rows_option("--class-balance", help="Weight rows so that all classes count equally.")] = False,
-    metrics: Annotated[list[str] | None, rows_option(help="Metrics, such as rmse, mae, r2, roc, prc, f1, mcc.")] = None,
-    descriptors_columns: Annotated[list[str] | None, rows_option(help="Column of numbers that the model also gets.")] = None,
-    descriptors_path: Annotated[Path | None, rows_option(help="A CSV of such numbers, a row for each row.")] = None,
+    metrics: Annotated[list[str] | None, rows_option(help="Metrics to compute, such as rmse, mae, r2, roc, prc, f1, mcc.")] = None,
+    descriptors_columns: Annotated[
+        list[str] | None, rows_option(help="Column of numbers that is an additional input of the model.")
+    ] = None,
+    descriptors_path: Annotated[Path | None, rows_option(help="A CSV of additional inputs, with one row per molecule.")] = None,
     molecule_featurizers: Annotated[
-        list[str] | None, rows_option(help="Such numbers by RDKit: rdkit_2d, morgan_count, morgan_binary.")
+        list[str] | None, rows_option(help="Additional inputs from RDKit: rdkit_2d, morgan_count, morgan_binary.")
     ] = None,
     num_replicates: Annotated[int | None, rows_option(help="Number of splits, with different seeds, to train on.")] = None,
     num_folds: Annotated[int | None, rows_option(help="Number of folds for cross-validation.")] = None,
@@ -65,7 +67,7 @@ def train(
     policy: Annotated[str | None, model_option(help="A policy, such as ego+:3 (reign policies lists them).")] = None,
     dropout: Annotated[float | None, model_option(help="Dropout probability.")] = None,
     loss_function: Annotated[
-        str | None, model_option("-l", "--loss-function", help="mse, l1, mve (with a variance), bce, ...")
+        str | None, model_option("-l", "--loss-function", help="Loss: mse, l1, mve (predicts a variance, too), bce, ...")
     ] = None,
     epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
     batch_size: Annotated[int | None, training_option("-b", "--batch-size", help="Number of graphs in a batch.")] = None,
@@ -78,9 +80,9 @@ def train(
         training_option(help="Number of seeds 0, 1, ...; the same as --ensemble-size."),
     ] = None,
     output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
-    resume: Annotated[Path | None, training_option(help="Continue a run, with --epochs for more epochs.")] = None,
+    resume: Annotated[Path | None, training_option(help="Continue the run in this folder; --epochs adds epochs.")] = None,
     checkpoint: Annotated[Path | None, training_option(help="Start from the weights of this run, for any targets.")] = None,
-    freeze_encoder: Annotated[bool, training_option("--freeze-encoder", help="With --checkpoint: only the head learns.")] = False,
+    freeze_encoder: Annotated[bool, training_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
     settings: Settings = None,
     eager: Annotated[
         bool,
@@ -183,7 +185,7 @@ def train(
                 summaries = train_all(plans, resume=going_on, fabric=fabric, callback=callback, jobs=jobs)
             except KeyboardInterrupt:
                 if num_replicates is not None:
-                    fail("stopped; the same command continues from here.")
+                    fail("stopped; run the same command again to continue.")
                 fail(
                     f"stopped; continue with: reign train --resume {folder}" if has_run(folder) else "stopped; nothing was written."
                 )

@@ -1,4 +1,4 @@
-"""The table of records: all tries on a data set, with the weights of the best validation epoch, in the order of their validation metric."""
+"""The table of records: all full-length runs on a data set, with the weights of the best validation epoch, sorted by validation metric."""
 
 from collections.abc import Sequence
 from statistics import mean
@@ -26,7 +26,7 @@ def best_markdown(records: Sequence[Record]) -> str:
 
 
 def _data(record: Record) -> object:
-    """The data set of a record, if all of it was learned from."""
+    """The data set of a record, if the whole training set was used."""
     data = record.recipe.get("data")
     whole = isinstance(data, dict) and not data.get("limit") and not data.get("num_train")
     return data.get("name") if isinstance(data, dict) and whole else None

@@ -32,7 +32,7 @@ class TableSearch:
 
     Args:
         recipe: settings of the table, the task and everything that is not searched.
-        choices: choices of the user for some settings, over those of ``SPACE``.
+        choices: the user's values for some settings, which override those of ``SPACE``.
     """
 
     recipe: Recipe
@@ -62,12 +62,12 @@ def tune_table(
     fabric: Fabric | None = None,
     callback: Callback | None = None,
 ) -> Any:
-    """Train with different settings, and compare the validation metric; returns an optuna study.
+    """Train with different settings, and compare the validation metrics. Return an optuna study.
 
     A trial stops early if its validation metric is worse than the median of the earlier trials at the same epoch.
 
     Args:
-        search: what to search.
+        search: the settings to search.
         folder: the folder of the runs, ``folder/trial-0`` and so on.
         study_name, storage, fabric, callback: as in ``reign.experiments.tune.tune``.
         trials: number of trials; ``TRIALS`` if not given.
@@ -78,7 +78,7 @@ def tune_table(
     study = make_study(study_name, storage, optuna.samplers.TPESampler(seed=0), metric, pruner)
 
     class Watch(Callback):
-        """Reports every epoch to optuna, and passes everything on."""
+        """Reports every epoch to optuna, and forwards all events."""
 
         def __init__(self, trial: Any) -> None:
             self.trial = trial
@@ -88,7 +88,7 @@ def tune_table(
             if callback is not None:
                 callback.epoch(row, epochs, improved)
             if f"val_{metric}" not in row:
-                raise ValueError("the table has no validation rows to compare by.")
+                raise ValueError("the table has no validation rows, which are needed to compare settings.")
             self.trial.report(float(row[f"val_{metric}"]), int(row["epoch"]))
             if self.trial.should_prune():
                 raise optuna.TrialPruned

@@ -1,6 +1,6 @@
-"""The explorer: a page in the browser, served from this machine alone, that shows bags, what models tell apart, and what a run predicts.
+"""The explorer: a page in the browser, served only to this machine, that shows bags, which graphs models tell apart, and predictions of a run.
 
-Needs ``pip install 'reign[train,plot]'``, and ``chem`` for molecules.
+It needs ``pip install 'reign[train,plot]'``, and the extra ``chem`` for molecules.
 """
 
 from reign.explore._answers import Answers

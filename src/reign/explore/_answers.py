@@ -1,4 +1,4 @@
-"""What the page asks, and what the library answers: plain values and pictures as SVG."""
+"""Answers of the library to the requests of the page: plain values, and pictures as SVG."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 Values = dict[str, Any]
 WL = (1, 3)
 MOST_NODES_FOR_4_WL = 12
-MOST_INNER_EDGES = 500_000  # of all subgraphs together, in both directions
+MOST_INNER_EDGES = 500_000  # largest number of edges of all subgraphs together, in both directions
 
 
 class Answers:
-    """Answers to the questions of the page, by name: ``start``, ``bag``, ``compare``, ``predict``.
+    """Answers to the requests of the page, by name: ``start``, ``bag``, ``compare``, ``predict``.
 
     Args:
-        run: folder of a run that learned from molecules, for ``predict``; None for none.
+        run: folder of a run that was trained on molecules, for ``predict``; None for no run.
     """
 
     def __init__(self, run: str | Path | None = None) -> None:
@@ -38,15 +38,15 @@ class Answers:
             self.predictor = load(run)
             if not self.predictor.recipe.data.reads_smiles:
                 raise ValueError(
-                    f"{run} learned from {self.predictor.recipe.data.name}, not from molecules; reign explore shows runs of molecules, and "
-                    "reign explore alone needs no run."
+                    f"{run} was trained on {self.predictor.recipe.data.name}, not on molecules; give a run of molecules, or use reign explore "
+                    "without a run."
                 )
         self.known: dict[str, Callable[[Values], Values]] = {
             "start": self.start, "bag": self.bag, "compare": self.compare, "predict": self.predict,
         }  # fmt: skip
 
     def start(self, _: Values) -> Values:
-        """What there is to choose from."""
+        """The choices that the page offers."""
         targets = [] if self.predictor is None else [*(self.predictor.classes or self.predictor.targets)]
         return {
             "policies": [name for name in list_policies() if name != "whole"],
@@ -58,7 +58,7 @@ class Answers:
         }
 
     def bag(self, asked: Values) -> Values:
-        """A bag: its sizes, and a picture of one subgraph beside the graph."""
+        """A bag: its sizes, and a picture of one subgraph next to the graph."""
         graph = read_drawn(asked.get("graph"))
         name = _text(asked, "policy")
         made = policy(name)
@@ -66,7 +66,7 @@ class Answers:
         bag = made.from_data(graph.data)
         k = _whole(asked, "subgraph", 0)
         if len(bag) and not 0 <= k < len(bag):
-            raise ValueError(f"subgraph {k} was asked for, expected 0 to {len(bag) - 1}.")
+            raise ValueError(f"the subgraph index is {k}, expected 0 to {len(bag) - 1}.")
         found = bag.subgraph(k) if len(bag) else None
         return {
             "name": graph.name, "nodes": bag.num_nodes, "edges": graph.data.num_edges // 2, "subgraphs": len(bag),
@@ -78,11 +78,11 @@ class Answers:
         }  # fmt: skip
 
     def compare(self, asked: Values) -> Values:
-        """What each WL test and each model says about two graphs."""
+        """Whether each WL test and each model tells two graphs apart."""
         one, other = (read_drawn(asked.get(side), MOST_NODES_TO_COMPARE) for side in ("one", "other"))
         pair = Pair(f"{one.name} / {other.name}", plain(one), plain(other))
         name = _text(asked, "policy")
-        policy(name)  # a name that is not known is refused at once
+        policy(name)  # raises an error for an unknown name
         largest = max(pair.one.num_nodes, pair.other.num_nodes)
         tests = [*WL, *([4] if largest <= MOST_NODES_FOR_4_WL else [])]
         rows = [_row(f"{k}-WL", lambda k=k: separate([pair], wl=[k], act=None)) for k in tests]  # type: ignore[misc]
@@ -91,7 +91,7 @@ class Answers:
         return {"one": one.name, "other": other.name, "rows": rows}
 
     def predict(self, asked: Values) -> Values:
-        """What the run predicts for a molecule, and which atoms it rests on."""
+        """The prediction of the run for a molecule, and the atoms that matter for it."""
         if self.predictor is None:
             raise ValueError("there is no run; start the explorer with one, as in: reign explore RUN.")
         from reign.plots.molecules import draw_pairs, draw_scores, explain_smiles, score_rows
@@ -120,7 +120,7 @@ class Answers:
 
 
 def models(policy_name: str | None = None) -> list[str]:
-    """The models that are compared: all but those as published, with a policy where they take one."""
+    """The models that are compared: all except those as published, with a policy if they take one."""
     names = [name for name in list_models() if name != "subgraphgnn" and not name.endswith("published")]
     if policy_name is None:
         return names
@@ -136,17 +136,17 @@ def plain(graph: Graph) -> Data:
 
 
 def _check_size(data: Data, made: Policy) -> None:
-    """Refuse a bag that would take long: of pairs of nodes, or of the edges of a dense graph."""
+    """Raise ``ValueError`` for a bag that would take long: with subgraphs for pairs of nodes, or for the edges of a dense graph."""
     subgraphs = data.num_edges // 2 if made.unordered else data.num_nodes ** max(1, made.num_anchors)
     if subgraphs * data.num_edges > MOST_INNER_EDGES:
         raise ValueError(
             f"the {subgraphs:,} subgraphs of policy {made} have up to {subgraphs * data.num_edges:,} edges, expected at most "
-            f"{MOST_INNER_EDGES:,} here; use a smaller graph."
+            f"{MOST_INNER_EDGES:,}; use a smaller graph."
         )
 
 
 def _row(method: str, run: Callable[[], Any]) -> Values:
-    """What a method says, or why it cannot."""
+    """The verdict of a method, or the reason why there is none."""
     try:
         verdict = run()[0]
     except ValueError as error:
@@ -169,7 +169,7 @@ def _whole(asked: Values, name: str, default: int) -> int:
 
 
 def _plain_value(value: Any) -> Any:
-    """A value of a table as JSON has it: numbers, texts, or nothing."""
+    """A value of a table in a form that JSON supports: a number, a text, or None."""
     if isinstance(value, str):
         return value
     number = float(value)

@@ -1,4 +1,4 @@
-"""The graph that a text from the page stands for. No text names a file or a data set: a page may not make reign read from the disk."""
+"""Read a graph from a text of the page. A text cannot refer to a file or a data set, so that a page cannot make reign read from disk."""
 
 import re
 from typing import Any
@@ -9,18 +9,18 @@ from reign.data import from_networkx
 from reign.plots import NAMED, Named, read_graph
 
 Graph = Named
-MOST_NODES = 60  # of a graph whose bag is shown
-MOST_NODES_TO_COMPARE = 24  # of a graph that tests and models are tried on
-LONGEST = 4_000  # characters of a text
+MOST_NODES = 60  # largest number of nodes of a graph whose bag is shown
+MOST_NODES_TO_COMPARE = 24  # largest number of nodes of a graph for tests and models
+LONGEST = 4_000  # largest number of characters of a text
 PARTS = re.compile(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*")
 
 
 def read_drawn(text: Any, most: int = MOST_NODES) -> Graph:
-    """The graph of a text: edges and single nodes ("0-1,1-2,3"), a name with a size ("cycle:6"), or SMILES.
+    """Read a graph from a text: edges and single nodes ("0-1,1-2,3"), a name with a size ("cycle:6"), or SMILES.
 
     Args:
         text: the text.
-        most: the largest number of nodes that is taken.
+        most: the largest number of nodes.
 
     >>> graph = read_drawn("0-1,1-2,3")
     >>> graph.data.num_nodes, graph.data.num_edges
@@ -31,7 +31,7 @@ def read_drawn(text: Any, most: int = MOST_NODES) -> Graph:
     ValueError: the graph has 100 nodes, expected at most 60.
     """
     if not isinstance(text, str) or not text.strip():
-        raise ValueError("there is no graph; expected SMILES, edges as 0-1,1-2, or a name as cycle:6.")
+        raise ValueError("there is no graph; expected SMILES, edges such as 0-1,1-2, or a name such as cycle:6.")
     if len(text) > LONGEST:
         raise ValueError(f"the text of the graph has {len(text):,} characters, expected at most {LONGEST:,}.")
     text = text.strip()
@@ -50,7 +50,7 @@ def _from_parts(text: str, most: int) -> nx.Graph:
     parts = [tuple(map(int, part.split("-"))) for part in text.split(",")]
     largest = max(map(max, parts))
     if largest >= most:
-        raise ValueError(f"the edges name node {largest}, expected at most {most - 1}; nodes are numbered from 0.")
+        raise ValueError(f"the largest node in the edges is {largest}, expected at most {most - 1}; nodes are numbered from 0.")
     if loop := next((part for part in parts if len(part) == 2 and part[0] == part[1]), None):
         raise ValueError(f"{loop[0]}-{loop[1]} is a loop, expected edges between two nodes.")
     graph = nx.empty_graph(largest + 1)
@@ -64,5 +64,5 @@ def _from_smiles(text: str) -> Graph:
     try:
         molecule = Molecule.read(text)
     except ValueError as error:
-        raise ValueError(f"{error}; expected SMILES, edges as 0-1,1-2, or a name as cycle:6.") from None
+        raise ValueError(f"{error}; expected SMILES, edges such as 0-1,1-2, or a name such as cycle:6.") from None
     return Named(text, molecule.graph(), molecule)

@@ -1,7 +1,7 @@
-"""The server of the page: of the standard library, bound to this machine, and closed to whoever does not know the token in its address.
+"""The server of the page. It uses the standard library, is bound to this machine, and requires the token in its address.
 
-What a request has to get past, in this order: the name of the host, so that no other site can reach the server under a name of its own; the
-token; the origin of the page that sends it; and the size of its body, which is not read if it is too large. One question is answered at a time.
+Each request is checked in this order: the name of the host, so that no other site can reach the server under its own name; the
+token; the origin of the page that sends the request; and the size of its body, which is not read if it is too large. Requests are answered one at a time.
 """
 
 import hmac
@@ -18,7 +18,7 @@ from typing import Any
 from reign.disk import first_line
 from reign.explore._answers import Answers
 
-MOST_BYTES = 64 * 1024  # of a question
+MOST_BYTES = 64 * 1024  # largest size of a request
 PAGE = {
     "": ("index.html", "text/html"),
     "explore.js": ("explore.js", "text/javascript"),
@@ -35,7 +35,7 @@ HEADERS = {
 
 
 class Refusal(Exception):
-    """A request that is not answered, with the status and the reason to send."""
+    """A refused request, with the status and the reason to send."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -43,11 +43,11 @@ class Refusal(Exception):
 
 
 class Explorer(ThreadingHTTPServer):
-    """The server; ``serve_forever`` runs it.
+    """The server. ``serve_forever`` runs it.
 
     Args:
-        answers: what it answers.
-        port: the port; any that is free if it is 0.
+        answers: the answers to requests.
+        port: the port; 0 for any free port.
     """
 
     daemon_threads = True
@@ -59,11 +59,11 @@ class Explorer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """The address of the page, token included."""
+        """The address of the page, including the token."""
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks is no news."""
+        """Ignore broken connections."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -71,14 +71,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     server: Explorer
     server_version, sys_version = "reign", ""
-    timeout = 20  # seconds that a connection may say nothing
+    timeout = 20  # seconds after which an idle connection is closed
 
     def do_GET(self) -> None:
         """Send a file of the page."""
         self._guarded(self._page)
 
     def do_POST(self) -> None:
-        """Answer a question."""
+        """Answer a request."""
         self._guarded(self._answer)
 
     def _guarded(self, respond: Any) -> None:
@@ -92,14 +92,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _admitted(self) -> str:
-        """What is asked for, if the request may ask."""
+        """The path of the request, after the checks."""
         port = self.server.server_port
         hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         if self.headers.get("Host", "") not in hosts:
-            raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, "this server answers to 127.0.0.1 and localhost alone.")
+            raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, "this server can be reached only as 127.0.0.1 or localhost.")
         token, _, name = self.path.lstrip("/").partition("/")
         if not hmac.compare_digest(token.encode(errors="replace"), self.server.token.encode()):
-            raise Refusal(HTTPStatus.FORBIDDEN, "the address lacks the token; use the address that reign explore printed.")
+            raise Refusal(HTTPStatus.FORBIDDEN, "the address has no valid token; use the address that reign explore printed.")
         if self.headers.get("Origin", "") not in {"", *(f"http://{host}" for host in hosts)}:
             raise Refusal(HTTPStatus.FORBIDDEN, "the request comes from another page.")
         return name.partition("?")[0]
@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, name: str) -> None:
         answer = self.server.answers.known.get(name)
         if answer is None:
-            raise Refusal(HTTPStatus.NOT_FOUND, "there is no such question.")
+            raise Refusal(HTTPStatus.NOT_FOUND, "there is no such request.")
         asked = self._body()
         try:
             with self.server.turn:
@@ -131,15 +131,15 @@ class _Handler(BaseHTTPRequestHandler):
             ArithmeticError,
             LookupError,
             TypeError,
-        ) as error:  # the page goes on, whatever a graph did
+        ) as error:  # the page keeps working after any error
             raise Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"this could not be computed ({first_line(error)}).") from None
         self._send(HTTPStatus.OK, "application/json", text.encode())
 
     def _body(self) -> dict[str, Any]:
-        """The question; its size is looked at before any of it is read."""
+        """The request. Its size is checked before it is read."""
         size = self.headers.get("Content-Length", "")
         if not size.isdecimal():
-            raise Refusal(HTTPStatus.LENGTH_REQUIRED, "the request does not say how long it is.")
+            raise Refusal(HTTPStatus.LENGTH_REQUIRED, "the request does not give its length.")
         if len(size) > 12 or int(size) > MOST_BYTES:
             raise Refusal(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has {size[:12]} bytes, expected at most {MOST_BYTES:,}."
@@ -161,7 +161,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _drain(self) -> None:
-        """Throw away what is still coming, for two seconds at most: a connection that is cut at once loses the refusal."""
+        """Discard the rest of the request, for at most two seconds, because the client would not see the reason if the connection were closed
+        at once."""
         try:
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_WR)
@@ -173,4 +174,4 @@ class _Handler(BaseHTTPRequestHandler):
             pass
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing of requests."""
+        """Do not log requests."""

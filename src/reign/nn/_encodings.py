@@ -1,4 +1,4 @@
-"""Encodings of pairs and nodes: structure of the graph that goes into x[k, i], before the first layer or before every layer."""
+"""Encodings of pairs and nodes: structure of the graph that is added to x[k, i] before the first layer or before every layer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,13 +18,13 @@ class Encodings(nn.Module):
 
     .. math:: x^k_i \leftarrow x^k_i + W p^k_i + V q_i
 
-    The encodings are computed once for each bag, which keeps them: in training, once for the data set.
+    The encodings are computed once for each bag, which caches them; in training, once for the data set.
 
     Args:
-        widths: numbers of channels of the values that come into each layer.
-        pairs: names of encodings of pairs, as "rrwp:21"; see ``list_encodings``.
-        nodes: names of encodings of nodes, as "return:20".
-        every_layer: whether they are added before every layer, with maps of their own, or before the first one only.
+        widths: numbers of input channels of each layer.
+        pairs: names of encodings of pairs, such as "rrwp:21"; see ``list_encodings``.
+        nodes: names of encodings of nodes, such as "return:20".
+        every_layer: whether they are added before every layer, with separate maps, or only before the first layer.
         channels: number of channels that are put in front of the values before the first layer; None: they are added to the values.
     """
 
@@ -40,8 +40,8 @@ class Encodings(nn.Module):
         super().__init__()
         for what, names in (("pairs", pairs), ("nodes", nodes)):
             good = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-            check(f"encodings.{what}", names, good, "a list of names, as ['rrwp:21']; see reign.nn.list_encodings()")
-        check("encodings", {"pairs": pairs, "nodes": nodes}, bool(pairs or nodes), "at least one of pairs and of nodes")
+            check(f"encodings.{what}", names, good, "a list of names, such as ['rrwp:21']; see reign.nn.list_encodings()")
+        check("encodings", {"pairs": pairs, "nodes": nodes}, bool(pairs or nodes), "at least one encoding of pairs or nodes")
         check("encodings.every_layer", every_layer, isinstance(every_layer, bool), "True or False")
         good = channels is None or (type(channels) is int and channels >= 1 and not every_layer)
         check("encodings.channels", channels, good, "a whole number of at least 1 without every_layer, or None")
@@ -52,7 +52,7 @@ class Encodings(nn.Module):
         self.out_channels = widths[0] + (channels or 0)
 
     def forward(self, h: Float[Tensor, "pairs channels"], bag: SubgraphBag, layer: int = 0) -> Float[Tensor, "pairs out_channels"]:
-        """The values that come into a layer, with the encodings."""
+        """Add the encodings to the input of a layer."""
         if layer and not self.every_layer:
             return h
         added: Tensor | None = None
@@ -65,14 +65,14 @@ class Encodings(nn.Module):
         return torch.cat([added, h], dim=1) if self.in_front else h + added
 
     def extra_repr(self) -> str:
-        """What is encoded."""
+        """The names of the encodings."""
         return ", ".join([*self.pairs, *self.nodes]) + (", before every layer" if self.every_layer else "")
 
 
 def encoded(
     bag: SubgraphBag, names: Sequence[str], known: Registry[Structure], rows: str, dtype: torch.dtype
 ) -> Float[Tensor, "rows channels"]:
-    """The values of encodings side by side, which the bag keeps."""
+    """The concatenated values of encodings, cached by the bag."""
     bag = bag.plain
 
     def make() -> PerRow:
@@ -88,7 +88,7 @@ def _maps(names: Sequence[str], known: Registry[Structure], outs: Sequence[int],
 
 
 def list_encodings() -> dict[str, dict[str, str]]:
-    """The encodings that there are, of pairs and of nodes, with their meanings.
+    """All encodings of pairs and of nodes, with their meanings.
 
     >>> list(list_encodings()["pairs"]), list(list_encodings()["nodes"])
     (['hop', 'rrwp', 'resistance', 'common', 'laplacian'], ['return', 'laplacian'])

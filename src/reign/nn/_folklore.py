@@ -1,4 +1,4 @@
-"""Local folklore message passing: messages are made of two pairs at once, before they are summed."""
+"""Local folklore message passing: each message is made from two pairs, and the messages are then summed."""
 
 from typing import ClassVar
 
@@ -25,7 +25,7 @@ class Folklore(BaseEncoder):
     .. math:: \mathrm{MLP}_1 \big( (1 + \epsilon_1) x^k_i + \textstyle\sum_{j \sim i} \mathrm{relu}(A x^k_j + B x^j_i + e_{ij}) \big)
               + \mathrm{MLP}_2 \big( (1 + \epsilon_2) x^k_i + \sum_{j \sim k} \mathrm{relu}(A x^j_i + B x^k_j + e_{kj}) \big)
 
-    With domain members, sums leave out each j for which one of the two pairs is not in its subgraph.
+    With ``domain="members"``, sums leave out each j for which one of the two pairs is not in its subgraph.
 
     Args:
         in_channels: number of channels of the input.
@@ -33,7 +33,7 @@ class Folklore(BaseEncoder):
         merged: which terms are merged, one of ``FOLKLORE``.
         edge_dim, edge_encoder, expansion, train_eps: see ``MessageOptions``.
         norm, act: see ``TransformOptions``.
-        bias: whether the linear maps of the MLPs have biases; A and B have them always.
+        bias: whether the linear maps of the MLPs have biases; A and B always have them.
     """
 
     takes_edges: ClassVar[bool] = True

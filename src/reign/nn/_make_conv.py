@@ -95,7 +95,7 @@ def make_conv(conv: Conv, in_channels: int, out_channels: int, merged: str, **op
     """
     if merged in FOLKLORE:
         if str(conv).lower() not in ("gin", "gine"):
-            raise ValueError(f"'{merged}' is merged by conv='gin' alone, got conv={conv!r}.")
+            raise ValueError(f"'{merged}' needs conv='gin', got conv={conv!r}.")
         return Folklore(in_channels, out_channels, merged, **options)
     has_edges = options.get("edge_dim") is not None or options.get("edge_encoder") is not None
     if isinstance(conv, str) and conv in CONVS:

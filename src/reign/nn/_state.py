@@ -138,7 +138,7 @@ class State:
         return bag.keep(("count", term.name, where, domain, bool(inner)), lambda: PerRow(count(), rows)).values
 
     def product(self, one: Rows, other: Rows) -> Rows:
-        """The product of two values, channel by channel: what folklore terms sum."""
+        """The product of two values in every channel, which folklore terms sum."""
         return one * other
 
     # -- sums that several terms share -----------------------------------------------------------------------------

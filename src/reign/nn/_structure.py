@@ -1,7 +1,7 @@
-r"""What the graph alone says about pairs of nodes, and about nodes: functions of A that do not depend on the order of nodes.
+r"""Structural features of pairs of nodes and of nodes: functions of A that do not depend on the order of nodes.
 
 Random walks go along the edges: :math:`M = D^{-1} A`, where :math:`A_{uv}` counts the edges from u to v; nodes without an edge have a row of
-zeros. Everything else looks at neighbours, whichever way an edge points.
+zeros. All other features ignore the direction of edges.
 """
 
 from collections.abc import Callable
@@ -16,18 +16,18 @@ from reign.registry import Registry
 
 Matrices = Float[Tensor, "graphs n n"]
 Values = Float[Tensor, "rows channels"]
-SAME = 1e-6  # eigenvalues that differ by less are one
+SAME = 1e-6  # eigenvalues that differ by less count as equal
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What is known of pairs or nodes.
+    """A structural feature of pairs or nodes.
 
     Args:
-        meaning: what it is, in a few words.
-        channels: number of channels for a given size.
-        values: the values for a bag and a size.
-        default: the size if none is given; None if there is no size to give.
+        meaning: a short description.
+        channels: function that returns the number of channels for a given size.
+        values: function that returns the values for a bag and a size.
+        default: the default size; None if the feature has no size.
     """
 
     meaning: str
@@ -41,7 +41,7 @@ OF_NODES: Registry[Structure] = Registry("encoding of nodes", spelling=str)
 
 
 def parse(name: str, known: Registry[Structure]) -> tuple[Structure, int]:
-    """The structure of a name, and its size.
+    """Split a name into a structural feature and its size.
 
     >>> parse("rrwp:8", OF_PAIRS)[1], parse("rrwp", OF_PAIRS)[1], parse("common", OF_PAIRS)[1]
     (8, 21, 1)
@@ -51,7 +51,7 @@ def parse(name: str, known: Registry[Structure]) -> tuple[Structure, int]:
     if not size:
         return found, found.default or 1
     if found.default is None:
-        raise ValueError(f"'{name}' has a size, expected '{kind}': there is no size to choose.")
+        raise ValueError(f"'{name}' has a size, expected '{kind}', which takes no size.")
     if not size.isdecimal() or not 1 <= int(size) <= 1000:
         raise ValueError(f"'{name}' ends in ':{size}', expected a number from 1 to 1000, as in '{kind}:{found.default}'.")
     return found, int(size)
@@ -63,7 +63,7 @@ def walk_matrix(A: Matrices) -> Matrices:
 
 
 def walks(A: Matrices, size: int) -> Float[Tensor, "graphs n n size"]:
-    """The powers of M from the identity on."""
+    """The powers of M, starting with the identity."""
     step = walk_matrix(A)
     found = [torch.eye(A.size(1), dtype=A.dtype, device=A.device).expand_as(A)]
     for _ in range(size - 1):
@@ -72,7 +72,7 @@ def walks(A: Matrices, size: int) -> Float[Tensor, "graphs n n size"]:
 
 
 def resistances(A: Matrices) -> Float[Tensor, "graphs n n 1"]:
-    """The resistance distances of all pairs of nodes, every edge a resistance of 1; 0 where there is no path."""
+    """The resistance distances of all pairs of nodes, where every edge has resistance 1; 0 if there is no path."""
     laplacian = torch.diag_embed(A.sum(2)) - A
     inverse = torch.linalg.pinv(laplacian, hermitian=True)
     own = inverse.diagonal(dim1=1, dim2=2)
@@ -80,7 +80,7 @@ def resistances(A: Matrices) -> Float[Tensor, "graphs n n 1"]:
 
 
 def _reached(A: Matrices) -> Matrices:
-    """1 where a path leads from one node to the other, 0 elsewhere."""
+    """1 if there is a path from one node to the other, otherwise 0."""
     reached = (A + torch.eye(A.size(1), dtype=A.dtype, device=A.device)).clamp(max=1)
     for _ in range(max(A.size(1) - 1, 1).bit_length()):
         reached = (reached @ reached).clamp(max=1)
@@ -88,14 +88,14 @@ def _reached(A: Matrices) -> Matrices:
 
 
 def projectors(A: Matrices, size: int) -> Float[Tensor, "graphs n n size"]:
-    r"""The projections onto the eigenspaces of :math:`I - D^{-1/2} A D^{-1/2}`, of the smallest eigenvalues that are different.
+    r"""The projections onto the eigenspaces of :math:`I - D^{-1/2} A D^{-1/2}`, for the smallest distinct eigenvalues.
 
     The sign of an eigenvector is arbitrary, and so is the basis of an eigenspace. The projection :math:`\sum_v v v^T` is unique.
     """
     degree = A.sum(2)
     scale = torch.where(degree > 0, degree.clamp(min=1).rsqrt(), 0)
     values, vectors = torch.linalg.eigh(torch.diag_embed((degree > 0).to(A.dtype)) - scale[:, :, None] * A * scale[:, None])
-    number = torch.nn.functional.pad((values.diff(dim=1) > SAME).cumsum(1), (1, 0))  # of the eigenspace of each vector
+    number = torch.nn.functional.pad((values.diff(dim=1) > SAME).cumsum(1), (1, 0))  # the index of the eigenspace of each vector
     found = [(vectors * (number == each)[:, None].to(A.dtype)) @ vectors.mT for each in range(size)]
     return torch.stack(found, dim=3)
 
@@ -107,11 +107,13 @@ def _hops(bag: SubgraphBag, size: int) -> Values:
 
 
 OF_PAIRS.register("hop")(
-    Structure("hop distance, one channel for each up to the given one, and one for nodes out of reach", lambda d: d + 2, _hops, 5)
+    Structure(
+        "hop distance, one channel for each distance up to the given one, and one for unreachable nodes", lambda d: d + 2, _hops, 5
+    )
 )
 OF_PAIRS.register("rrwp")(
     Structure(
-        "chance that a random walk of 0, 1, 2, ... steps from the root ends at the node",
+        "probability that a random walk of 0, 1, 2, ... steps from the root ends at the node",
         lambda steps: steps,
         lambda bag, steps: pair_values(bag, steps, lambda A: walks(A, steps)),
         21,
@@ -141,7 +143,7 @@ OF_PAIRS.register("laplacian")(
 )
 OF_NODES.register("return")(
     Structure(
-        "chance that a random walk of 1, 2, ... steps ends where it began",
+        "probability that a random walk of 1, 2, ... steps ends where it started",
         lambda steps: steps,
         lambda bag, steps: node_values(bag, steps, lambda A: walks(A, steps + 1)[..., 1:].diagonal(dim1=1, dim2=2).mT),
         20,
@@ -149,7 +151,7 @@ OF_NODES.register("return")(
 )
 OF_NODES.register("laplacian")(
     Structure(
-        "absolute value in each of the first eigenvectors of the Laplacian; the length of the projection where these are not unique",
+        "absolute value in each of the first eigenvectors of the Laplacian, or the length of the projection if these are not unique",
         lambda spaces: spaces,
         lambda bag, spaces: node_values(
             bag, spaces, lambda A: projectors(A, spaces).diagonal(dim1=1, dim2=2).mT.clamp(min=0).sqrt(), both_ways=True

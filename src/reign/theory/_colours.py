@@ -66,7 +66,7 @@ def colours(
 ) -> Colours:
     """Run the colour test of a list of terms on some graphs.
 
-     from reign.theory import family
+    >>> from reign.theory import family
     >>> (pair,) = family("triangles")
     >>> colours([pair.one, pair.other], ["own", "local"], policy="nm").separated(0, 1)
     2

@@ -1,6 +1,6 @@
-"""What comes into the first layer of a model, as exact numbers: features, marks, labels, and encodings as far as they are rational.
+"""The input of the first layer of a model as exact numbers: features, marks, labels, and encodings with rational values.
 
-A rational number stands for itself modulo two primes. Equal numbers have equal residues, so whatever is told apart by them is different.
+A rational number is represented modulo two primes. Equal numbers have equal residues, so different residues prove a difference.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ Lift = Callable[[Tensor, SubgraphBag], Tensor]
 
 
 def exact_lift(model: Model) -> Lift:
-    """How a model takes features of nodes to pairs, with exact labels and encodings beside them; ``ValueError`` if these have no exact form."""
+    """The map of a model from features of nodes to pairs, with exact labels and encodings. Raise ``ValueError`` if these have no exact form."""
     labels, encodings = model.labels, model.encodings
     if labels is not None and (labels.kind != "hop" or labels.resistance is not None):
-        raise ValueError(f"{type(model).__name__} has labels that are not hop distances alone, which exact tests do not support.")
+        raise ValueError(f"{type(model).__name__} has labels other than hop distances, which exact tests do not support.")
     if encodings is not None:
         if encodings.every_layer:
             raise ValueError(f"{type(model).__name__} has encodings before every layer, which exact tests do not support.")

@@ -1,4 +1,4 @@
-"""Calibrate a finished run on its validation rows, for every method of uncertainty that is possible with its models."""
+"""Calibrate a finished run on its validation rows, for every method of uncertainty that its models support."""
 
 from pathlib import Path
 

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from reign.disk import read_record, write_json
 
-FEWEST = 20  # labels that a target needs to be calibrated
-MOST = 1_000  # scores of a target that are kept
+FEWEST = 20  # least number of labels of a target for calibration
+MOST = 1_000  # largest number of stored scores of a target
 COLDEST, HOTTEST = 0.05, 20.0  # bounds of the temperature; it would be 0 if all validation rows were classified correctly
-LARGEST = 1e30  # of a number that is kept
+LARGEST = 1e30  # largest absolute value of a stored number
 Column = Float[Tensor, "graphs"]
 
 
@@ -54,7 +54,7 @@ class Interval:
             variance = share * size + (1 - share) * ratio * s
             if not bool((variance > 0).all()):
                 continue
-            wrong = float((errors / variance).mean())  # the scale that fits best, given the share
+            wrong = float((errors / variance).mean())  # the best scale for a given share
             surprise = float(variance.log().mean()) + math.log(wrong)
             best = min(best, (surprise, wrong * share * size, wrong * (1 - share) * ratio))
         _, offset, slope = best
@@ -67,12 +67,12 @@ class Interval:
         return (self.offset + self.slope * unsure.double().square()).sqrt()
 
     def factor(self, alpha: float) -> float:
-        """q, half the width of the interval in calibrated deviations."""
+        """The half-width q of the interval, in calibrated deviations."""
         place = math.ceil((self.labels + 1) * (1 - alpha) - 1e-9)
         if place > self.labels:
             needed = math.ceil(1 / alpha - 1e-9) - 1
             raise ValueError(
-                f"intervals for {1 - alpha:.4g} of the rows need at least {needed} validation labels, and the run has {self.labels}; "
+                f"intervals for {1 - alpha:.4g} of the rows need at least {needed} validation labels, but the run has {self.labels}; "
                 "use a larger --conformal-alpha."
             )
         share = (place - 1) / max(1, self.labels - 1)
@@ -112,9 +112,9 @@ class Calibration:
     """The calibration of a run; empty if there were too few validation rows.
 
     Args:
-        intervals: of numbers, by method and target.
-        temperature: of classes, by target.
-        isotonic: of yes or no, by target.
+        intervals: intervals of regression targets, by method and target.
+        temperature: temperatures of classification targets, by target.
+        isotonic: isotonic regressions of 0/1 targets, by target.
     """
 
     intervals: dict[str, dict[str, Interval]] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Calibration:
             values: probabilities.
             task: "classification" or "multiclass".
             targets: the targets.
-            how: "temperature" or "isotonic"; anything else changes nothing.
+            how: "temperature" or "isotonic"; any other value has no effect.
         """
         values = values.double()
         if task == "multiclass" and how == "temperature":
@@ -151,7 +151,7 @@ class Calibration:
 
     @classmethod
     def load(cls, file: Path) -> "Calibration":
-        """Read what ``save`` wrote; empty if there is no such file."""
+        """Read a file written by ``save``. The calibration is empty if there is no such file."""
         if not file.is_file():
             return cls()
         saved = read_record(file, intervals=dict, temperature=dict, isotonic=dict)
@@ -169,14 +169,14 @@ def _interval(saved: Mapping[str, Any]) -> Interval:
     offset, slope = _numbers([saved["offset"], saved["slope"]], 0.0, LARGEST)
     scores, labels = _numbers(saved["scores"], 0.0, LARGEST), saved["labels"]
     if not isinstance(labels, int) or labels < FEWEST or len(scores) != min(labels, MOST) or scores != sorted(scores):
-        raise ValueError(f"{len(scores)} scores of {labels!r} labels are not what a run keeps")
+        raise ValueError(f"{len(scores)} scores of {labels!r} labels are not valid")
     return Interval(offset, slope, scores, labels)
 
 
 def _steps(saved: Mapping[str, Any]) -> Steps:
     x, y = _numbers(saved["x"], 0.0, 1.0), _numbers(saved["y"], 0.0, 1.0)
     if not x or len(x) != len(y) or x != sorted(x) or y != sorted(y):
-        raise ValueError("the steps do not rise")
+        raise ValueError("the steps are not increasing")
     return Steps(x, y)
 
 

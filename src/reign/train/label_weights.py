@@ -15,11 +15,11 @@ def label_weights(problem: Problem, class_balance: bool) -> Float[Tensor, "graph
     The denominator is the total weight of the training labels of the same target and class; it is used only with ``class_balance``.
 
     Args:
-        problem: has the weights r of rows, if there are any.
+        problem: the problem, which holds the weights r of rows, if there are any.
         class_balance: whether the classes of a target have equal total weights. It cannot be used for regression.
     """
     if class_balance and problem.task == "regression":
-        raise ValueError("class_balance is for classification and multiclass, and the task is regression; leave it out.")
+        raise ValueError("class_balance is for classification and multiclass, but the task is regression; leave it out.")
     if problem.weights is None and not class_balance:
         return None
     y, train = problem.y, problem.splits["train"]

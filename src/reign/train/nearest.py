@@ -1,4 +1,4 @@
-"""Where a model applies: the most similar training molecules, by fingerprints and by the vectors of the model."""
+"""The applicability domain of a model: the most similar training molecules, by fingerprints and by the vectors of the model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ class TrainingMolecules:
     Args:
         folder: the folder of the run.
         config: the settings of its table.
-        model: the first model of the run, which gives the vectors.
+        model: the first model of the run, which computes the vectors.
         callback: receives progress events.
     """
 
@@ -46,7 +46,7 @@ class TrainingMolecules:
         file = folder / FILE
         if not file.is_file():
             raise ValueError(
-                f"{folder} does not keep the molecules that it learned from ({FILE}): it is a cross-validation, or was made by an older version "
+                f"{folder} does not have the molecules that it was trained on ({FILE}): it is a cross-validation, or was made by an older version "
                 "of reign; leave --nearest out, or train again."
             )
         smiles_columns = config.smiles_columns
@@ -65,12 +65,12 @@ class TrainingMolecules:
         self.vectors = self._vectors(GraphPack.of([data for data in graphs if data is not None]))
 
     def columns(self, molecules: "Sequence[Molecule | None]", pack: GraphPack, number: int) -> dict[str, list[Any]]:
-        """The columns for molecules that were predicted; those that are None stay empty.
+        """The columns for predicted molecules. Molecules that are None have empty cells.
 
         Args:
             molecules: a molecule for each row.
             pack: the graphs of those that are not None, in order.
-            number: how many neighbours.
+            number: number of neighbours.
         """
         found: dict[str, list[Any]] = {name: [""] * len(molecules) for name in COLUMNS}
         vectors = iter(self._vectors(pack)) if len(pack) else iter(())
@@ -82,7 +82,7 @@ class TrainingMolecules:
             close = alike.argsort(descending=True, stable=True)[:number].tolist()
             warning = ""
             if near[0][1] < self.usual:
-                warning = f"unlike all training molecules: the largest similarity is {near[0][1]:.2f}, and usual is {self.usual:.2f} or more"
+                warning = f"unlike all training molecules: the largest similarity is {near[0][1]:.2f}, but {self.usual:.2f} or more is usual"
             cells: list[Any] = [
                 _joined(self.rows[i] for i, _ in near),
                 _joined(self.texts[i].strip() for i, _ in near),
@@ -96,7 +96,7 @@ class TrainingMolecules:
         return found
 
     def _vectors(self, pack: GraphPack) -> Float[Tensor, "graphs channels"]:
-        """The pooled vectors, of length 1."""
+        """The pooled vectors, scaled to length 1."""
         found = self.model.vectors(pack, torch.arange(len(pack)), self.callback)
         return torch.nn.functional.normalize(found, dim=1)
 

@@ -1,4 +1,4 @@
-"""What to compute besides predictions, checked before the work begins."""
+"""The plan of what to compute in addition to predictions, checked before the work starts."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,12 +15,12 @@ CALIBRATIONS = ("temperature", "isotonic", "none")
 
 @dataclass(frozen=True)
 class Plan:
-    """What to compute besides predictions.
+    """What to compute in addition to predictions.
 
     Args:
         method: the method of uncertainty; None for no uncertainty.
         calibration: the calibration of probabilities, one of ``CALIBRATIONS``.
-        alpha: the share of rows that may lie outside of their interval.
+        alpha: the share of rows that may lie outside their interval.
         intervals: the calibrated intervals by target.
     """
 
@@ -31,7 +31,7 @@ class Plan:
 
 
 def make_plan(predictor: "Predictor", uncertainty: str | bool, calibration: str | None, alpha: float) -> Plan:
-    """What is to be computed; ``ValueError`` for what the models cannot give.
+    """Make the plan. Raise ``ValueError`` for anything that the models do not support.
 
     Args:
         predictor: the models and their calibration.
@@ -46,12 +46,12 @@ def make_plan(predictor: "Predictor", uncertainty: str | bool, calibration: str 
     check("alpha", alpha, isinstance(alpha, int | float) and 0 < alpha < 1, "a number above 0 and below 1")
     check("calibration", calibration, calibration is None or calibration in CALIBRATIONS, ", ".join(CALIBRATIONS))
     if predictor.task == "regression" and calibration not in (None, "none"):
-        raise ValueError(f"calibration by '{calibration}' is for classes, and the targets are numbers; leave it out.")
+        raise ValueError(f"calibration by '{calibration}' is for classes, but the targets are numbers; leave it out.")
     known = {"temperature": predictor.calibration.temperature, "isotonic": predictor.calibration.isotonic}
     if predictor.task != "regression" and calibration in known and not known[calibration]:
         raise ValueError(
             f"there is no calibration by '{calibration}': it needs one run with at least {FEWEST} validation labels of a target, of both classes"
-            + ("; several classes have a temperature alone." if predictor.task == "multiclass" else ".")
+            + ("; for several classes, only temperature is possible." if predictor.task == "multiclass" else ".")
         )
     intervals = {} if calibration == "none" or method is None else predictor.calibration.intervals.get(method, {})
     intervals = {target: each for target, each in intervals.items() if target in predictor.targets}

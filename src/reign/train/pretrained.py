@@ -13,7 +13,7 @@ from reign.train.run_folder import read_about, read_summary
 
 
 def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int) -> bool:
-    """Load the weights of the run in ``train.checkpoint`` into a model, if one is given. Returns whether the last layer was loaded, too.
+    """Load the weights of the run in ``train.checkpoint`` into a model, if one is given. Return whether the last layer was loaded, too.
 
     A run can have several models: seed s starts from model s, modulo their number. If the targets or classes differ, the last layer keeps its
     random weights. With ``train.freeze_encoder`` only the head is trained.
@@ -37,8 +37,8 @@ def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int
     ]
     if wrong:
         raise ValueError(
-            f"the weights of {folder} do not fit this model ({wrong[0]} differs); leave --model, --policy and settings of the model out, so that "
-            "they are those of that run."
+            f"the weights of {folder} do not fit this model ({wrong[0]} differs); leave out --model, --policy and settings of the model, so that "
+            "those of that run are used."
         )
     model.load_state_dict(weights)
     return same
@@ -47,7 +47,7 @@ def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int
 def freeze_encoder(model: nn.Module, config: TrainingConfig) -> None:
     """Train only the head."""
     if config.checkpoint is None:
-        raise ValueError("--freeze-encoder needs the run that the encoder comes from; name the run with --checkpoint.")
+        raise ValueError("--freeze-encoder needs a run with a trained encoder; give it with --checkpoint.")
     if not isinstance(getattr(model, "head", None), nn.Module):
         raise ValueError(f"--freeze-encoder trains only the head, but {type(model).__name__} has none.")
     for name, weight in model.named_parameters():
@@ -55,7 +55,7 @@ def freeze_encoder(model: nn.Module, config: TrainingConfig) -> None:
 
 
 def hold_encoder(model: nn.Module) -> None:
-    """Put everything but the head into evaluation mode, so that norms keep their statistics and there is no dropout."""
+    """Put everything except the head into evaluation mode, so that norms keep their statistics and there is no dropout."""
     for name, part in model.named_children():
         if name != "head":
             part.eval()

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from reign.train.predictor import Predictor
 
 BINS = 10
-ROUNDING = 1 + 1e-5  # a label on the very bound of an interval is within it
+ROUNDING = 1 + 1e-5  # a label exactly on the bound of an interval is inside it
 LEVELS = [level / 20 for level in range(1, 20)]
 Column = Float[Tensor, "graphs"]
 
 
 def interval_quality(interval: Interval, y: Column, mean: Column, unsure: Column, alpha: float) -> dict[str, Any] | None:
-    """The share of labels inside of their interval (coverage), the mean width, and the calibration error; None without labels.
+    """The share of labels inside their interval (coverage), the mean width, and the calibration error; None without labels.
 
     The calibration error is the mean over levels 5 %, ..., 95 % of the difference between level and coverage.
     """

@@ -15,10 +15,10 @@ from reign.train.trained_model import TrainedModel
 METHODS = ("ensemble", "dropout", "mve")
 WHY_NOT = {
     "ensemble": "A single model has no spread. Train several models with --ensemble-size 5, or give several runs by repeating --model-paths.",
-    "dropout": "The model drops nothing in training. Train it with --dropout 0.1.",
-    "mve": "The model gives no variance. Train it with --loss-function mve.",
+    "dropout": "The model has no dropout. Train it with --dropout 0.1.",
+    "mve": "The model predicts no variance. Train it with --loss-function mve.",
 }
-PASSES = 10  # of each model, with dropout
+PASSES = 10  # number of passes of each model with dropout
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Forecast:
 
 
 def methods_of(models: Sequence[TrainedModel]) -> list[str]:
-    """The methods that are possible with some models: "mve" if they were trained with this loss, "ensemble" if there are several, "dropout" if
+    """The methods that some models support: "mve" if they were trained with this loss, "ensemble" if there are several, "dropout" if
     they have dropout.
 
     The first one is the default, except "dropout", which takes ten times as long and is used only on request.

@@ -22,7 +22,7 @@ def vectors_of_file(
     callback: Callback | None = None,
     descriptors_path: str | Path | None = None,
 ) -> "pd.DataFrame":
-    """The pooled vectors of a table of molecules beside its own columns, ``fp_0``, ``fp_1``, ... and ``error``; every row comes back.
+    """A table of molecules with the additional columns ``fp_0``, ``fp_1``, ..., which hold the pooled vectors, and ``error``.
 
     Args:
         predictor: the models.

@@ -130,16 +130,6 @@ def test_the_table_of_records() -> None:
     assert "| zinc/sun-ego |" in lines[1]
 
 
-def test_settings_that_are_newer_than_a_record_have_their_defaults(tmp_path: Path) -> None:
-    whole = find_recipe("zinc/gin")[0].model_dump(mode="json", exclude={"seeds"})
-    old = {**whole, "train": {**whole["train"], "schedule": {"name": "plateau", "patience": 40}}}
-    for recipe in (old, whole):
-        record("gin", result(0, 1.0, 2.0)).model_copy(update={"recipe": recipe}).write(tmp_path)
-    other = {**whole, "train": {**whole["train"], "schedule": {"name": "plateau", "patience": 41}}}
-    with pytest.raises(ValueError, match="holds results of another recipe"):
-        record("gin", result(0, 1.0, 2.0)).model_copy(update={"recipe": other}).write(tmp_path)
-
-
 def test_results_and_status_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "holds no records" in CliRunner().invoke(app, ["results"]).output

@@ -110,7 +110,7 @@ def test_requests_without_a_length_or_without_sense_are_refused(explorer: Explor
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"graph": "no molecule", "policy": "nm"}, "expected SMILES, edges as 0-1,1-2, or a name"),
+        ({"graph": "no molecule", "policy": "nm"}, "expected SMILES, edges such as 0-1,1-2, or a name"),
         ({"graph": "", "policy": "nm"}, "there is no graph"),
         ({"graph": 3, "policy": "nm"}, "there is no graph"),
         ({"graph": "0-1,1-1", "policy": "nm"}, "1-1 is a loop"),

@@ -42,7 +42,7 @@ def test_rows_have_weights_with_mean_one_over_training_labels() -> None:
 
 
 def test_what_cannot_be_weighted() -> None:
-    with pytest.raises(ValueError, match="class_balance is for classification and multiclass, and the task is regression"):
+    with pytest.raises(ValueError, match="class_balance is for classification and multiclass, but the task is regression"):
         label_weights(tiny.problem(), True)
     with pytest.raises(ValueError, match="weights of all training rows of tiny are 0"):
         label_weights(classes([[0.0], [1.0]], train=2, weights=[0.0, 0.0]), False)

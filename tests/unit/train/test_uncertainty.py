@@ -85,7 +85,7 @@ def test_conformal_intervals_by_hand() -> None:
     assert interval.factor(0.01) * float(interval.deviation(one)) == pytest.approx(99.0)
     assert float(interval.deviation(one)) == pytest.approx(float(y.square().mean().sqrt()))
     with pytest.raises(
-        ValueError, match=r"intervals for 0.995 of the rows need at least 199 validation labels, and the run has 99"
+        ValueError, match=r"intervals for 0.995 of the rows need at least 199 validation labels, but the run has 99"
     ):
         interval.factor(0.005)
     assert Interval.fit(y[: FEWEST - 1], y[: FEWEST - 1] * 0, y[: FEWEST - 1]) is None

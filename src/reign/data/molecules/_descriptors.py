@@ -1,4 +1,4 @@
-"""Descriptors: numbers about a whole molecule that a model gets besides its graph, from the table or computed by RDKit."""
+"""Descriptors: numbers about a whole molecule that are an additional input of a model, from the table or computed by RDKit."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ def rdkit_2d(molecule: Molecule) -> list[float]:
 
 
 def morgan_count(molecule: Molecule) -> list[float]:
-    """How often each of 2,048 Morgan environments of radius 2 occurs."""
+    """The number of occurrences of each of 2,048 Morgan environments of radius 2."""
     from rdkit.Chem import rdFingerprintGenerator
 
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
@@ -47,11 +47,11 @@ FEATURIZERS: dict[str, Callable[[Molecule], list[float]]] = {
 
 @dataclass(frozen=True)
 class Descriptors:
-    """Which descriptors a model gets.
+    """The descriptors that a model uses.
 
     Args:
         columns: columns of the table.
-        path: another table of numbers, with a row for each row of the table.
+        path: another table of numbers, with one row for each row of the table.
         featurizers: names of ``FEATURIZERS``.
     """
 
@@ -75,7 +75,7 @@ class Descriptors:
         table: pd.DataFrame | None = None,
         file: str | Path = "",
     ) -> tuple[list[Data | None], dict[int, str]]:
-        """The graphs with descriptors as further columns of all their nodes, and the reasons for rows that have none.
+        """The graphs with descriptors as additional columns of all their nodes, and the reasons for rows without a graph.
 
         Args:
             graphs: a graph for each row, or None.
@@ -93,7 +93,7 @@ class Descriptors:
                 for column, text in zip(part.columns, cells, strict=True):
                     value = read_number(text)
                     if value is None or not abs(value) <= LARGEST:
-                        found.setdefault(row, f"{column} of {source} is {text!r}, expected a number: it is a descriptor")
+                        found.setdefault(row, f"{column} of {source} is {text!r}, expected a number, because it is a descriptor")
                         value = 0.0
                     rows[row].append(value)
         out: list[Data | None] = []

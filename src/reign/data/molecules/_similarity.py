@@ -1,4 +1,4 @@
-"""Which molecules are alike: Morgan fingerprints and Tanimoto's similarity."""
+"""Similarity of molecules: Morgan fingerprints and the Tanimoto similarity."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,14 +9,14 @@ from rdkit.Chem import rdFingerprintGenerator
 from reign.data.molecules._smiles import Molecule, in_one_line
 
 RADIUS, BITS = 2, 2_048
-SAMPLE = 1_000  # molecules of a set by which it is judged what is usual
+SAMPLE = 1_000  # largest number of molecules used to estimate the usual similarity
 
 
 class Neighbours:
-    """The molecules of a set that are most like a given one.
+    """The molecules of a set that are most similar to a given one.
 
     Args:
-        molecules: the set; None for those that cannot be read, which are nobody's neighbours.
+        molecules: the set; None for molecules that cannot be read, which are never neighbours.
     """
 
     def __init__(self, molecules: Sequence[Molecule | None]) -> None:
@@ -27,11 +27,11 @@ class Neighbours:
         self.prints = [bits for _, bits in made]
 
     def nearest(self, molecule: Molecule, number: int) -> list[tuple[int, float]]:
-        """The places and similarities of the nearest ones, the most similar first; of equal ones the first in the set."""
+        """The positions and similarities of the nearest molecules, the most similar first. Ties are in the order of the set."""
         return self._ranked(fingerprint(molecule), number)
 
     def usual(self, share: float = 0.05) -> float:
-        """The similarity to the nearest other one that all but this share of the set have, by at most a thousand of them."""
+        """The similarity to the nearest other molecule that all but this share of the set reach, estimated from at most a thousand molecules."""
         step = max(1, len(self.prints) // SAMPLE)
         found = []
         for i in range(0, len(self.prints), step):
@@ -47,6 +47,6 @@ class Neighbours:
 
 
 def fingerprint(molecule: Molecule) -> Any:
-    """Morgan's fingerprint of radius 2, 2,048 bits."""
+    """The Morgan fingerprint of radius 2, with 2,048 bits."""
     with in_one_line(molecule.text):
         return rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS).GetFingerprint(molecule.mol)

@@ -1,7 +1,7 @@
 r"""Messages of two rows at once and their sums, in one pass: :math:`y_t = \sum_{m \to t} \mathrm{relu}(p_{r(m)} + q_{s(m)} + e_{b(m)})`.
 
-No message is kept. What flows back is the same sum with the gradient of the target in place of the ReLU, where that is on: for the rows p over the
-messages that read them, and so for q and e.
+Messages are not stored. The gradient of p is the same kind of sum over the messages that read a row of p, with the gradient of the target where the
+ReLU is active; the gradients of q and e are computed in the same way.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from reign.kernels._indices import Segments
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import chunks
 
-MESSAGES, WARPS = 4, 2  # of a tile
+MESSAGES, WARPS = 4, 2  # messages and warps of a tile
 
 
 @triton.jit
@@ -53,10 +53,10 @@ def _pass(
 
 @dataclass(frozen=True, eq=False)
 class Pairings:
-    """The messages: their first rows, second rows, edges and targets, and for each of these the messages it has.
+    """The messages: their first rows, second rows, edges and targets, and the messages of each of these.
 
     Args:
-        first, second, edge, target: one entry a message.
+        first, second, edge, target: one entry per message.
         of_first, of_second, of_edge, of_target: the messages of each first row, and so on.
     """
 
@@ -71,11 +71,11 @@ class Pairings:
 
 
 def pair_messages(p: Tensor, q: Tensor, e: Tensor | None, pairings: Pairings) -> Tensor:
-    """The sums of messages relu(p + q + e), a row for each target.
+    """The sums of messages relu(p + q + e), one row for each target.
 
     Args:
-        p, q: what first and second rows give.
-        e: what edges give; None if they play no part.
+        p, q: values of the first and second rows.
+        e: values of the edges; None if there are none.
         pairings: the messages.
     """
     out: Tensor = _Messages.apply(p.contiguous(), q.contiguous(), None if e is None else e.contiguous(), pairings)

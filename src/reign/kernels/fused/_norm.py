@@ -1,6 +1,6 @@
-"""Batch norm over the rows that count, perhaps with a ReLU after it: statistics and result in one pass each, and the same backward.
+"""Batch norm over the rows that count, optionally followed by a ReLU. Statistics and result take one pass each, forward and backward.
 
-Rows that do not count come out as zeros, and have no gradient. Sums over rows are kept by program and added up in a fixed order.
+Rows that do not count are set to zero, and have no gradient. Every program stores its own sums over rows, which are added in a fixed order.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from reign.kernels.fused import _linear
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import add_up, block, chunks, pointers, programs
 
-SUMS, APPLY = (64, 528, 4), (64, 4)  # rows of a tile, programs at most, warps
+SUMS, APPLY = (64, 528, 4), (64, 4)  # rows of a tile, largest number of programs, warps
 
 
 @triton.jit
 def _statistics(x, flags, part, R, C, BC: tl.constexpr, BM: tl.constexpr):
-    """The number of rows that count, their mean, and their squared distances from it, of each program."""
+    """For each program, the number of rows that count, their mean, and the sum of their squared distances from it."""
     pid = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     ok = c < C
@@ -110,7 +110,7 @@ def _back(g, x, flags, stats, scale, shift, sums, inverse, gx, R, C, RELU: tl.co
 
 @dataclass(frozen=True, eq=False)
 class NormState:
-    """What a batch norm keeps beside its weights, and how it is applied."""
+    """The state of a batch norm besides its weights, and how it is applied."""
 
     mean: Tensor
     var: Tensor
@@ -121,11 +121,11 @@ class NormState:
 
 
 def norm_rows(x: Tensor, mask: Tensor, scale: Tensor, shift: Tensor, state: NormState) -> Tensor:
-    """Normalise the rows in a mask with their statistics (in evaluation, the running ones); the others come out as zeros.
+    """Normalise the rows in a mask with their statistics (in evaluation, the running ones), and set all others to zero.
 
     Args:
         x: the rows.
-        mask: a truth value for each row.
+        mask: whether each row counts.
         scale, shift: weights of the norm.
         state: its running statistics, which are updated in training.
     """

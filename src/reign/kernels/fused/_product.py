@@ -1,7 +1,7 @@
 r"""Matrix products of the graphs of a batch in every channel, on ragged rows: :math:`y^k_i = \sum_j a^k_j b^j_i`.
 
-A program has one row k of one graph and some channels, and goes through the sum over j; what it reads again and again stays in the cache. Nothing is
-padded, and results do not depend on the order in which programs run. Gradients are products with a factor transposed.
+A program computes one row k of one graph for some channels, with a loop over j; values that it reads repeatedly stay in the cache. Nothing is
+padded, and results do not depend on the order of execution. Gradients are products with one factor transposed.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from reign.kernels.fused._launch import launch
 
-CHANNELS, COLUMNS = 16, 32  # of a tile
+CHANNELS, COLUMNS = 16, 32  # channels and columns of a tile
 
 
 @triton.jit
@@ -22,7 +22,7 @@ def _product(
     a, b, y, row_ptr, ptr, batch, real, C,
     PADDED: tl.constexpr, TRANSPOSED_A: tl.constexpr, TRANSPOSED_B: tl.constexpr, BC: tl.constexpr, BQ: tl.constexpr,
 ):  # fmt: skip
-    """Row p of the product of one graph; entry (p, r) of the first factor is read as (r, p) if it is transposed, and so is the second."""
+    """Row p of the product of one graph. If a factor is transposed, its entry (p, r) is read as (r, p)."""
     p = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     ok = c < C
@@ -50,13 +50,13 @@ def _product(
 
 @dataclass(frozen=True, eq=False)
 class Squares:
-    """Where the n x n rows of each graph lie.
+    """The positions of the n x n rows of each graph.
 
     Args:
         row_ptr: the first row of each subgraph.
         ptr: the first node of each graph.
         batch: the graph of each node.
-        real: whether each node is no padding; None if none is.
+        real: whether each node is real and not padding; None if all are real.
     """
 
     row_ptr: Tensor

@@ -23,7 +23,7 @@ class LocalFolkloreConv(SubgraphConv):
     .. math:: x^k_i \leftarrow \sigma \big( \mathrm{bn} \big( \gamma^0(x^k_i, \textstyle\sum_{j \sim i} x^k_j x^j_i, \sum_{j \sim k} x^k_j x^j_i)
               + \gamma^1(x^k_i, \sum_h x^h_i) \big) \big)
 
-    where :math:`\gamma^0` is ``Folklore``, which has a learned function of both values in place of their product.
+    where :math:`\gamma^0` is ``Folklore``, which uses a learned function of both values in place of their product.
 
     Args:
         in_channels: number of channels of the input.
@@ -67,8 +67,8 @@ class LocalFolklore(SubgraphGNN):
         num_layers: number of layers.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
-        max_distance: greater hop distances have the same embedding, and so have nodes out of reach; 0 for no embedding.
-        options: see ``ModelOptions``; ``labels`` takes the place of ``max_distance``.
+        max_distance: greater hop distances and unreachable nodes share the embedding of this distance; 0 for no embedding.
+        options: see ``ModelOptions``; ``labels`` replaces ``max_distance``.
     """
 
     needs_node_based = True

@@ -123,7 +123,7 @@ class PPGN(TensorGNN):
 def matrix_product(
     a: Float[Tensor, "pairs channels"], b: Float[Tensor, "pairs channels"], bag: SubgraphBag
 ) -> Float[Tensor, "pairs channels"]:
-    """sum_j a[k, j] b[j, i]: padded for the product alone, and with zeros, so nothing leaks between graphs; fused kernels pad nothing."""
+    """sum_j a[k, j] b[j, i]. Graphs are padded with zeros only for the product, so nothing leaks between graphs. Fused kernels pad nothing."""
     n, channels = bag.largest, a.size(1)
     if (kernels := kernels_for(a)) is not None and b.dtype == a.dtype:
         squares = kernels.Squares(bag.row_ptr, bag.graph.ptr, bag.graph.batch, bag.real("node"))
@@ -142,7 +142,7 @@ def matrix_product(
 
 
 class _Spread(torch.autograd.Function):
-    """Rows at their places among zeros. Only rows of padding share a place, so what flows back is a plain lookup."""
+    """Rows at their positions among zeros. Only rows of padding share a position, so the gradient is a plain lookup."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, place: Tensor, size: int) -> Tensor:
@@ -156,7 +156,7 @@ class _Spread(torch.autograd.Function):
 
 
 class _Pick(torch.autograd.Function):
-    """The rows of some places: the opposite of ``_Spread``."""
+    """The rows at some positions: the inverse of ``_Spread``."""
 
     @staticmethod
     def forward(ctx: Any, dense: Tensor, place: Tensor) -> Tensor:

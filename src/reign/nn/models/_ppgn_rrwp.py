@@ -1,4 +1,4 @@
-"""PPGN with random-walk features: residual blocks, and products of which the signed square root is taken."""
+"""PPGN with random-walk features: residual blocks, with signed square roots of the products."""
 
 from typing import Unpack
 
@@ -21,7 +21,7 @@ from reign.nn._terms import TERMS
 from reign.nn.models._ign2 import graph_tensor
 from reign.nn.models._ppgn import PPGN, matrix_product
 
-SMALLEST = 1e-6  # a square root has a gradient without bound at 0, so below this it goes on as a straight line
+SMALLEST = 1e-6  # the gradient of a square root is unbounded at 0, so it is linear below this value
 
 
 class PPGNRootConv(nn.Module):
@@ -30,7 +30,7 @@ class PPGNRootConv(nn.Module):
     .. math:: m = m_1(x) \cdot m_2(x), \quad x \leftarrow x + m_3 \big( [x, \mathrm{sign}(m) \sqrt{|m|}] \big)
 
     Args:
-        in_channels: number of channels of the input; if it is not ``out_channels``, x goes through a linear map before it is added.
+        in_channels: number of channels of the input; if it differs from ``out_channels``, x goes through a linear map before it is added.
         out_channels: number of channels of the output.
         act: activation.
         norm: "batch_norm", "layer_norm" or None.
@@ -51,7 +51,7 @@ class PPGNRootConv(nn.Module):
         return out
 
     def describe(self, latex: bool = False) -> str:
-        """Show the update equation and the number of parameters; or the equation as LaTeX."""
+        """Describe the update equation and the number of parameters; with ``latex``, return only the equation as LaTeX."""
         if latex:
             product = r"\textstyle\sum_{j} \mu^{0}(x)^{k}_{j} \, \mu^{1}(x)^{j}_{i}"
             return aligned(
@@ -60,7 +60,7 @@ class PPGNRootConv(nn.Module):
         return (
             f"{type(self).__name__}({self.in_channels} -> {self.out_channels}), {num_parameters(self):,} parameters\n"
             "  x[k,i] <- x[k,i] + MLP[x[k,i], root of sum_j MLP(x)[k,j] * MLP(x)[j,i]]\n"
-            "  cost: 6 passes over pairs, and a matrix product of n^3 a channel"
+            "  cost: 6 passes over pairs, and a matrix product of cost n^3 per channel"
         )
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class PPGNRootConv(nn.Module):
 
 
 class SumPooling(Pooling):
-    """The sum over roots, beside the sum over all other pairs divided by the number of nodes.
+    """The sum over roots, concatenated with the sum over all other pairs divided by the number of nodes.
 
     Args:
         channels: number of channels of the values.
@@ -90,7 +90,7 @@ class PPGNRRWP(SubgraphGNN):
 
     .. math:: x^k_i = W p^k_i + [k \sim i] \, e_{ki} + [k = i] \, x_i
 
-    where :math:`p^k_i` are the chances that a random walk of 0, 1, 2, ... steps from k ends at i. Without edge features,
+    where :math:`p^k_i` are the probabilities that a random walk of 0, 1, 2, ... steps from k ends at i. Without edge features,
     :math:`e_{ki}` is one learned vector.
 
     Args:
@@ -99,9 +99,9 @@ class PPGNRRWP(SubgraphGNN):
         num_layers: number of blocks.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         walk_length: number of channels of random walks; 0 for none.
-        edge_dim: number of channels of edge features that are numbers.
-        edge_encoder: encoder of edge features that are types; see ``make_encoder``.
-        options: see ``TensorModelOptions``; ``encodings`` takes the place of ``walk_length``.
+        edge_dim: number of channels of continuous edge features.
+        edge_encoder: encoder of edge features that are integer types; see ``make_encoder``.
+        options: see ``TensorModelOptions``; ``encodings`` replaces ``walk_length``.
     """
 
     needs_node_based = True
@@ -139,7 +139,7 @@ class PPGNRRWP(SubgraphGNN):
         return self._lifted
 
     def lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
-        """Take the graph to a tensor: features on the diagonal, edges off it."""
+        """Turn the graph into a tensor: features on the diagonal, edges off it."""
         if self.edge is not None:
             edges = self.edge.expand(bag.graph.edge_index.size(1), -1)
         else:
@@ -152,7 +152,7 @@ class PPGNRRWP(SubgraphGNN):
         return h.index_add(0, bag.edge_row, edges)
 
     def exact_lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
-        """What ``lift`` makes its vectors of, without weights: features on the diagonal, A off it."""
+        """The inputs of ``lift``, without weights: features on the diagonal, A off it."""
         return graph_tensor(x, bag, 0, None)
 
 
