@@ -117,7 +117,7 @@ def test_notebooks_run(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     trained = False
     for cell in book.cells:
         cell.source = re.sub(
-            r"EPOCHS = \d+", "EPOCHS = 1", re.sub(r"NUM_GRAPHS, EPOCHS = \d+, \d+", "NUM_GRAPHS, EPOCHS = 60, 1", cell.source)
+            r"(?m)^EPOCHS = \d+", "EPOCHS = 1", re.sub(r"NUM_GRAPHS, EPOCHS = \d+, \d+", "NUM_GRAPHS, EPOCHS = 60, 1", cell.source)
         )
     before = [[output.get("text") for output in cell.get("outputs", [])] for cell in kept.cells]
     NotebookClient(book, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
