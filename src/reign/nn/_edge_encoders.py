@@ -51,9 +51,9 @@ def different_rows(types: Shaped[Tensor, "edges *columns"]) -> tuple[Shaped[Tens
     >>> rows[kind].tolist()
     [[2, 0], [1, 7], [2, 0]]
     """
-    columns = types.view(types.size(0), -1)
-    if columns.numel() == 0 or columns.is_floating_point():
+    if types.numel() == 0 or types.is_floating_point():
         return types, torch.arange(types.size(0), dtype=torch.int32)
+    columns = types.view(types.size(0), -1)
     low = columns.amin(0)
     sizes = (columns.amax(0) - low + 1).tolist()
     steps = [math.prod(sizes[:c]) for c in range(len(sizes))]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from reign.nn._conv import SubgraphConv
 
 SUMS = ("readout", "needle", "root", "near")
+WORTH_BLOCKS = 2**18  # numbers of a layer's output; smaller ones lie in the cache, and plain operations take less time
 
 
 def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr) -> State | None:
@@ -37,7 +38,8 @@ def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr) -> Sta
     bag, kernels = state.bag, stages_for(state.h)
     if kernels is None or not covered(conv, kernels.WIDEST) or bag.num_pairs == 0 or bag.edge_weight is not None:
         return None
-    if kernels is blocked and (bag.real("pair") is not None or _watched(conv)):
+    small = bag.num_pairs * conv.out_channels < WORTH_BLOCKS
+    if kernels is blocked and (small or bag.real("pair") is not None or _watched(conv)):
         return None
     return _Update(conv, state, edge_attr, kernels).run()
 

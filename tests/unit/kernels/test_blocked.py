@@ -16,6 +16,11 @@ from reign.kernels.blocked._norm import Moments, Norm
 from reign.nn import Model, _fused
 
 
+@pytest.fixture(autouse=True)
+def _blocks_for_small_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_fused, "WORTH_BLOCKS", 0)
+
+
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few rows, the last of them ragged."""
@@ -96,6 +101,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sun, linear maps": {"transform": "linear", "norm": None},
     "sun, transpose": {"transpose": True},
     "sun, one row": {"sizes": (1,)},
+    "sun, columns of types without edges": {"edge_encoder": [3, 3, 3], "sizes": (1, 1)},
+    "sun, norms of roots over pairs": {"root_norms": "pairs"},
     "sun, wider than kernels": {"expansion": 40},
     "sswl": {},
     "gnnakplus": {},
@@ -240,6 +247,15 @@ def test_where_blocks_are_used() -> None:
     seen: list[object] = []
     torch.func.vmap(lambda v: (seen.append(stages_for(v)), v)[1])(x)
     assert seen == [None]
+
+
+def test_small_batches_run_plainly(monkeypatch: pytest.MonkeyPatch, stages: Iterator[list[str]]) -> None:
+    batch = graphs((2, 3))  # 13 pairs
+    used = next(stages)
+    for bound in (13 * 4 + 1, 13 * 4):
+        monkeypatch.setattr(_fused, "WORTH_BLOCKS", bound)
+        reign.build_model("sun", 3, 4, 2, 2).double()(batch.x, batch.edge_index, batch=batch.batch)
+        assert len(used) == (0 if bound > 13 * 4 else 2)
 
 
 def test_a_model_of_bf16_runs(stages: Iterator[list[str]]) -> None:

@@ -93,10 +93,15 @@ class _Collect(torch.autograd.Function):
             _by_segment(edges.ptr_t, values.size(1), work)
         g_table = None
         if table is not None and wants_table:
-            g_table = torch.stack([types[b] for b in sorted(types)]).sum(0) if few else _edge_gradient(g, values, table, edges)
+            g_table = _in_order(types, table) if few else _edge_gradient(g, values, table, edges)
         g_own = g_values if source is None else g * factor if passed is None else torch.add(passed, g, alpha=factor)
         g_eps = _dot(g, own).to(eps.dtype).view_as(eps) if wants_eps else None
         return None, g_own, None if source is None else g_values, g_table, g_eps
+
+
+def _in_order(parts: dict[int, Tensor], like: Tensor) -> Tensor:
+    """The sum of the parts of all blocks, always in the same order; zeros if there are none."""
+    return torch.stack([parts[b] for b in sorted(parts)]).sum(0) if parts else torch.zeros_like(like)
 
 
 def _edge_gradient(g: Tensor, values: Tensor, table: Tensor, edges: Edges) -> Tensor:
