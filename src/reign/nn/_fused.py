@@ -310,13 +310,13 @@ def _everywhere(slot: Slot) -> bool:
 
 def _bias(linear: nn.Linear) -> Tensor:
     """The bias of a linear map, or zeros if it has none."""
-    return _zeros(linear.out_features, linear.weight.device) if linear.bias is None else linear.bias
+    return _zeros(linear.out_features, linear.weight.device, linear.weight.dtype) if linear.bias is None else linear.bias
 
 
 @cache
-def _zeros(channels: int, device: torch.device) -> Tensor:
+def _zeros(channels: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Zeros that stay where they are: kernels keep the addresses of weights."""
-    return torch.zeros(channels, device=device)
+    return torch.zeros(channels, dtype=dtype, device=device)
 
 
 @cache

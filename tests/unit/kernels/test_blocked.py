@@ -102,6 +102,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sun, transpose": {"transpose": True},
     "sun, one row": {"sizes": (1,)},
     "sun, columns of types without edges": {"edge_encoder": [3, 3, 3], "sizes": (1, 1)},
+    "ds, no biases": {"name": "subgraphgnn", "terms": ["own+local"], "bias": False},
     "sun, norms of roots over pairs": {"root_norms": "pairs"},
     "sun, wider than kernels": {"expansion": 40},
     "sswl": {},
