@@ -30,11 +30,11 @@ def explore(
 
         server = Explorer(Answers(run), port)
     console = plain_console()
-    console.print(f"The explorer is at {server.address}", soft_wrap=True)
-    console.print("Press Ctrl-C to stop it.")
-    if open_browser:
-        webbrowser.open(server.address)
     try:
+        console.print(f"The explorer is at {server.address}", soft_wrap=True)
+        console.print("Press Ctrl-C to stop it.")
+        if open_browser:
+            webbrowser.open(server.address)
         server.serve_forever()
     except KeyboardInterrupt:
         console.print("The explorer was stopped.")

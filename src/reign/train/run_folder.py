@@ -137,6 +137,16 @@ def read_summary(folder: Path) -> dict[str, Any]:
         raise ValueError(
             f"{file} is damaged (it has the metric {summary['metric']!r}, the report {summary['report']!r} and {len(summary['members'])} models)."
         )
+    for split in ("train", "val", "test"):
+        found = summary.get(split, {"mean": 0.0, "std": 0.0, "values": []})
+        if (
+            not isinstance(found, dict)
+            or not _numbers(found.get("mean"), found.get("std"))
+            or not isinstance(found.get("values"), list)
+        ):
+            raise ValueError(f"{file} is damaged (the results of {split} are {found!r:.100}).")
+    if not _numbers(summary.get("parameters"), summary.get("seconds")):
+        raise ValueError(f"{file} is damaged (it has no number of weights and seconds).")
     for member in summary["members"]:
         place = member.get("folder") if isinstance(member, dict) else None
         if not isinstance(place, str) or not place or "\0" in place:
@@ -144,6 +154,11 @@ def read_summary(folder: Path) -> dict[str, Any]:
         if not (folder / place).resolve().is_relative_to(folder.resolve()):
             raise ValueError(f"{file} refers to the folder {place}, which is outside the run; do not use this run.")
     return summary
+
+
+def _numbers(*values: object) -> bool:
+    """Whether these are numbers; None stands for one that is not finite."""
+    return all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values)
 
 
 def best_member(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def test_the_sizes_of_the_paper() -> None:
         ({"data": {"name": "zinc"}, "train": {"optimiser": {"lr": -1}}}, "train.optimiser.lr: input should be greater than 0"),
         (
             {"data": {"name": "zinc"}, "train": {"loss": "l2"}},
-            "train.loss: unknown loss 'l2'. Known: mse, l1, bce, cross_entropy",
+            "train.loss: unknown loss 'l2'. Known: mse, l1, mve, bce, cross_entropy",
         ),
         (
             {"data": {"name": "zinc"}, "train": {"metric": "mea"}},

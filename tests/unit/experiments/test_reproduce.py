@@ -46,7 +46,10 @@ def test_a_cell_in_the_unit_of_the_paper() -> None:
 @pytest.mark.parametrize(("direction", "expected"), [("MINIMIZE", [2, 0, 3]), ("MAXIMIZE", [3, 0, 2])])
 def test_the_best_point_comes_first(direction: str, expected: list[int]) -> None:
     values = [0.5, None, 0.1, 0.9]  # the second was not finished
-    trials = [SimpleNamespace(number=number, value=value) for number, value in enumerate(values)]
+    trials = [
+        SimpleNamespace(number=number, value=value, state=SimpleNamespace(name="RUNNING" if value is None else "COMPLETE"))
+        for number, value in enumerate(values)
+    ]
     study = SimpleNamespace(direction=SimpleNamespace(name=direction), trials=trials)
     assert [trial.number for trial in best_first(study)] == expected
 
