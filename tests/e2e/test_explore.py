@@ -131,15 +131,20 @@ def test_the_page_in_a_browser(served: Explorer, run: Path, tmp_path: Path, sign
 
 
 def test_the_command_prints_the_address_and_ends(tmp_path: Path) -> None:
-    process = subprocess.Popen(
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it, and so would the command
+    with subprocess.Popen(
         [sys.executable, "-m", "reign", "explore", "--no-open"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
-    assert process.stdout is not None
-    line = process.stdout.readline()
+    ) as process:  # fmt: skip
+        signal.signal(signal.SIGINT, before)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert re.fullmatch(r"The explorer is at http://127\.0\.0\.1:\d+/[\w-]{32}/\n", line), line
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, "")
     assert "The explorer was stopped." in out
 

@@ -68,6 +68,7 @@ def test_what_is_usual_for_each_task() -> None:
 
 
 def test_the_facts_of_metrics() -> None:
-    assert {name for name, metric in METRICS.items() if metric.more_is_better} == {"accuracy", "roc_auc", "average_precision"}
+    more = {"accuracy", "roc_auc", "average_precision", "r2", "f1", "mcc", "macro_f1", "multiclass_mcc"}
+    assert {name for name, metric in METRICS.items() if metric.more_is_better} == more
     assert {name for name, metric in METRICS.items() if metric.logarithmic} == {"log10_mse"}
     assert all(metric.tasks for _, metric in METRICS.items())
