@@ -102,6 +102,11 @@ def check_count(name: str, value: object, least: int = 1) -> None:
     check(name, value, type(value) is int and value >= least, f"a whole number of at least {least}")
 
 
+def check_probability(name: str, value: object) -> None:
+    """Raise ``ValueError`` if an argument is not a number of at least 0 and below 1."""
+    check(name, value, isinstance(value, int | float) and 0 <= value < 1, "a number of at least 0 and below 1")
+
+
 def did_you_mean(word: str, known: Iterable[str] | Mapping[str, str], number: int = 1, cutoff: float = 0.6) -> str:
     """The part of a message that suggests similar known words, if there are any.
 

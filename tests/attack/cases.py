@@ -1,5 +1,6 @@
 """Bad tables, recipes, folders and calls, each made from a seed."""
 
+import copy
 import gzip
 import json
 import random
@@ -229,8 +230,11 @@ def _other_value(rng: random.Random, content: bytes) -> bytes:
     if rng.random() < 0.3:
         del place[key]
     else:
-        place[key] = rng.choice([*VALUES, "../..", "/etc"])
-    return json.dumps(value).encode()
+        place[key] = copy.deepcopy(rng.choice([*VALUES, "../..", "/etc"]))
+    try:
+        return json.dumps(value).encode()
+    except ValueError:  # it was damaged before, and contains itself
+        return json.dumps(rng.choice(VALUES)).encode()
 
 
 def tensor(rng: random.Random) -> Any:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 import reign.policies as policies
-from reign._validate import check, check_count, did_you_mean
+from reign._validate import check, check_count, check_probability, did_you_mean
 from reign.bags import Domain, SubgraphBag
 from reign.disk import first_line
 from reign.kernels import blocked, fast_path
@@ -89,7 +89,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
             check_count(name, size)
         good = out_channels is None or (type(out_channels) is int and out_channels >= 1)
         check("out_channels", out_channels, good, "a whole number of at least 1, or None")
-        check("dropout", dropout, isinstance(dropout, int | float) and 0 <= dropout < 1, "a number of at least 0 and below 1")
+        check_probability("dropout", dropout)
         check("pooling", pooling, pooling is None or callable(pooling), "a function that makes a pooling for a number of channels")
         check("jk", jk, jk in (None, "last", "cat", "max", "sum"), "None, 'last', 'cat', 'max' or 'sum'")
         check("task_level", task_level, task_level in ("graph", "node", "edge"), "'graph', 'node' or 'edge'")

@@ -145,8 +145,16 @@ def read_summary(folder: Path) -> dict[str, Any]:
             or not isinstance(found.get("values"), list)
         ):
             raise ValueError(f"{file} is damaged (the results of {split} are {found!r:.100}).")
-    if not _numbers(summary.get("parameters"), summary.get("seconds")):
-        raise ValueError(f"{file} is damaged (it has no number of weights and seconds).")
+    if not _numbers(summary.get("parameters"), summary.get("seconds")) or None in (
+        summary.get("parameters"),
+        summary.get("seconds"),
+    ):
+        raise ValueError(f"{file} is damaged (it has no number of weights or of seconds).")
+    ensemble = summary.get("ensemble", {"test": None})
+    if not isinstance(ensemble, dict) or not _numbers(ensemble.get("test", "")):
+        raise ValueError(f"{file} is damaged (its ensemble is {ensemble!r:.100}).")
+    if not _metrics(summary.get("metrics")):
+        raise ValueError(f"{file} is damaged (its metrics are {summary['metrics']!r:.100}).")
     for member in summary["members"]:
         place = member.get("folder") if isinstance(member, dict) else None
         if not isinstance(place, str) or not place or "\0" in place:
@@ -159,6 +167,20 @@ def read_summary(folder: Path) -> dict[str, Any]:
 def _numbers(*values: object) -> bool:
     """Whether these are numbers; None stands for one that is not finite."""
     return all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values)
+
+
+def _metrics(found: object) -> bool:
+    """Whether these are metrics by split and name, each a mean over targets and perhaps a number for each target."""
+    if found is None:
+        return True
+    tables: list[Any] = list(found.values()) if isinstance(found, dict) else [None]
+    if not all(isinstance(table, dict) and table.keys() == tables[0].keys() for table in tables):
+        return False
+    each: list[Any] = [about for table in tables for about in table.values()]
+    if not all(isinstance(about, dict) and "mean" in about and isinstance(about.get("targets", {}), dict) for about in each):
+        return False
+    same = all(about.get("targets", {}).keys() == each[0].get("targets", {}).keys() for about in each)
+    return same and all(_numbers(about["mean"], *about.get("targets", {}).values()) for about in each)
 
 
 def best_member(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:

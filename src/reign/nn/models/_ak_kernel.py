@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from reign._validate import check
+from reign._validate import check, check_probability
 from reign.bags import Domain, SubgraphBag
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import slot_formulas
@@ -77,6 +77,7 @@ class AKKernel(nn.Module):
         check("combine", combine, combine in ("sum", "cat"), "'sum' or 'cat'")
         check("aggregation", aggregation, aggregation in ("sum", "mean"), "'sum' or 'mean'")
         check("inner_layers", inner_layers, type(inner_layers) is int and inner_layers >= 1, "at least 1")
+        check_probability("dropout", dropout)
         check("hop_channels", hop_channels, type(hop_channels) is int and hop_channels >= 0, "at least 0")
         self.in_channels, self.out_channels, self.domain, self.max_distance = in_channels, out_channels, domain, max_distance
         self.parts, self.combine, self.aggregation, self.inner_residual = tuple(parts), combine, aggregation, inner_residual

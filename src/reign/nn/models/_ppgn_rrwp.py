@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reign._validate import check
+from reign._validate import check_count
 from reign.bags import SubgraphBag
 from reign.nn._edge_encoders import encode_edges
 from reign.nn._encoders import EncoderSpec, make_encoder
@@ -121,7 +121,8 @@ class PPGNRRWP(SubgraphGNN):
         edge_encoder: EncoderSpec = None,
         **options: Unpack[TensorModelOptions],
     ) -> None:
-        check("walk_length", walk_length, type(walk_length) is int and walk_length >= 0, "a whole number of at least 0")
+        check_count("hidden_channels", hidden_channels)
+        check_count("walk_length", walk_length, 0)
         if walk_length and options.get("encodings") is None:
             options["encodings"] = {"pairs": [f"rrwp:{walk_length}"]}
         if options.get("head") is None:
