@@ -51,7 +51,7 @@ def timeless(value: Any) -> Any:
 
 
 def ends(run: Path) -> dict[str, Any]:
-    """All that a run ends with, bit by bit, but for times."""
+    """All that a run ends with, bit by bit, but for times and the memory that it took."""
     out: dict[str, Any] = {}
     for file in sorted(run.rglob("*")):
         name = str(file.relative_to(run))
@@ -59,7 +59,7 @@ def ends(run: Path) -> dict[str, Any]:
             out[name] = {key: (value.dtype, value.shape, value.numpy().tobytes()) for key, value in load_file(file).items()}
         elif file.name == "metrics.csv":
             out[name] = pd.read_csv(file, dtype=str).drop(columns="seconds").to_dict("list")
-        elif file.suffix == ".json" and file.name != "environment.json":
+        elif file.suffix == ".json" and file.name not in ("environment.json", "memory.json"):
             out[name] = timeless(json.loads(file.read_text()))
         elif file.name == "predictions.csv":
             out[name] = file.read_text()
