@@ -166,9 +166,9 @@ class _Run:
                 file = self.folder / "predictions.csv"
                 write_predictions(file, self.problem, self.problem.splits["test"], values.mean(0), spread_of(values))
             write_json(self.folder / "memory.json", peak_memory(fabric.device))
-            write_json(self.folder / "summary.json", summary)
             if self.recipe.data.name == "csv" and self.recipe.folds is None:
                 keep_training(self.folder, self.problem)
+            write_json(self.folder / "summary.json", summary)
             if self.recipe.data.name == "csv" and self.recipe.folds is None and "val" in self.problem.splits:
                 try:
                     calibrate(self.folder, self.problem, fabric.device)
