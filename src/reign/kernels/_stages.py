@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from reign.kernels._indices import Edges
+from reign.kernels._indices import Edges, Pairs, Picks
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,3 +165,51 @@ class NodeInput:
     def tensors(self) -> list[Tensor | None]:
         """All that has a gradient: values, sources, edge features, eps."""
         return [self.own, self.source, *((None, None) if self.messages is None else (self.messages.table, self.messages.eps))]
+
+
+@dataclass(frozen=True, eq=False)
+class NodePlan:
+    """Slots on nodes and subgraphs: one stack, whose results are added in groups.
+
+    Args:
+        stack: the slots.
+        groups: the group of each slot.
+        rows: the number of rows, and which of them count for norms.
+        training: whether norms use the statistics of these rows.
+    """
+
+    stack: Stack
+    groups: tuple[int, ...]
+    rows: Rows
+    training: bool
+
+
+@dataclass(frozen=True, eq=False)
+class PairPlan:
+    """The computation on pairs: the slots, the rows that norms skip, and the requested sums of the result.
+
+    Args:
+        pairs: the pairs.
+        slots: the slots, whose results are added.
+        inner, outer: the bits of the rows that count for the norms inside of MLPs and after the last map; 0 where all do.
+        act: whether a ReLU follows the sum.
+        masked: whether pairs without the flag ``KEPT`` are set to zero.
+        training: whether norms use the statistics of these rows.
+        picks: the pairs that are also returned apart.
+        wanted: the sums that are computed.
+    """
+
+    pairs: Pairs
+    slots: list[PairSlot]
+    inner: int
+    outer: int
+    act: bool
+    masked: bool
+    training: bool
+    picks: Picks | None = None
+    wanted: frozenset[str] = frozenset(("readout", "needle", "root"))
+
+    @property
+    def rows(self) -> Rows:
+        """The rows that norms take their statistics over."""
+        return Rows(self.pairs.number, self.pairs.flags, self.inner, self.outer)

@@ -1,15 +1,15 @@
 """Stages of a layer: the slots on nodes, subgraphs or roots, and those on pairs with all that is added to them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from reign.kernels._indices import KEPT, Pairs, Picks
-from reign.kernels._stages import NodeInput, PairSlot, Rows, Stack
+from reign.kernels._indices import KEPT, Picks
+from reign.kernels._stages import NodeInput, NodePlan, PairPlan
 from reign.kernels.blocked._norm import Affine, Norm
 from reign.kernels.blocked._passing import collect
 from reign.kernels.blocked._slots import WEIGHTS, Work, maps_of
@@ -18,21 +18,8 @@ from reign.kernels.blocked._sums import Sums, SumsBack, plain_sums, segment_sum,
 from reign.kernels.blocked._twice import differentiably
 
 
-@dataclass(frozen=True, eq=False)
-class NodeStage:
-    """Slots on nodes and subgraphs: one stack, whose results are added up in groups.
-
-    Args:
-        stack: the slots.
-        groups: the group of each slot.
-        rows: how many rows there are, and which count for norms.
-        training: whether norms take the statistics of these rows.
-    """
-
-    stack: Stack
-    groups: tuple[int, ...]
-    rows: Rows
-    training: bool
+class NodeStage(NodePlan):
+    """Slots on nodes and subgraphs, in blocks of rows."""
 
     def __call__(self, inputs: Sequence[NodeInput]) -> Tensor:
         """One sum of slots a group, shape (groups, rows, out)."""
@@ -46,19 +33,8 @@ class NodeStage:
         return torch.stack(out)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, eq=False)
-class PairStage:
-    """What is computed on pairs: the slots, which norms skip which rows, and what is wanted of the result."""
-
-    pairs: Pairs
-    slots: list[PairSlot]
-    inner: int
-    outer: int
-    act: bool
-    masked: bool
-    training: bool
-    picks: Picks | None = None
-    wanted: frozenset[str] = frozenset(("readout", "needle", "root"))
+class PairStage(PairPlan):
+    """The computation on pairs, in blocks of rows."""
 
     def __call__(
         self,
@@ -84,8 +60,7 @@ class PairStage:
                 made[t], h = collect(h, None, slot.messages)
         x = [made[t] if t in made else h if s.other is None else others[s.other] for t, s in enumerate(self.slots)]
         maps = [m for t, slot in enumerate(self.slots) for m in maps_of(slot.stack, [t])]
-        rows = Rows(self.pairs.number, self.pairs.flags, self.inner, self.outer)
-        work = Work(maps, rows, self.training, self.act, self.masked, self.pairs)
+        work = Work(maps, self.rows, self.training, self.act, self.masked, self.pairs)
         return _run(work, x, subs, nodes, roots, self.picks, self.wanted)
 
 

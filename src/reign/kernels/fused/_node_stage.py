@@ -1,14 +1,13 @@
 """All maps of a layer on nodes, subgraphs and roots as one stage."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
-from reign.kernels._stages import Messages, NodeInput, Rows, Stack
+from reign.kernels._stages import Messages, NodeInput, NodePlan
 from reign.kernels.fused import _rows, _stack
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import block, pointers
@@ -16,21 +15,8 @@ from reign.kernels.fused._passing import collect, collect_back, own_back
 from reign.kernels.fused._stack import Saved, addresses, norm_sums, numbers
 
 
-@dataclass(frozen=True, eq=False)
-class NodeStage:
-    """Slots on nodes and subgraphs: one stack, whose results are added in groups.
-
-    Args:
-        stack: the slots.
-        groups: the group of each slot.
-        rows: the number of rows, and which of them count for norms.
-        training: whether norms use the statistics of these rows.
-    """
-
-    stack: Stack
-    groups: tuple[int, ...]
-    rows: Rows
-    training: bool
+class NodeStage(NodePlan):
+    """Slots on nodes and subgraphs, in fused kernels."""
 
     def __call__(self, inputs: Sequence[NodeInput]) -> Tensor:
         """The sum of the slots of each group, shape (groups, rows, out). Inputs with messages come last."""

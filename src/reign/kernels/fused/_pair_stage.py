@@ -9,8 +9,7 @@ import torch
 import triton
 from torch import Tensor
 
-from reign.kernels._indices import Pairs, Picks
-from reign.kernels._stages import PairSlot, Rows, Stack
+from reign.kernels._stages import PairPlan, PairSlot, Stack
 from reign.kernels.fused import _rows, _stack
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import add_up, chunks
@@ -22,26 +21,11 @@ COMBINE = (32, 4)
 
 
 @dataclass(frozen=True, eq=False)
-class PairStage:
-    """The computation on pairs: the slots, the rows that norms skip, and the requested sums of the result."""
-
-    pairs: Pairs
-    slots: list[PairSlot]
-    inner: int
-    outer: int
-    act: bool
-    masked: bool
-    training: bool
-    picks: Picks | None = None
-    wanted: frozenset[str] = frozenset(("readout", "needle", "root"))
+class PairStage(PairPlan):
+    """The computation on pairs, in fused kernels."""
 
     def __post_init__(self) -> None:
         self.slots.sort(key=lambda slot: slot.stack.outer is not None)  # results that no norm follows are not stored
-
-    @property
-    def rows(self) -> Rows:
-        """The rows that norms take their statistics over."""
-        return Rows(self.pairs.number, self.pairs.flags, self.inner, self.outer)
 
     @property
     def plain(self) -> int:
