@@ -138,7 +138,9 @@ def _facts(model: Any) -> tuple[Policy, int | None, bool, int]:
     check("task_level", model.task_level, model.task_level == "node", "'node', because the batches are batches of nodes")
     if isinstance(policy, Whole):
         if model.halo is None:
-            raise ValueError("the model has encodings or a virtual node, which need the whole graph; batches of nodes are not possible.")
+            raise ValueError(
+                "the model has encodings or a virtual node, which need the whole graph; batches of nodes are not possible."
+            )
         return policy, model.halo, False, model.hidden_channels
     if policy.radius is None or not policy.node_based or policy.random:
         raise ValueError(
@@ -153,7 +155,12 @@ def _facts(model: Any) -> tuple[Policy, int | None, bool, int]:
 
 
 def predict_nodes(
-    model: nn.Module, data: Data, batch_size: int = 256, *, nodes: Bool[Tensor, "nodes"] | Nodes | None = None, halo: int | None = None
+    model: nn.Module,
+    data: Data,
+    batch_size: int = 256,
+    *,
+    nodes: Bool[Tensor, "nodes"] | Nodes | None = None,
+    halo: int | None = None,
 ) -> Tensor:
     """The predictions of a model for nodes of one large graph, batch by batch, in evaluation mode and without gradients, on the CPU.
 

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 def halo_of(model: "Model") -> int | None:
     """See ``Model.halo``."""
     terms, pooling = _terms(model), model.pooling
-    if terms is None or not all(term.stays_inside for term in terms) or model.encodings is not None or model.virtual_node is not None:
+    if (
+        terms is None
+        or not all(term.stays_inside for term in terms)
+        or model.encodings is not None
+        or model.virtual_node is not None
+    ):
         return None
     if isinstance(model.policy, Whole):
         return _hops_of_messages(model)

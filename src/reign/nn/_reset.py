@@ -17,7 +17,9 @@ class Resettable(nn.Module):
     def reset_own(self) -> None:
         """Set the weights that belong to no part of the module. By default there are none."""
         if own := next((name for name, _ in self.named_parameters(recurse=False)), None):
-            raise ValueError(f"{type(self).__name__} has the weight '{own}' but no reset_own, so it cannot be reset; define reset_own.")
+            raise ValueError(
+                f"{type(self).__name__} has the weight '{own}' but no reset_own, so it cannot be reset; define reset_own."
+            )
 
 
 def reset(module: nn.Module) -> None:

@@ -168,7 +168,9 @@ class Policy(ABC):
     def _checked_roots(self, roots: Any, graph: SharedGraph) -> Int[Tensor, "chosen"]:
         """Distinct roots in ascending order; ``ValueError`` if they are not nodes, or if the subgraphs do not belong to nodes."""
         if not self.node_based:
-            raise ValueError(f"roots were given, but policy '{self}' does not have one subgraph per node; use 'ego:h', 'ego+:h' or 'nm'.")
+            raise ValueError(
+                f"roots were given, but policy '{self}' does not have one subgraph per node; use 'ego:h', 'ego+:h' or 'nm'."
+            )
         good = isinstance(roots, Tensor) and roots.dtype == torch.long and roots.dim() == 1 and roots.device == graph.batch.device
         if good and roots.numel():
             good = bool(((roots >= 0) & (roots < graph.num_nodes)).all())
