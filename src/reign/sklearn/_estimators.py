@@ -240,6 +240,7 @@ def _weights(given: Any, rows: int) -> torch.Tensor:
     found = check_array(found, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
     check("the shape of sample_weight", found.shape, found.shape == (rows,), f"one number for each of the {rows} rows: ({rows},)")
     check("sample_weight", found.min(), found.min() >= 0, "numbers of at least 0")
+    check("sample_weight", "zero for all rows", found.max() > 0, "some weight above zero")
     return torch.from_numpy(found)
 
 
