@@ -45,4 +45,7 @@ def export_program(model: Model, data: Any) -> ExportedProgram:
     bag = given.bag if given.bag is not None else plain.policy.from_data(data, plain.domain)
     plain.prepare(given.x, bag)
     with fast_path(False):  # fused kernels are part of this library
-        return export(_Fixed(plain, bag), (given.x,))
+        program = export(_Fixed(plain, bag), (given.x,))
+    for name, value in program.constants.items():  # index maps can be parts of one another, which files do not keep
+        program.constants[name] = value.clone() if isinstance(value, Tensor) else value
+    return program

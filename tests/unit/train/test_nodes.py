@@ -36,9 +36,9 @@ def rings(nodes: int = 360) -> Data:
 def test_a_label_that_needs_subgraphs_is_learned(tmp_path: Path) -> None:
     data = rings()
     options = {"norm": None, "task_level": "node"}
-    plain = MPNN(1, 22, 3, 2, **options)
-    model = IDGNN(1, 16, 3, 2, policy="ego:1", **options)
-    config = Training(epochs=6, batch_size=30, metric="accuracy", optimiser={"lr": 0.03}, schedule={"name": "cosine"})
+    plain = MPNN(1, 22, 2, 2, **options)
+    model = IDGNN(1, 16, 2, 2, policy="ego:1", **options)
+    config = Training(epochs=12, batch_size=30, metric="accuracy", optimiser={"lr": 0.02}, schedule={"name": "cosine"})
     low, _ = fit_nodes(plain, data, config)
     high, predictions = fit_nodes(model, data, config, folder=tmp_path)
     assert num_parameters(model) <= num_parameters(plain)
