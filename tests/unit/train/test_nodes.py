@@ -14,7 +14,7 @@ from reign.train import Training, fit_nodes
 from reign.train.nodes import problem_of_nodes
 
 
-def rings(nodes: int = 360) -> Data:
+def rings(nodes: int = 300) -> Data:
     """A graph in which every node has three edges: half of the nodes are in triangles (class 1), and the others in hexagons (class 0)."""
     half = nodes // 2
     sizes = [3] * (half // 3) + [6] * (half // 6)
@@ -39,7 +39,7 @@ def test_a_label_that_needs_subgraphs_is_learned(tmp_path: Path) -> None:
     plain = MPNN(1, 22, 2, 2, **options)
     model = IDGNN(1, 16, 2, 2, policy="ego:1", **options)
     config = Training(epochs=12, batch_size=30, metric="accuracy", optimiser={"lr": 0.02}, schedule={"name": "cosine"})
-    low, _ = fit_nodes(plain, data, config)
+    low, _ = fit_nodes(plain, data, config.model_copy(update={"epochs": 4}))
     high, predictions = fit_nodes(model, data, config, folder=tmp_path)
     assert num_parameters(model) <= num_parameters(plain)
     assert high["best"]["test"] > 0.95
