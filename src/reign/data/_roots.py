@@ -5,17 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch_geometric.data import Data
 
-from reign._validate import check, check_count, kind_of, validate
+from reign._validate import check, check_count, validate
 from reign.bags import Domain, SubgraphBag
-from reign.kernels import ragged
-from reign.policies import Policy, Whole
-
-Nodes = Int[Tensor, "_"]
+from reign.data._root_inputs import Lists, Nodes, facts, numbers
+from reign.policies import Whole
 
 
 class RootLoader(DataLoader[int]):
@@ -64,19 +62,19 @@ class RootLoader(DataLoader[int]):
         check_count("batch_size", batch_size)
         if halo is not None:
             check_count("halo", halo, 0)
-        policy, own, self.everywhere, channels = _facts(model)
+        policy, own, self.everywhere, channels = facts(model)
         self.data, self.policy = data, policy
         self.domain: Domain = "all" if isinstance(policy, Whole) and model.domain == "all" else "members"
         self.halo = halo if halo is not None else own or 0
         self.state_bytes = channels * next((p.element_size() for p in model.parameters()), 4)
         source, target = (end.cpu() for end in data.edge_index)
-        self._near = _Lists(torch.cat([source, target]), torch.cat([target, source]), data.num_nodes)
-        self._out = _Lists(source, torch.arange(source.numel()), data.num_nodes)
+        self._near = Lists(torch.cat([source, target]), torch.cat([target, source]), data.num_nodes)
+        self._out = Lists(source, torch.arange(source.numel()), data.num_nodes)
         self._target = target
         self._place = torch.full((data.num_nodes,), -1)
         for name in ("dataset", "collate_fn", "batch_sampler"):
             check(name, options.get(name), name not in options, "nothing, because RootLoader sets it")
-        super().__init__(_numbers(nodes, data.num_nodes), batch_size, collate_fn=self.batch, **options)  # type: ignore[arg-type]
+        super().__init__(numbers(nodes, data.num_nodes), batch_size, collate_fn=self.batch, **options)  # type: ignore[arg-type]
 
     def batch(self, nodes: Sequence[int] | Nodes) -> Data:
         """The batch of some distinct nodes, in this order."""
@@ -127,33 +125,6 @@ class RootLoader(DataLoader[int]):
         return rings
 
 
-def _facts(model: Any) -> tuple[Policy, int | None, bool, int]:
-    """The policy of a model, its halo, whether it needs a subgraph of every node, and its number of channels.
-
-    ``ValueError`` is raised unless its predictions for nodes can be computed in batches.
-    """
-    if not all(hasattr(model, name) for name in ("policy", "halo", "needs_every_root", "domain", "task_level")):
-        raise ValueError(f"model is {kind_of(model)}, expected a reign.nn.Model; its policy determines which subgraphs are loaded.")
-    policy: Policy = model.policy
-    check("task_level", model.task_level, model.task_level == "node", "'node', because the batches are batches of nodes")
-    if isinstance(policy, Whole):
-        if model.halo is None:
-            raise ValueError(
-                "the model has encodings or a virtual node, which need the whole graph; batches of nodes are not possible."
-            )
-        return policy, model.halo, False, model.hidden_channels
-    if policy.radius is None or not policy.node_based or policy.random:
-        raise ValueError(
-            f"policy is '{policy}', expected ego nets such as 'ego+:2', whose subgraphs are small and belong to nodes; the loader samples "
-            "them itself."
-        )
-    if model.domain != "members":
-        raise ValueError(
-            f"the model has domain='{model.domain}', so its sums range over all nodes of a batch; make it with domain='members'."
-        )
-    return policy, model.halo, model.needs_every_root, model.hidden_channels
-
-
 def predict_nodes(
     model: nn.Module,
     data: Data,
@@ -175,33 +146,3 @@ def predict_nodes(
     finally:
         model.train(mode)
     return torch.cat(outs)
-
-
-class _Lists:
-    """For every node a list of values."""
-
-    def __init__(self, node: Nodes, value: Nodes, num_nodes: int) -> None:
-        order = node.argsort(stable=True)
-        self.values, self.ptr = value[order], ragged.offsets(torch.bincount(node, minlength=num_nodes))
-
-    def of(self, nodes: Nodes) -> tuple[Nodes, Nodes]:
-        """All values of some nodes, each with the position of its node."""
-        position, entry = ragged.ranges(self.ptr[nodes], self.ptr[nodes + 1] - self.ptr[nodes])
-        return position, self.values[entry]
-
-
-def _numbers(nodes: Any, num_nodes: int) -> list[int]:
-    """The numbers of the nodes to load."""
-    if nodes is None:
-        return list(range(num_nodes))
-    good = isinstance(nodes, Tensor) and nodes.dim() == 1
-    if good and nodes.dtype == torch.bool:
-        good = nodes.numel() == num_nodes
-        nodes = nodes.nonzero().squeeze(1)
-    good = good and nodes.dtype == torch.long and nodes.numel() > 0
-    if not good or int(nodes.min()) < 0 or int(nodes.max()) >= num_nodes:
-        raise ValueError(
-            f"nodes is {kind_of(nodes)}, expected a Boolean mask of the {num_nodes} nodes, or some numbers of nodes from 0 to {num_nodes - 1}."
-        )
-    found: list[int] = nodes.tolist()
-    return found
