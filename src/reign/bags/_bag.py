@@ -150,7 +150,7 @@ class SubgraphBag(Keeper):
     @property
     def has_some_roots(self) -> bool:
         """Whether only some nodes were chosen as roots of a policy that has one subgraph per node (see ``Policy.__call__``)."""
-        return not self.node_based and self.policy.node_based
+        return not self.node_based and self.policy.node_based and not self.policy.random
 
     def at_roots(self, values: Shaped[Tensor, "subgraphs channels"], who: str) -> Shaped[Tensor, "nodes channels"]:
         """Values of subgraphs as values of their roots. If only some nodes were chosen as roots, the values of the others are zero."""

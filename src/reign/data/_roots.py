@@ -111,7 +111,7 @@ class RootLoader(DataLoader[int]):
         return replace(bag, targets=torch.arange(batch.batch_size, device=device))
 
     def _rings(self, seeds: Nodes, hops: int) -> list[Nodes]:
-        """The nodes at each distance of at most ``hops`` from the nearest of these nodes."""
+        """The nodes at each distance of at most ``hops`` from the nearest of these nodes. They stay marked in ``_place``."""
         if seeds.unique().numel() < seeds.numel():
             raise ValueError(f"nodes has {seeds.numel()} numbers, expected distinct nodes; a batch predicts once for each node.")
         self._place[seeds] = 0
@@ -121,7 +121,6 @@ class RootLoader(DataLoader[int]):
             ring = found[self._place[found] < 0].unique()
             self._place[ring] = 0
             rings.append(ring)
-        self._place[torch.cat(rings)] = -1
         return rings
 
 

@@ -7,8 +7,9 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import grid, to_undirected
 
+from reign.bags import narrow_pairs
 from reign.data import RootLoader, predict_nodes
-from reign.kernels import fast_path
+from reign.kernels import INNER, fast_path
 from reign.nn import (
     DS,
     DSS,
@@ -22,6 +23,7 @@ from reign.nn import (
     RootPooling,
     SubgraphGNN,
 )
+from reign.policies import whole
 
 NODE = {"task_level": "node"}
 EXACT: dict[str, tuple[int, Callable[[], Model]]] = {
@@ -60,7 +62,8 @@ def trained(model: Model, data: Data) -> Model:
 @pytest.mark.usefixtures("signatures_unchecked")
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("name", EXACT)
-def test_batches_give_the_predictions_of_the_whole_graph(name: str, directed: bool) -> None:
+def test_batches_give_the_predictions_of_the_whole_graph(name: str, directed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reign.nn._fused.WORTH_BLOCKS", 0)  # small layers are computed in blocks, too
     halo, make = EXACT[name]
     data = large(directed=directed)
     model = trained(make(), data)
@@ -162,6 +165,8 @@ def test_norms_of_outer_layers_do_not_count_nodes_without_subgraphs() -> None:
     model(batch)
     assert seen[0].nonzero().squeeze(1).tolist() == batch.bag.root.tolist()
     assert len(seen[0]) > batch.bag.num_subgraphs
+    flags = narrow_pairs(whole(batch.bag), roots_apart=False, masked=False).flags  # for the fused kernels
+    assert torch.equal(flags & INNER > 0, seen[0])
 
 
 def test_loading_some_nodes_shuffled() -> None:
