@@ -25,7 +25,8 @@ def facts(model: Any) -> tuple[Policy, int | None, bool, int]:
     if isinstance(policy, Whole):
         if model.halo is None:
             raise ValueError(
-                "the model has encodings or a virtual node, which need the whole graph; batches of nodes are not possible."
+                "the model has encodings, a virtual node, terms or convolutions whose messages may come from anywhere in the graph; batches of "
+                "nodes are not possible."
             )
         return policy, model.halo, False, model.hidden_channels
     if policy.radius is None or not policy.node_based or policy.random:

@@ -1,8 +1,10 @@
 """How far a prediction for a node reaches: which other subgraphs it depends on."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from reign.nn._base_encoders import GIN, GraphConv
+from torch import nn
+
+from reign.nn._base_encoders import GCN, GIN, GraphConv
 from reign.nn._conv import SubgraphConv
 from reign.nn._outer_mpnn import OuterMPNN
 from reign.nn._pooling import Pooling, RootPooling
@@ -16,23 +18,20 @@ if TYPE_CHECKING:
 
 def halo_of(model: "Model") -> int | None:
     """See ``Model.halo``."""
-    terms, pooling = _terms(model), model.pooling
-    if (
-        terms is None
-        or not all(term.stays_inside for term in terms)
-        or model.encodings is not None
-        or model.virtual_node is not None
-    ):
+    terms, pooling, policy = _terms(model), model.pooling, model.policy
+    if terms is None or model.encodings is not None or model.virtual_node is not None:
         return None
-    if isinstance(model.policy, Whole):
-        return _hops_of_messages(model)
-    if model.domain != "members" or model.policy.radius is None or not model.policy.node_based:
+    if isinstance(policy, Whole):
+        return _hops(model.layers) if {term.name for term in terms} <= {"own", "local"} else None
+    if not all(term.stays_inside for term in terms) or model.domain != "members" or policy.radius is None or not policy.node_based:
         return None
     if isinstance(pooling, RootPooling):
         return 0
     if isinstance(pooling, OuterMPNN):
-        return len(pooling.layers)
-    return model.policy.radius if type(pooling).nodes is Pooling.nodes else None
+        return (
+            None if _hops(pooling.layers) is None else len(pooling.layers)
+        )  # degrees are known: ego nets have a radius of at least 1
+    return policy.radius if type(pooling).nodes is Pooling.nodes else None
 
 
 def needs_every_root(model: "Model") -> bool:
@@ -50,8 +49,12 @@ def _terms(model: "Model") -> list[Term] | None:
     return [TERMS[part] for name in names for part in name.split("+")]
 
 
-def _hops_of_messages(model: "Model") -> int:
-    """Messages on the graph itself go one hop further with each layer. Convolutions other than these may read degrees of neighbours."""
-    layers = [layer for layer in model.layers if isinstance(layer, SubgraphConv)]
-    encoders = [slot.encoder for layer in layers for slot in layer.slots() if isinstance(slot, EncoderSlot)]
-    return len(layers) + (0 if all(isinstance(encoder, GIN | GraphConv) for encoder in encoders) else 1)
+def _hops(layers: nn.ModuleList) -> int | None:
+    """The number of hops that messages on the graph itself go: one with each layer, and one more if degrees of neighbours are needed.
+
+    None if a convolution of PyG is among them, which may pass messages further in one layer.
+    """
+    encoders = [slot.encoder for layer in layers for slot in cast(SubgraphConv, layer).slots() if isinstance(slot, EncoderSlot)]
+    if not all(isinstance(encoder, GIN | GraphConv | GCN) for encoder in encoders):
+        return None
+    return len(layers) + any(isinstance(encoder, GCN) for encoder in encoders)

@@ -96,6 +96,8 @@ def test_the_model_says_when_it_has_no_halo() -> None:
         return SubgraphGNN(3, 8, 2, 2, **{"policy": "ego+:2", "domain": "members", "task_level": "node"} | options).halo
 
     assert with_() == 2
+    assert with_(conv="SGConv") == 2
+    assert NGNN(3, 8, 2, 2, policy="ego:2", conv="SGConv", **NODE).halo is None
     assert with_(domain="all") is None
     assert with_(policy="nm") is None
     assert with_(policy="ego+:2@0.5") is None
@@ -192,8 +194,11 @@ def test_mistakes() -> None:
         RootLoader(data, DS(3, 8, 2, 2, **NODE))
     with pytest.raises(ValueError, match="expected ego nets such as"):
         RootLoader(data, DS(3, 8, 2, 2, policy="nm", **NODE))
-    with pytest.raises(ValueError, match="which need the whole graph"):
-        RootLoader(data, MPNN(3, 8, 2, 2, virtual_node=True, **NODE))
+    for options in ({"virtual_node": True}, {"conv": "SGConv"}, {"encodings": {"nodes": ["return:3"]}}):
+        with pytest.raises(ValueError, match="may come from anywhere in the graph"):
+            RootLoader(data, MPNN(3, 8, 2, 2, **options, **NODE))
+    with pytest.raises(ValueError, match="may come from anywhere in the graph"):
+        RootLoader(data, SubgraphGNN(3, 8, 2, 2, policy="whole", terms=["own", "readout"], **NODE))
     with pytest.raises(ValueError, match="expected a reign.nn.Model"):
         RootLoader(data, torch.nn.Linear(3, 2))
     for nodes in (torch.ones(5, dtype=torch.bool), torch.tensor([70]), torch.tensor([-1]), torch.tensor([], dtype=torch.long), [1]):
