@@ -33,6 +33,9 @@ MODELS = [
     ("ign2published", {}),
     ("localfolklore", {"policy": "ego:2", "domain": "members"}),
     ("ppgnrrwp", {"walk_length": 3}),
+    ("ppgn", {}),
+    ("ppgnpublished", {}),
+    ("ppgnpublished", {"suffix": "new"}),
     ("sun", {"policy": "ego+:2", "encodings": {"pairs": ["rrwp:3", "common"], "nodes": ["return:2"]}}),
 ]
 
@@ -73,22 +76,23 @@ def test_a_frame_holds_the_bag_of_its_graphs(name: str, options: dict[str, objec
         found = found[:, : value.size(1)] if about.ends else found[: value.size(0)]
         assert torch.equal(found, value), column
         compared += 1
-    assert compared >= 20
+    assert compared >= 16  # a bag without messages has fewest
     with torch.no_grad():
         out, padded = model.predict(expected.graph.x, expected), model.predict(frame.bag.graph.x, frame.bag)
     assert torch.allclose(padded[: ids.numel()], out, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["sun", "sswlpublished", "ngnnpublished", "gnnakpluspublished", "idgnnpublished"])
+@pytest.mark.parametrize("name", ["sun", "sswlpublished", "ngnnpublished", "gnnakpluspublished", "idgnnpublished", "ppgn"])
 def test_padding_counts_for_no_norm(name: str) -> None:
     torch.manual_seed(0)
+    policy = {} if name == "ppgn" else {"policy": "ego+:2"}
     graphs, ids = pack(), torch.tensor([8, 2, 5])
-    model = reign.build_model(name, 3, 4, 2, 1, policy="ego+:2").double()
+    model = reign.build_model(name, 3, 4, 2, 1, **policy).double()
     graphs = graphs.to(dtype=torch.float64)
     expected, frame = bag_of(model, graphs, ids), filled(model, graphs, ids)
     results = []
     for bag in (expected, frame.bag):
-        twin = reign.build_model(name, 3, 4, 2, 1, policy="ego+:2").double()
+        twin = reign.build_model(name, 3, 4, 2, 1, **policy).double()
         twin.load_state_dict(model.state_dict())
         out = twin.train().predict(bag.graph.x, bag)[: ids.numel()]
         out.square().sum().backward()
