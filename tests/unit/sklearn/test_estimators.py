@@ -36,7 +36,6 @@ PAIR = torch.tensor([[0, 1], [1, 0]])
 
 NOT_FOR_US = {
     "check_sample_weight_equivalence_on_dense_data": "a row of weight 2 and a row that is there twice make other mini-batches",
-    "check_sample_weight_equivalence_on_sparse_data": "a row of weight 2 and a row that is there twice make other mini-batches",
 }
 WITHOUT_X = [  # the checks that make no X run on the estimators as they are; scikit-learn leaves them out for input other than arrays
     "check_estimator_cloneable",
