@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 import typing
 from types import ModuleType
 
@@ -54,7 +55,10 @@ def entry(module: str, name: str, value: object) -> str:
     index = "   :no-index:\n" if module == "reign" else ""
     ours = str(getattr(value, "__module__", "")).startswith("reign")
     if inspect.isclass(value) and ours and not typing.get_args(value):
-        return f".. autoclass:: {module}.{name}\n   :members:\n{index}"
+        added = ", ".join(
+            each for each in vars(value) if re.fullmatch(r"set_\w+_request", each)
+        )  # by scikit-learn, with its own references
+        return f".. autoclass:: {module}.{name}\n   :members:\n" + (f"   :exclude-members: {added}\n" if added else "") + index
     if inspect.isroutine(value) and ours:
         return f".. autofunction:: {module}.{name}\n{index}"
     text = " ".join(repr(value).split())

@@ -14,7 +14,23 @@ TYPE_CHECKING = False  # stands in for typing.TYPE_CHECKING, because importing t
 if TYPE_CHECKING:
     from typing import Any
 
-    from reign import bags, data, draw, experiments, explain, interop, nn, plots, policies, testing, theory, train, transforms
+    from reign import (
+        bags,
+        data,
+        draw,
+        experiments,
+        explain,
+        interop,
+        lightning,
+        nn,
+        plots,
+        policies,
+        sklearn,
+        testing,
+        theory,
+        train,
+        transforms,
+    )
     from reign._load import load
     from reign._validate import validate
     from reign.bags import SubgraphBag
@@ -29,9 +45,11 @@ _MODULES = (
     "experiments",
     "explain",
     "interop",
+    "lightning",
     "nn",
     "plots",
     "policies",
+    "sklearn",
     "testing",
     "theory",
     "train",
@@ -74,6 +92,7 @@ __all__ = [
     "experiments",
     "explain",
     "interop",
+    "lightning",
     "list_models",
     "list_policies",
     "list_terms",
@@ -82,6 +101,7 @@ __all__ = [
     "plots",
     "policies",
     "policy",
+    "sklearn",
     "testing",
     "theory",
     "train",

@@ -30,6 +30,7 @@ LAYERS = [
     {"train"},
     {"explain"},
     {"experiments"},
+    {"lightning", "sklearn"},
     {"plots"},
     {"explore"},
     {"", "_load"},  # the package itself, which loads everything else when it is first used
@@ -40,6 +41,7 @@ LAYERS = [
 QUICK, OPTIONAL = "to start quickly", "an optional package"
 LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.__main__", "reign.cli"): "says what to install where typer or rich is missing",
+    ("reign._load", "reign.nn"): QUICK,
     ("reign._load", "reign.train"): QUICK,
     ("reign.bags._draw", "reign.draw"): OPTIONAL,  # which needs matplotlib
     ("reign.cli", "reign"): QUICK,
@@ -58,6 +60,7 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.train", "torch.utils.tensorboard"): OPTIONAL,
     ("reign.experiments", "optuna"): OPTIONAL,
     ("reign.explore", "reign.data.molecules"): OPTIONAL,
+    ("reign.sklearn", "reign.data.molecules"): OPTIONAL,
     ("reign.explore", "reign.plots.molecules"): OPTIONAL,
     ("reign.explore", "reign.train"): QUICK,
     ("reign.plots", "rdkit"): OPTIONAL,

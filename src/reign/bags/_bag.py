@@ -55,6 +55,7 @@ class SubgraphBag(Keeper):
         member: whether the node is in the subgraph.
         mark: channels in front of the features, if the policy marks nodes.
         cut: the undirected edges (subgraph, node, node) that are deleted although both nodes are members.
+        targets: the nodes that a model at node level predicts for; all if not given.
     """
 
     graph: SharedGraph
@@ -69,6 +70,7 @@ class SubgraphBag(Keeper):
     member: Bool[Tensor, "pairs"]
     mark: Bool[Tensor, "pairs marks"] | None
     cut: Int[Tensor, "cuts 3"] | None
+    targets: Int[Tensor, "targets"] | None = None
 
     # -- sizes -----------------------------------------------------------------------------------------------------
 
@@ -134,11 +136,28 @@ class SubgraphBag(Keeper):
 
     def require_node_based(self, who: str) -> None:
         """Raise ``ValueError`` unless there is one subgraph per node, in the same order."""
+        if self.has_some_roots:
+            raise ValueError(
+                f"{who} needs one subgraph per node, but only {self.num_subgraphs} of {self.num_nodes} nodes were chosen as roots; make the "
+                "bag without roots=..."
+            )
         if not self.node_based:
             raise ValueError(
                 f"{who} needs one subgraph per node, got {self.num_subgraphs} for {self.num_nodes} nodes: policy "
                 f"'{self.policy}' is not node-based; use 'nm', 'ego:h' or 'ego+:h'."
             )
+
+    @property
+    def has_some_roots(self) -> bool:
+        """Whether only some nodes were chosen as roots of a policy that has one subgraph per node (see ``Policy.__call__``)."""
+        return not self.node_based and self.policy.node_based and not self.policy.random
+
+    def at_roots(self, values: Shaped[Tensor, "subgraphs channels"], who: str) -> Shaped[Tensor, "nodes channels"]:
+        """Values of subgraphs as values of their roots. If only some nodes were chosen as roots, the values of the others are zero."""
+        if self.has_some_roots:
+            return values.new_zeros(self.num_nodes, values.size(1)).index_copy(0, self.root, values)
+        self.require_node_based(who)
+        return values
 
     def row(self, sub: Int[Tensor, "*any"], node: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
         """The row of each pair (subgraph, node), or -1 if it is not stored."""
@@ -287,9 +306,9 @@ class SubgraphBag(Keeper):
         """The bag of graph g alone."""
         return relabel.take(self, g)
 
-    def to(self, device: torch.device | str | int) -> "SubgraphBag":
-        """The bag on another device."""
-        return relabel.move(self, device)
+    def to(self, device: torch.device | str | int, non_blocking: bool = False) -> "SubgraphBag":
+        """The bag on another device. A bag that a PyG ``Data`` holds moves with it."""
+        return relabel.move(self, device, non_blocking)
 
     def __repr__(self) -> str:
         sizes = f"graphs={self.num_graphs}, nodes={self.num_nodes}, subgraphs={self.num_subgraphs}, pairs={self.num_pairs}"

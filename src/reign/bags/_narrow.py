@@ -25,7 +25,8 @@ def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> Pairs:
         is_root = torch.zeros_like(bag.member)
         if root is not None:
             is_root[root] = True
-        inner = bag.member if masked else torch.ones_like(bag.member)
+        inner, real = bag.member if masked else torch.ones_like(bag.member), bag.real("pair")
+        inner = inner if real is None else inner & real
         outer = inner & ~is_root if roots_apart else inner
         flags = INNER * inner + OUTER * outer + ROOT * is_root + KEPT * inner
         node = torch.argsort(bag.node, stable=True)

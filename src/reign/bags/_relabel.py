@@ -42,6 +42,7 @@ def permute(bag: "SubgraphBag", nodes: Int[Tensor, "nodes"], subgraphs: Int[Tens
         member=bag.member[rows],
         mark=None if bag.mark is None else bag.mark[rows],
         cut=None if bag.cut is None else torch.cat([subgraphs[bag.cut[:, :1]], nodes[bag.cut[:, 1:]]], dim=1),
+        targets=None if bag.targets is None else nodes[bag.targets],
     )
 
 
@@ -75,10 +76,11 @@ def take(bag: "SubgraphBag", g: int) -> "SubgraphBag":
         member=bag.member[rows],
         mark=None if bag.mark is None else bag.mark[rows],
         cut=cut,
+        targets=None if bag.targets is None else bag.targets[graph.batch[bag.targets] == g] - first,
     )
 
 
-def move(bag: "SubgraphBag", device: Any) -> "SubgraphBag":
+def move(bag: "SubgraphBag", device: Any, non_blocking: bool = False) -> "SubgraphBag":
     """See ``SubgraphBag.to``."""
     if not isinstance(device, torch.device | str | int):
         raise ValueError(
@@ -87,7 +89,7 @@ def move(bag: "SubgraphBag", device: Any) -> "SubgraphBag":
 
     def tensors(part: Any) -> dict[str, Any]:
         values = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
-        return {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
+        return {name: value.to(device, non_blocking=non_blocking) for name, value in values.items() if isinstance(value, Tensor)}
 
     return replace(bag, graph=replace(bag.graph, **tensors(bag.graph)), **tensors(bag))
 

@@ -7,6 +7,7 @@ from reign.data._files import cache_folder, need_file, read_arrays, unpack
 from reign.data._networkx import from_networkx
 from reign.data._pack import GraphPack, MiniBatch
 from reign.data._problem import TASKS, Problem
+from reign.data._roots import RootLoader, predict_nodes
 from reign.data._splits import Ids, column_split, random_split, scaffold_split
 from reign.data._statistics import SplitStatistics, TargetStatistics, split_statistics, target_statistics
 from reign.data.sets import *  # noqa: F403
@@ -19,6 +20,7 @@ __all__ = [
     "Ids",
     "MiniBatch",
     "Problem",
+    "RootLoader",
     "SplitStatistics",
     "TargetStatistics",
     "cache_folder",
@@ -28,6 +30,7 @@ __all__ = [
     "list_datasets",
     "load_problem",
     "need_file",
+    "predict_nodes",
     "random_split",
     "read_arrays",
     "scaffold_split",

@@ -11,6 +11,7 @@ from reign.nn._conv import SubgraphConv
 from reign.nn._describe import cost, slot_formulas
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
 from reign.nn._encodings import Encodings, encoded, list_encodings
+from reign.nn._export import export_program
 from reign.nn._folklore import ALONG, FOLKLORE, Folklore
 from reign.nn._head import Head
 from reign.nn._interop import from_authors
@@ -101,6 +102,7 @@ __all__ = [
     "build_model",
     "cost",
     "encoded",
+    "export_program",
     "find_model",
     "from_authors",
     "latex_formula",

@@ -12,10 +12,11 @@ from reign.nn._encoders import EncoderSpec
 from reign.nn._mlp import MLP, Activation
 from reign.nn._neighbourhood import MERGED, Neighbourhood
 from reign.nn._options import BaseEncoderOptions
+from reign.nn._reset import Resettable
 from reign.registry import Registry
 
 
-class BaseEncoder(nn.Module):
+class BaseEncoder(Resettable):
     """A base encoder: message passing that runs in all subgraphs, or on the graph. If messages from roots have their own weights, ``mix``
     holds one linear map for each sum of messages.
 
@@ -79,6 +80,10 @@ class GIN(BaseEncoder):
         self.eps = nn.Parameter(torch.zeros(1), requires_grad=train_eps)
         self.edge_encoder = make_edge_encoder(edge_encoder, edge_dim, in_channels)
 
+    def reset_own(self) -> None:
+        """Epsilon is 0 again."""
+        self.eps.zero_()
+
     def forward(self, n: Neighbourhood) -> Float[Tensor, "rows channels"]:
         """Update the rows."""
         out: Tensor = self.mlp(self.collected(n), n.rows)
@@ -112,6 +117,11 @@ class GCN(BaseEncoder):
         super().__init__(in_channels, merged)
         self.lin = nn.Linear(in_channels, out_channels, bias=False)
         self.bias = nn.Parameter(torch.zeros(out_channels)) if options.get("bias", True) else None
+
+    def reset_own(self) -> None:
+        """The bias is 0 again."""
+        if self.bias is not None:
+            self.bias.zero_()
 
     def forward(self, n: Neighbourhood) -> Float[Tensor, "rows channels"]:
         """Update the rows."""

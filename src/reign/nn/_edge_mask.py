@@ -32,6 +32,9 @@ class EdgeMask(MessagePassing):  # type: ignore[misc]
             raise ValueError(f"the edge mask is {kind_of(mask)}, expected one number for each of the {edge_index.size(1)} edges.")
         return mask.sigmoid() if self._apply_sigmoid else mask
 
+    def reset_parameters(self) -> None:
+        """There is nothing to reset."""
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         nn.Module.__setstate__(self, state)  # copies and unpickled objects skip that code, too
 

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
+from reign.nn._reset import Resettable
+
 # the number of values of each integer column of OGB's molecules
 OGB_ATOM = [119, 5, 12, 12, 10, 6, 6, 2, 2]
 OGB_BOND = [5, 6, 2]
@@ -16,7 +18,7 @@ EncoderSpec = Any  # see make_encoder
 FAR = 10.0  # deviations beyond which a number is not told from others
 
 
-class TypeEmbedding(nn.Module):
+class TypeEmbedding(Resettable):
     """A learned vector for each type. With several columns of types, their vectors are summed.
 
     Args:
@@ -34,7 +36,7 @@ class TypeEmbedding(nn.Module):
         return _add([lookup(cast(nn.Embedding, embed).weight, x[:, c]) for c, embed in enumerate(self.columns)])
 
 
-class TypesAndNumbers(nn.Module):
+class TypesAndNumbers(Resettable):
     """Columns of types, then columns of numbers, which go through a linear map; both are summed.
 
     Numbers are scaled with a mean and a deviation that are kept with the weights. A number that is NaN counts as the mean.
@@ -65,6 +67,11 @@ class TypesAndNumbers(nn.Module):
         self.mean.copy_(mean)
         self.deviation.copy_(torch.where(spread > 0, spread, torch.ones_like(spread)))
 
+    def reset_own(self) -> None:
+        """Forget the scale."""
+        self.mean.zero_()
+        self.deviation.fill_(1)
+
     def forward(self, x: Shaped[Tensor, "rows columns"]) -> Float[Tensor, "rows channels"]:
         """Encode rows of types and numbers."""
         first = len(self.types.columns)
@@ -72,7 +79,7 @@ class TypesAndNumbers(nn.Module):
         return self.types(x[:, :first]) + self.lin(scaled.to(self.lin.weight.dtype))
 
 
-class OneHot(nn.Module):
+class OneHot(Resettable):
     """Types as unit vectors, with nothing to learn.
 
     Args:

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from reign._validate import check
 from reign.bags import PerRow, SubgraphBag
+from reign.nn._reset import Resettable
 from reign.nn._structure import OF_NODES, OF_PAIRS, Structure, parse
 from reign.registry import Registry
 
 
-class Encodings(nn.Module):
+class Encodings(Resettable):
     r"""Linear maps of encodings of the pair (k, i) and of the node i, which are added to x[k, i] or put in front of it.
 
     .. math:: x^k_i \leftarrow x^k_i + W p^k_i + V q_i

@@ -63,6 +63,10 @@ class Folklore(BaseEncoder):
         encoders = [make_edge_encoder(edge_encoder, edge_dim, in_channels) for _ in self.parts]
         self.edge_encoders = nn.ModuleList([encoder for encoder in encoders if encoder is not None])
 
+    def reset_own(self) -> None:
+        """The epsilons are 0 again."""
+        self.eps.zero_()
+
     def forward(self, n: Neighbourhood) -> Float[Tensor, "rows channels"]:
         """Update the rows."""
         along, across = self.along(n.source), self.across(n.source)

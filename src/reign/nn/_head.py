@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from reign._validate import check
 from reign.nn._mlp import Activation, NormRows, make_act, make_norm, normalise
+from reign.nn._reset import Resettable
 
 
-class Head(nn.Module):
+class Head(Resettable):
     """Linear, norm, activation and dropout for every hidden layer, followed by a linear map.
 
     Args:

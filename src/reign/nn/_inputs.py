@@ -1,15 +1,56 @@
-"""Checks of a model's inputs beyond those of the policy: a prepared bag, and node features."""
+"""The inputs of a model: those of a PyG graph, and checks beyond those of the policy."""
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Shaped
 from torch import Tensor
+from torch_geometric.data.data import BaseData
 
 from reign._validate import kind_of
 from reign.bags import SubgraphBag
 from reign.policies import Policy
+
+
+class Inputs(NamedTuple):
+    """The arguments of a model that a PyG ``Data`` or ``Batch`` has."""
+
+    x: Tensor
+    edge_index: Tensor
+    edge_attr: Tensor | None
+    batch: Tensor | None
+    batch_size: int | None
+    hop_distance: Tensor | None
+    bag: SubgraphBag | None
+    edge_label_index: Tensor | None
+
+
+def inputs_of(data: Any, *others: Any) -> Inputs:
+    """The arguments of ``model(data)``. Raise ``ValueError`` if there are others, or if the data are not a graph with features."""
+    if not isinstance(data, BaseData) or getattr(data, "edge_index", None) is None or getattr(data, "x", None) is None:
+        raise ValueError(
+            f"the first argument is {kind_of(data)}, expected features x, or a torch_geometric.data.Data or Batch with x and edge_index."
+        )
+    if any(other is not None for other in others):
+        raise ValueError("model(data) takes edge_index, edge_attr and batch from data; leave them out.")
+    batch = getattr(data, "batch", None)
+    optional = [getattr(data, name, None) for name in ("hop_distance", "bag", "edge_label_index")]
+    size = getattr(data, "num_graphs", None) if batch is not None else None
+    return Inputs(data.x, data.edge_index, getattr(data, "edge_attr", None), batch, size, *optional)
+
+
+def check_ends(ends: Any, level: str, bag: SubgraphBag) -> None:
+    """Raise ``ValueError`` unless these are pairs of nodes, and the model predicts for pairs of nodes."""
+    if level != "edge":
+        raise ValueError(f"edge_label_index was given, but the model predicts at {level} level; make it with task_level='edge'.")
+    good = isinstance(ends, Tensor) and ends.dim() == 2 and ends.size(0) == 2 and ends.dtype == torch.long
+    if good and ends.device.type == "cpu" and ends.numel():
+        good = bool(((ends >= 0) & (ends < bag.num_nodes)).all())
+    if not good:
+        raise ValueError(
+            f"edge_label_index is {kind_of(ends)}, expected shape (2, pairs) and dtype torch.long with nodes from 0 to {bag.num_nodes - 1}."
+        )
 
 
 def check_bag(bag: Any, policy: Policy, edge_index: Shaped[Tensor, "..."], edge_attr: Shaped[Tensor, "..."] | None = None) -> None:

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from reign._validate import check
 from reign.bags import SubgraphBag
 from reign.nn._encoders import lookup
+from reign.nn._reset import Resettable
 
 LabelKind = Literal["hop", "spd"] | None
 
 
-class PairLabels(nn.Module):
+class PairLabels(Resettable):
     """A vector for the label of every pair (k, i), added to its values, or put in front of them.
 
     With ``kind="hop"`` the label is the hop distance d from the root k to node i, and its vector E[d]. With ``kind="spd"`` there are two

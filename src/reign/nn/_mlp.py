@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.resolver import activation_resolver
 
 from reign.kernels import kernels_for
+from reign.nn._reset import Resettable
 
 Activation = str | Callable[[Tensor], Tensor] | None
 NormRows = Int[Tensor, "kept"] | Bool[Tensor, "rows"] | None  # the rows that the statistics of a norm range over; None for all
@@ -120,7 +121,7 @@ def make_act(act: Activation) -> nn.Module:
     return module
 
 
-class MLP(nn.Module):
+class MLP(Resettable):
     """Linear, norm, activation, Linear.
 
     Args:

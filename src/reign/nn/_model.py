@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
+from torch_geometric.data.data import BaseData
 
 import reign.policies as policies
 from reign._validate import check, check_count, check_probability, did_you_mean
 from reign.bags import Domain, SubgraphBag
 from reign.disk import first_line
-from reign.kernels import blocked, fast_path
+from reign.kernels import Sum, blocked, fast_path
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import describe_model
@@ -26,13 +27,15 @@ from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._encodings import Encodings
 from reign.nn._facts import Facts
 from reign.nn._fused import covered
+from reign.nn._halo import halo_of, needs_every_root
 from reign.nn._head import Head
-from reign.nn._inputs import check_bag, check_features, warn_of_unused_edges
+from reign.nn._inputs import check_bag, check_ends, check_features, inputs_of, warn_of_unused_edges
 from reign.nn._labels import PairLabels
 from reign.nn._mlp import Activation
 from reign.nn._options import JumpingKnowledge, Residual, TaskLevel
 from reign.nn._pooling import MeanPooling, Pooling
 from reign.nn._pretrained import Pretrained
+from reign.nn._reset import Resettable
 from reign.nn._state import State
 from reign.nn._virtual_node import VirtualNode
 from reign.policies import Policy
@@ -41,7 +44,7 @@ from reign.registry import Registry
 M = TypeVar("M", bound=nn.Module)
 
 
-class Model(Facts, nn.Module, metaclass=ModelType):
+class Model(Facts, Resettable, metaclass=ModelType):
     r"""A subgraph GNN: :math:`(A, X) \mapsto (\mu \circ \rho \circ S \circ \pi)(A, X)`.
 
     Args:
@@ -148,31 +151,41 @@ class Model(Facts, nn.Module, metaclass=ModelType):
 
     def forward(
         self,
-        x: Shaped[Tensor, "..."],
-        edge_index: Shaped[Tensor, "..."],
+        x: Shaped[Tensor, "..."] | BaseData,
+        edge_index: Shaped[Tensor, "..."] | None = None,
         edge_attr: Shaped[Tensor, "..."] | None = None,
         batch: Shaped[Tensor, "..."] | None = None,
         batch_size: int | None = None,
         *,
         bag: SubgraphBag | None = None,
+        edge_label_index: Shaped[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "rows out_channels"]:
-        """Predict for each graph, node or edge of a PyG batch.
+        """Predict for each graph, node or edge of a PyG batch: ``model(x, edge_index, ...)`` or ``model(data)``.
 
         Args:
-            x: node features, shape (nodes, channels).
+            x: node features, shape (nodes, channels); or a PyG ``Data`` or ``Batch``, which has all other arguments.
             edge_index: edges, shape (2, edges).
             edge_attr: edge features, shape (edges, ...).
             batch: the graph of each node; one graph if not given.
             batch_size: number of graphs; needed only if the last graph may have no nodes.
             bag: the bag of this batch, if it has been made already.
+            edge_label_index: the pairs of nodes to predict for, shape (2, pairs), with ``task_level="edge"``; the edges if not given.
         """
+        hops = None
+        if not isinstance(x, Tensor):
+            given = inputs_of(x, edge_index, edge_attr, batch, batch_size)
+            x, edge_index, edge_attr, batch, batch_size, hops = given[:6]
+            bag = given.bag if bag is None else bag
+            edge_label_index = given.edge_label_index if edge_label_index is None else edge_label_index
+        if edge_index is None:
+            raise ValueError("edge_index is missing; call the model as model(x, edge_index) or model(data).")
         weight = self.edge_mask.weight(edge_index)
         if edge_attr is not None and not self._saw_edges:
             self._saw_edges = True
             warn_of_unused_edges(type(self).__name__, self.option_names(), self._config)
         if bag is not None:
             check_bag(bag, self.policy, edge_index, edge_attr)
-            return self.predict(x, bag if weight is None else bag.weighted(weight))
+            return self.predict(x, bag if weight is None else bag.weighted(weight), edge_label_index)
 
         outs, item = [], next((p.element_size() for p in self.parameters()), 4)
         for policy in self.policy.draws():
@@ -183,14 +196,25 @@ class Model(Facts, nn.Module, metaclass=ModelType):
                 batch,
                 batch_size=batch_size,
                 domain=self.domain,
+                hop_distance=hops,
                 state_bytes=self.hidden_channels * item,
             )
-            outs.append(self.predict(x, made if weight is None else made.weighted(weight)))
+            outs.append(self.predict(x, made if weight is None else made.weighted(weight), edge_label_index))
         return outs[0] if len(outs) == 1 else torch.stack(outs).mean(0)
 
-    def predict(self, x: Shaped[Tensor, "nodes *channels"], bag: SubgraphBag) -> Float[Tensor, "rows out_channels"]:
-        """Apply S, rho and mu to a bag."""
-        if self.needs_node_based:
+    def predict(
+        self, x: Shaped[Tensor, "nodes *channels"], bag: SubgraphBag, ends: Int[Tensor, "2 pairs"] | None = None
+    ) -> Float[Tensor, "rows out_channels"]:
+        """Apply S, rho and mu to a bag.
+
+        Args:
+            x: node features.
+            bag: the bag.
+            ends: the pairs of nodes to predict for, at edge level; the edges of the graph if not given.
+        """
+        if ends is not None:
+            check_ends(ends, self.task_level, bag)
+        if self.needs_node_based and not (bag.has_some_roots and self.halo is not None):
             bag.require_node_based(type(self).__name__)
         h = self.lift(self.encode(x), bag)
         if self.labels is not None:
@@ -220,7 +244,7 @@ class Model(Facts, nn.Module, metaclass=ModelType):
             seen.append(state.h)
         if self.jk not in (None, "last"):
             state = State(self._jump(seen), bag, self.domain)
-        return self.readout(state.view(self.domain, {}))
+        return self.readout(state.view(self.domain, {}), ends)
 
     def prepare(self, x: Shaped[Tensor, "nodes *channels"], bag: SubgraphBag) -> SubgraphBag:
         """Build all index maps of a bag that this model needs, in one pass without gradients. ``torch.compile`` needs this."""
@@ -249,15 +273,18 @@ class Model(Facts, nn.Module, metaclass=ModelType):
         """The number of channels of values on pairs: marks plus features."""
         return self.policy.num_marks + self.in_channels
 
-    def readout(self, state: State) -> Float[Tensor, "rows out_channels"]:
+    def readout(self, state: State, ends: Int[Tensor, "2 pairs"] | None = None) -> Float[Tensor, "rows out_channels"]:
         """Apply rho and mu."""
+        bag, rows = state.bag, None if self.task_level == "edge" else state.bag.real(self.task_level)
         if self.task_level == "graph":
             out = self.pooling(state)
         else:
             out = self.pooling.nodes(state)
             if self.task_level == "edge":
-                out = torch.cat([end(out) for end in state.bag.wiring.edge_ends], dim=1)
-        rows = None if self.task_level == "edge" else state.bag.real(self.task_level)
+                sums = bag.wiring.edge_ends if ends is None else [Sum.broadcast(end, bag.num_nodes) for end in ends]
+                out = torch.cat([end(out) for end in sums], dim=1)
+            elif bag.targets is not None:
+                out, rows = out.index_select(0, bag.targets), None
         return out if self.head is None else self.head(out, rows)
 
     def _jump(self, seen: list[Tensor]) -> Tensor:
@@ -278,6 +305,21 @@ class Model(Facts, nn.Module, metaclass=ModelType):
     def in_blocks(self) -> bool:
         """Whether all layers are computed in blocks of rows on a CPU (see ``reign.kernels``)."""
         return all(isinstance(layer, SubgraphConv) and covered(layer, blocked.WIDEST) for layer in self.layers)
+
+    @property
+    def halo(self) -> int | None:
+        """How many hops around a node the roots of the subgraphs lie that its prediction depends on (``RootLoader`` uses this).
+
+        0 if only its own subgraph matters, as in ``IDGNN``; the number of outer layers in ``NGNN``; the radius of the subgraphs in ``DS`` at
+        node level, where a node is a mean over all subgraphs that it is in. None if subgraphs exchange values in layers, as in ``SUN``, or if
+        there is no such bound. Models without a policy have no subgraphs; theirs is the number of hops that messages go.
+        """
+        return halo_of(self)
+
+    @property
+    def needs_every_root(self) -> bool:
+        """Whether the model needs a subgraph of every node, because it has terms such as x[i, i] that leave a subgraph."""
+        return needs_every_root(self)
 
     def describe(self, latex: bool = False) -> str:
         """Describe the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag.

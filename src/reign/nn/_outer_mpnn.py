@@ -44,8 +44,7 @@ class OuterMPNN(Pooling):
 
     def nodes(self, state: State) -> Float[Tensor, "nodes channels"]:
         """Node i is the output of the outer network, whose inputs are the readouts of subgraphs."""
-        state.bag.require_node_based("NGNN's outer network")
-        x, graph = readout(state, self.over_nodes), whole(state.bag)
+        x, graph = state.bag.at_roots(readout(state, self.over_nodes), "NGNN's outer network"), whole(state.bag)
         for layer in self.layers:
             x = layer(x, graph)
         return x

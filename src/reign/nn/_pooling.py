@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from reign.bags import PerRow, SubgraphBag
 from reign.nn._mlp import Activation, make_act
+from reign.nn._reset import Resettable
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
 
 
-class Pooling(nn.Module):
+class Pooling(Resettable):
     """A pooling layer: ``pool(state)`` has one row per graph, ``pool.nodes(state)`` one per node."""
 
     out_channels: int
@@ -123,7 +124,7 @@ class RootPooling(Pooling):
 
     def nodes(self, state: State) -> Float[Tensor, "nodes channels"]:
         """Node i is x[i, i]."""
-        return self._scaled(state.get(TERMS["node_root"]))
+        return self._scaled(state.bag.at_roots(state.root, "a pooling of roots"))
 
     def _scaled(self, x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:
         return nn.functional.normalize(x, dim=1, eps=1e-12) if self.unit else x

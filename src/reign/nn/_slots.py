@@ -6,11 +6,12 @@ from torch import Tensor, nn
 from reign.bags import Where
 from reign.nn._mlp import normalise
 from reign.nn._neighbourhood import MERGED, EdgeAttr, Neighbourhood
+from reign.nn._reset import Resettable
 from reign.nn._state import State
 from reign.nn._terms import TERMS, Scope, term
 
 
-class TermSlot(nn.Module):
+class TermSlot(Resettable):
     """A term and its transform.
 
     Args:
@@ -41,7 +42,7 @@ class TermSlot(nn.Module):
         return out
 
 
-class EncoderSlot(nn.Module):
+class EncoderSlot(Resettable):
     """Terms merged by a base encoder, with a norm after it.
 
     Args:

@@ -6,6 +6,7 @@ are stored: a readout has one row per subgraph, regardless of the number of node
 Two extensions that the paper mentions are not included: sums on the connectivity of a subgraph other than the target's, and ReIGN(k).
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -45,6 +46,11 @@ class Term:
     paper: str = ""
     node_based: bool = False
     formula_on: str | None = None
+
+    @property
+    def stays_inside(self) -> bool:
+        """Whether the value for x[k, i] is made from values of subgraph k alone."""
+        return set(re.findall(r"x\[(\w)", self.formula)) == {"k"}
 
     def __reduce__(self) -> "tuple[Callable[[str], Term], tuple[str]]":
         """Terms are pickled by name."""

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from reign.bags import SubgraphBag
 from reign.nn._mlp import MLP, Activation, BatchNorm, make_act, normalise
+from reign.nn._reset import Resettable
 from reign.nn._state import State
 from reign.nn._terms import TERMS
 
 
-class VirtualNode(nn.Module):
+class VirtualNode(Resettable):
     r"""A vector u for every graph. Before each layer :math:`x^k_i \leftarrow x^k_i + u`, and with each layer except the last
 
     .. math:: u \leftarrow \sigma \big( \mathrm{MLP} ( u + \textstyle\sum_{k, i} x^k_i ) \big),
@@ -35,6 +36,10 @@ class VirtualNode(nn.Module):
         self.norms = nn.ModuleList([BatchNorm(b) for _, b in sizes])
         self.act, self.dropout = make_act(act), nn.Dropout(dropout)
         self.residual = residual
+
+    def reset_own(self) -> None:
+        """The first vector is zero again."""
+        self.start.zero_()
 
     def first(self, bag: SubgraphBag) -> Float[Tensor, "graphs channels"]:
         """The vectors before the first layer."""

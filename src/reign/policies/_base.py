@@ -112,6 +112,7 @@ class Policy(ABC):
         domain: Domain = "all",
         hop_distance: Int[Tensor, "rows"] | None = None,
         state_bytes: int = STATE_BYTES,
+        roots: Int[Tensor, "_"] | None = None,
     ) -> SubgraphBag:
         """The bag of a PyG batch, on the device of the batch.
 
@@ -124,11 +125,15 @@ class Policy(ABC):
             domain: "all" stores every pair of a graph, as in the paper; "members" stores only pairs inside a subgraph.
             hop_distance: distances stored by ``reign.transforms.AddHopDistance``, which make a search unnecessary.
             state_bytes: bytes that a model needs for each pair, to check whether the bag is too large.
+            roots: make only the subgraphs of these nodes; all if not given. The policy must have one subgraph per node.
         """
         check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
         graph = SharedGraph.build(x, edge_index, edge_attr, batch, batch_size)
         table = None if hop_distance is None else stored_hops(graph, hop_distance)
         anchor, sub_batch = self.anchors(graph)
+        if roots is not None:
+            roots = self._checked_roots(roots, graph)
+            anchor, sub_batch = anchor[roots], sub_batch[roots]
         if domain == "members" and self.radius is not None and table is None:
             pairs = near_pairs(graph, anchor, self.radius, str(self), state_bytes)
         else:
@@ -149,7 +154,7 @@ class Policy(ABC):
             graph=graph,
             policy=self,
             domain=domain,
-            node_based=self.node_based,
+            node_based=self.node_based and roots is None,
             anchor=anchor,
             sub_batch=sub_batch,
             row_ptr=ragged.offsets(torch.bincount(pairs.sub, minlength=anchor.size(0))),
@@ -159,6 +164,22 @@ class Policy(ABC):
             mark=mark,
             cut=self.cut(graph, anchor),
         )
+
+    def _checked_roots(self, roots: Any, graph: SharedGraph) -> Int[Tensor, "chosen"]:
+        """Distinct roots in ascending order; ``ValueError`` if they are not nodes, or if the subgraphs do not belong to nodes."""
+        if not self.node_based:
+            raise ValueError(
+                f"roots were given, but policy '{self}' does not have one subgraph per node; use 'ego:h', 'ego+:h' or 'nm'."
+            )
+        good = isinstance(roots, Tensor) and roots.dtype == torch.long and roots.dim() == 1 and roots.device == graph.batch.device
+        if good and roots.numel():
+            good = bool(((roots >= 0) & (roots < graph.num_nodes)).all())
+        if not good:
+            raise ValueError(
+                f"roots is {kind_of(roots)}, expected a tensor of dtype torch.long on {graph.batch.device} with nodes from 0 to "
+                f"{graph.num_nodes - 1}."
+            )
+        return roots.unique()
 
     def from_data(self, data: Any, domain: Domain = "all") -> SubgraphBag:
         """The bag of a PyG ``Data`` or ``Batch``, with its stored hop distances if it has any."""

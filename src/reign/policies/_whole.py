@@ -46,7 +46,10 @@ def whole(bag: SubgraphBag) -> SubgraphBag:
 
     def make() -> SubgraphBag:
         graph = bag.graph
-        return Whole()(graph.x, graph.edge_index, graph.edge_attr, graph.batch, batch_size=graph.num_graphs)
+        made = Whole()(graph.x, graph.edge_index, graph.edge_attr, graph.batch, batch_size=graph.num_graphs)
+        if bag.has_some_roots:  # the other nodes have no values yet, and must not count in norms
+            made._kept["real", "pair"] = torch.zeros_like(graph.batch, dtype=torch.bool).index_fill_(0, bag.root, True)
+        return made
 
     found = bag.plain.keep("whole", make)
     return found if bag.edge_weight is None else found.weighted(bag.edge_weight)

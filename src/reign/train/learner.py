@@ -230,9 +230,9 @@ class Learner:
         return {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
 
     def save(self, folder: Path) -> None:
-        """Write the model, or only its weights if it is not a ``reign.nn.Model``."""
-        if isinstance(self.model, Model):
-            self.model.save_pretrained(folder)
+        """Write the model, or only its weights if it cannot be saved as a ``reign.nn.Model``."""
+        if callable(save := getattr(self.model, "save_pretrained", None)):
+            save(folder)
         else:
             write_tensors(folder / "model.safetensors", self.weights())
 

@@ -12,6 +12,7 @@ from reign.nn._describe import slot_formulas
 from reign.nn._latex import aligned, latex_sum
 from reign.nn._mlp import MLP, Activation, make_act, make_norm, normalise, num_parameters
 from reign.nn._options import ConvOptions
+from reign.nn._reset import Resettable
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
 from reign.nn.models._ds_dss import DSConv
@@ -19,7 +20,7 @@ from reign.nn.models._ds_dss import DSConv
 Combine = Literal["sum", "cat"]
 
 
-class AKConv(nn.Module):
+class AKConv(Resettable):
     r"""A block [A] . [S] (eq. GNNAK and GNNAK-ctx): convolutions in every subgraph, then for each node its centroid, its subgraph
     and optionally its context.
 

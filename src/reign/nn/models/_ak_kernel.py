@@ -16,6 +16,7 @@ from reign.nn._encoders import EncoderSpec, lookup
 from reign.nn._latex import aligned, latex_sum
 from reign.nn._mlp import Activation, make_act, make_norm, normalise, num_parameters
 from reign.nn._options import Conv, EncoderOptions
+from reign.nn._reset import Resettable
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
 from reign.nn.models._ak_conv import Combine
@@ -24,7 +25,7 @@ Part = Literal["centroid", "subgraph", "context"]
 PARTS = {"centroid": "node_root", "subgraph": "node_readout", "context": "needle"}
 
 
-class AKKernel(nn.Module):
+class AKKernel(Resettable):
     r"""A block of GNN-AK as published. With vectors :math:`v_i` of nodes, and :math:`a^k_i` an embedding of the hop distance,
 
     .. math:: x^k_i &= [v_i, a^k_i], \quad x^k_i \leftarrow x^k_i + \sigma(\gamma(A^k, X^k))_i \quad \text{(L times)}, \quad

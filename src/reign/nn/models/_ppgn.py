@@ -13,10 +13,11 @@ from reign.nn._latex import aligned
 from reign.nn._mlp import MLP, Activation, make_act, make_norm, normalise, num_parameters
 from reign.nn._model import MODELS
 from reign.nn._options import LayerOptions
+from reign.nn._reset import Resettable
 from reign.nn.models._ign2 import TensorGNN
 
 
-class PPGNConv(nn.Module):
+class PPGNConv(Resettable):
     r"""A block of a provably powerful graph network, with a matrix product over nodes in every channel.
 
     .. math:: h \leftarrow \sigma \big( W [h, m_1(h) \cdot m_2(h)] \big)
@@ -60,7 +61,7 @@ class PPGNConv(nn.Module):
         return f"PPGNConv({self.in_channels} -> {self.out_channels}, terms=['own', 'matrix product'])"
 
 
-class PPGNBlock(nn.Module):
+class PPGNBlock(Resettable):
     r"""A block as published: activations after every layer of the MLPs, a product that is not scaled, and no activation at the end.
 
     .. math:: h \leftarrow W [h, m_1(h) \cdot m_2(h)]

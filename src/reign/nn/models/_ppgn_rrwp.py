@@ -15,6 +15,7 @@ from reign.nn._mlp import MLP, Activation, num_parameters
 from reign.nn._model import MODELS
 from reign.nn._options import LayerOptions, TensorModelOptions
 from reign.nn._pooling import Pooling
+from reign.nn._reset import Resettable
 from reign.nn._state import State
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn._terms import TERMS
@@ -24,7 +25,7 @@ from reign.nn.models._ppgn import PPGN, matrix_product
 SMALLEST = 1e-6  # the gradient of a square root is unbounded at 0, so it is linear below this value
 
 
-class PPGNRootConv(nn.Module):
+class PPGNRootConv(Resettable):
     r"""A residual block with a matrix product over nodes in every channel, and its signed square root.
 
     .. math:: m = m_1(x) \cdot m_2(x), \quad x \leftarrow x + m_3 \big( [x, \mathrm{sign}(m) \sqrt{|m|}] \big)
@@ -134,6 +135,11 @@ class PPGNRRWP(SubgraphGNN):
         self.edge_encoder = make_encoder(edge_encoder, edge_dim, hidden_channels)
         self.edge_channels = 0 if self.edge_encoder is None else hidden_channels
         self.edge = nn.Parameter(torch.randn(1, hidden_channels)) if self.edge_encoder is None else None
+
+    def reset_own(self) -> None:
+        """Draw the vector of edges again."""
+        if self.edge is not None:
+            self.edge.normal_()
 
     def lifted_channels(self) -> int:
         """The number of channels of the tensor."""

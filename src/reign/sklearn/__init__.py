@@ -1,0 +1,5 @@
+"""Estimators for scikit-learn that take SMILES or PyG graphs. It needs ``pip install 'reign[train]'``, and ``'reign[chem]'`` for SMILES."""
+
+from reign.sklearn._estimators import ReignClassifier, ReignRegressor
+
+__all__ = ["ReignClassifier", "ReignRegressor"]

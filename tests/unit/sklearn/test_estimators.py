@@ -1,0 +1,236 @@
+"""The estimators on SMILES and graphs, and scikit-learn's own checks.
+
+scikit-learn's checks make arrays of numbers, which the estimators do not take. ``FromRows`` turns every row of an array into a graph of two nodes with the
+row as their features, so that all checks run on the estimators themselves, behind that step. ``NOT_FOR_US`` names those that cannot hold.
+"""
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.utils import estimator_checks
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch_geometric.data import Data
+
+from reign.sklearn import ReignClassifier, ReignRegressor
+from reign.testing import random_graphs
+
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+SMALL: dict[str, Any] = {
+    "model": "ds",
+    "policy": "ego+:1",
+    "hidden_channels": 8,
+    "num_layers": 1,
+    "random_state": 0,
+    "accelerator": "cpu",
+}
+SMILES = ["C" * n + end for end in ("", "O", "N") for n in range(1, 9)]
+SIZES = [float(len(text)) for text in SMILES]
+PAIR = torch.tensor([[0, 1], [1, 0]])
+
+NOT_FOR_US = {
+    "check_sample_weight_equivalence_on_dense_data": "a row of weight 2 and a row that is there twice make other mini-batches",
+}
+WITHOUT_X = [  # the checks that make no X run on the estimators as they are; scikit-learn leaves them out for input other than arrays
+    "check_estimator_cloneable",
+    "check_estimator_tags_renamed",
+    "check_valid_tag_types",
+    "check_estimator_repr",
+    "check_no_attributes_set_in_init",
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_mixin_order",
+    "check_parameters_default_constructible",
+    "check_get_params_invariance",
+    "check_set_params",
+]
+
+
+def as_graphs(X: np.ndarray) -> list[Data]:
+    return [Data(x=torch.tensor(np.stack([row, row]), dtype=torch.float32), edge_index=PAIR) for row in X]
+
+
+class FromRows:
+    """Takes arrays of numbers."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array, tags.input_tags.string = False, True, False
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        X = validate_data(self, X)
+        return super().fit(as_graphs(X), y, sample_weight)  # type: ignore[misc]
+
+    def _values(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return super()._values(as_graphs(validate_data(self, X, reset=False)))  # type: ignore[misc]
+
+
+class RowRegressor(FromRows, ReignRegressor):
+    pass
+
+
+class RowClassifier(FromRows, ReignClassifier):
+    pass
+
+
+def failures(estimator: Any, every: bool) -> tuple[dict[str, str], int]:
+    """The checks that fail, with their errors, and the number of those that pass."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = estimator_checks.check_estimator(estimator, legacy=every, expected_failed_checks=NOT_FOR_US, on_fail=None)
+    failed = {each["check_name"]: repr(each["exception"])[:500] for each in found if each["status"] == "failed"}
+    return failed, sum(each["status"] == "passed" for each in found)
+
+
+@pytest.mark.parametrize("kind", [RowRegressor, RowClassifier])
+def test_scikit_learns_checks_of_the_interface(kind: Any) -> None:
+    failed, passed = failures(kind("mpnn", hidden_channels=4, num_layers=1, epochs=1, accelerator="cpu"), every=False)
+    assert failed == {}
+    assert passed >= 13
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [RowRegressor, RowClassifier])
+def test_all_of_scikit_learns_checks(kind: Any) -> None:
+    exact = {"train": {"precision": "64-true"}}  # one check compares predictions in other batches, to seven digits
+    options = {"hidden_channels": 16, "num_layers": 1, "epochs": 20, "learning_rate": 0.02}
+    failed, passed = failures(kind("mpnn", **options, accelerator="cpu", settings=exact), every=True)
+    assert failed == {}
+    assert passed >= 57
+
+
+@pytest.mark.parametrize("name", WITHOUT_X)
+@pytest.mark.parametrize("kind", [ReignRegressor, ReignClassifier])
+def test_checks_that_need_no_array(kind: Any, name: str) -> None:
+    getattr(estimator_checks, name)(kind.__name__, kind())
+
+
+@pytest.mark.parametrize(
+    "name", ["check_estimators_fit_returns_self", "check_dont_overwrite_parameters", "check_estimators_overwrite_params"]
+)
+def test_wrong_estimators_fail_the_checks(name: str) -> None:
+    class Forgetful(RowRegressor):
+        def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+            super().fit(X, y, sample_weight)
+            self.epochs = self.public = 7  # a setting of the user, and one of its own
+
+    with pytest.raises(AssertionError):
+        getattr(estimator_checks, name)(
+            "Forgetful", Forgetful("mpnn", hidden_channels=4, num_layers=1, epochs=1, accelerator="cpu")
+        )
+
+
+@pytest.mark.parametrize("X", [SMILES, np.array(SMILES, dtype=object), pd.Series(SMILES)], ids=["list", "array", "series"])
+def test_cross_val_score(X: Any) -> None:
+    scores = cross_val_score(ReignRegressor(**SMALL, epochs=2, batch_size=8), X, SIZES, cv=2, scoring="neg_mean_absolute_error")
+    assert scores.shape == (2,)
+    assert np.isfinite(scores).all()
+
+
+def test_numbers_are_learned() -> None:
+    y = [10.0 + 5 * (text[-1] == "O") for text in SMILES]
+    model = ReignRegressor(**SMALL, epochs=30, batch_size=8, learning_rate=0.03)
+    assert model.fit(SMILES, y).score(SMILES, y) > 0.9
+    table = pd.DataFrame({"smiles": SMILES})
+    assert np.array_equal(model.predict(table), model.predict(SMILES))
+    two = ReignRegressor(**SMALL, epochs=1).fit(SMILES, np.stack([SIZES, SIZES], axis=1))
+    assert two.predict(SMILES[:3]).shape == (3, 2)
+
+
+def test_classes_are_learned_and_named() -> None:
+    words = [{"O": "alcohol", "N": "amine"}.get(text[-1], "alkane") for text in SMILES]
+    model = ReignClassifier(**SMALL, epochs=15, batch_size=8, learning_rate=0.03).fit(SMILES, words)
+    assert model.classes_.tolist() == ["alcohol", "alkane", "amine"]
+    assert model.score(SMILES, words) > 0.9
+    chances = model.predict_proba(["CCO", "CCN"])
+    np.testing.assert_allclose(chances.sum(1), 1)
+    assert model.classes_[chances.argmax(1)].tolist() == model.predict(["CCO", "CCN"]).tolist()
+    two = ReignClassifier(**SMALL, epochs=15, batch_size=8, learning_rate=0.03).fit(SMILES[:16], np.arange(16) >= 8)
+    assert two.predict(["CCCO"]).tolist() == [True]
+    assert two.predict_proba(["CCCO"])[0, 1] > 0.5
+
+
+def test_graphs_and_grid_search() -> None:
+    graphs = random_graphs(16, min_nodes=4, num_features=3)
+    sizes = [float(data.num_edges) for data in graphs]
+    search = GridSearchCV(ReignRegressor(**SMALL, epochs=1), {"num_layers": [1, 2], "policy": ["ego+:1"]}, cv=2).fit(graphs, sizes)
+    assert search.predict(graphs).shape == (16,)
+    assert search.best_params_["policy"] == "ego+:1"
+    for data in graphs:
+        data.x = torch.randint(0, 4, (data.num_nodes, 2))
+    assert ReignRegressor(**SMALL, epochs=1).fit(graphs, sizes).predict(graphs).shape == (16,)  # types, not numbers
+    with pytest.raises(ValueError, match="expected graphs, as in fit"):
+        search.predict(SMILES)
+
+
+def test_random_state_and_copies() -> None:
+    def predictions(**options: Any) -> np.ndarray:
+        return ReignRegressor(**{**SMALL, "epochs": 1, **options}).fit(SMILES, SIZES).predict(SMILES)
+
+    first = predictions()
+    assert np.array_equal(first, predictions())
+    assert not np.array_equal(first, predictions(random_state=1))
+    assert np.array_equal(predictions(random_state=np.random.RandomState(3)), predictions(random_state=3))
+    model = ReignRegressor(**SMALL, epochs=1, n_estimators=2).fit(SMILES, SIZES)
+    assert len(model.models_) == 2
+    outs = [member.outputs for member in model.models_]
+    assert outs[0] != outs[1]
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(SMILES), model.predict(SMILES))
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert not hasattr(copy, "models_")
+    assert copy.set_params(policy="ego:2").policy == "ego:2"
+
+
+def test_weights_of_rows() -> None:
+    model = ReignRegressor(**{**SMALL, "model": "mpnn", "policy": None}, epochs=30, batch_size=24, learning_rate=0.03)
+    targets = [0.0, 1.0] * 12
+    same = ["CCO"] * 24
+    weighted = model.fit(same, targets, sample_weight=[3.0, 1.0] * 12).predict(["CCO"])[0]
+    assert weighted == pytest.approx(0.25, abs=0.1)
+    assert model.fit(same, targets).predict(["CCO"])[0] == pytest.approx(0.5, abs=0.1)
+
+
+def test_rows_held_out_and_settings() -> None:
+    words = ["a", "b"] * 12
+    model = ReignClassifier(
+        **SMALL, epochs=3, validation_fraction=0.25, patience=1, settings={"train": {"clip": 1.0}, "model": {"residual": False}}
+    )
+    model.fit(SMILES, words)
+    assert model.models_[0].config.clip == 1.0
+    assert model.models_[0].config.report == "best"
+    assert model.models_[0].model.residual is None
+
+
+def test_mistakes() -> None:
+    def fit(X: Any = SMILES, y: Any = SIZES, **options: Any) -> None:
+        ReignRegressor(**{**SMALL, "epochs": 1, **options}).fit(X, y)
+
+    for message, given in {
+        "row 1 of X: 'C\\(\\(' is not a SMILES \\(1 more rows cannot be read\\)": {"X": ["C", "C((", "X"], "y": [1.0, 2, 3]},
+        "expected only SMILES, or only PyG graphs": {"X": ["C", 1.0], "y": [1.0, 2]},
+        "X is a str|X is 'CCO'|expected a list or array of SMILES": {"X": "CCO", "y": [1.0]},
+        "expected one SMILES or graph per row": {"X": np.zeros((4, 2)), "y": [1.0] * 4},
+        "X is empty": {"X": [], "y": [1.0]},
+        "inconsistent numbers of samples": {"X": ["C", "CC"], "y": [1.0]},
+        "there is no setting 'train.clipp'": {"settings": {"train": {"clipp": 1}}},
+        "unknown model 'suun'": {"model": "suun"},
+        "validation_fraction is 1.5": {"validation_fraction": 1.5},
+        "no row is left to learn from": {"X": ["C"], "y": [1.0], "validation_fraction": 0.5},
+        "n_estimators is 0": {"n_estimators": 0},
+        "contains NaN": {"y": [float("nan")] * 24},
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            fit(**given)
+    with pytest.raises(ValueError, match="needs at least 2 classes"):
+        ReignClassifier(**SMALL).fit(SMILES, [1] * 24)
+    for weights in ([1.0], [-1.0] * 24):
+        with pytest.raises(ValueError, match="sample_weight"):
+            ReignRegressor(**SMALL).fit(SMILES, SIZES, sample_weight=weights)
