@@ -72,6 +72,8 @@ def train(
         ("mpnn", {"optimiser": {"name": "adamw", "lr": 0.001}}),
         ("localfolklore", {}),
         ("ppgnrrwp", {"model": {"walk_length": 4}}),
+        ("ppgn", {}),
+        ("ppgnpublished", {}),
         (
             "sun",
             {"model": {"encodings": {"pairs": ["rrwp:3", "common"], "nodes": ["return:2"], "every_layer": True}, "residual": True}},

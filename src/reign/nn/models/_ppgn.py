@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from reign.bags import SubgraphBag
 from reign.kernels import kernels_for
 from reign.nn._latex import aligned
-from reign.nn._mlp import MLP, Activation, make_act, make_norm, num_parameters
+from reign.nn._mlp import MLP, Activation, make_act, make_norm, normalise, num_parameters
 from reign.nn._model import MODELS
 from reign.nn._options import LayerOptions
 from reign.nn.models._ign2 import TensorGNN
@@ -39,8 +39,9 @@ class PPGNConv(nn.Module):
 
     def forward(self, h: Float[Tensor, "pairs in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs out_channels"]:
         """Update the values of the pairs of a bag."""
-        product = matrix_product(self.left(h), self.right(h), bag) / bag.graph.sizes[bag.pair_batch][:, None]
-        out: Tensor = self.act(self.norm(self.skip(torch.cat([h, product], dim=1))))
+        rows, sizes = bag.real("pair"), bag.graph.sizes.clamp(min=1)
+        product = matrix_product(self.left(h, rows), self.right(h, rows), bag) / sizes[bag.pair_batch][:, None]
+        out: Tensor = self.act(normalise(self.norm, self.skip(torch.cat([h, product], dim=1)), rows))
         return out
 
     def describe(self, latex: bool = False) -> str:
@@ -111,7 +112,6 @@ class PPGN(TensorGNN):
     Its arguments are those of ``TensorGNN``.
     """
 
-    takes_padding = False
     wl_bound = "3-WL: PPGN is as strong as it (Maron et al. 2019)"
 
     @staticmethod

@@ -30,7 +30,6 @@ class PPGNPublished(TensorPublished):
         options: see ``TensorPublishedOptions``.
     """
 
-    takes_padding = False
     wl_bound = PPGN.wl_bound
 
     def __init__(
