@@ -50,7 +50,7 @@ from reign.train.reliability import in_words
 from reign.train.tasks import choose
 
 Settings = dict[str, Any]
-RESULTS = Path("benchmarks/molecules.json")
+RESULTS = Path("results/molecules-search.json")
 SAMPLE, ACTIVE = 2_000, 500  # rows of the molhiv sample, and how many of them are active; of 2,000 at random it would be seventy
 SETS = {
     "esol": ("esol_splits.csv", "logSolubility", "regression"),
