@@ -68,9 +68,9 @@ attack: $(STAMP)  ## try 50,000 bad inputs, and kill a training run 100 times
 mutate: $(STAMP)  ## make about 250 small wrong changes to copies of the source, each of which must fail a test
 	$(BIN)/python tests/mutants/run.py
 
-coverage: $(STAMP)  ## run the tests in one process, and check that they reach 92 % of the lines
+coverage: $(STAMP)  ## run the tests, and check that they reach 92 % of the lines
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -q
+	$(BIN)/python -m coverage run -m pytest -q -n $(WORKERS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered
 

@@ -108,7 +108,7 @@ def check_probability(name: str, value: object) -> None:
 
 
 def did_you_mean(word: str, known: Iterable[str] | Mapping[str, str], number: int = 1, cutoff: float = 0.6) -> str:
-    """The part of a message that suggests similar known words, if there are any.
+    """The part of a message that suggests similar known words, if there are any, in upper or lower case.
 
     Args:
         word: the word that was given.
@@ -116,10 +116,11 @@ def did_you_mean(word: str, known: Iterable[str] | Mapping[str, str], number: in
         number: the largest number of words to suggest.
         cutoff: the least similarity, from 0 (not similar) to 1 (equal).
 
-    >>> did_you_mean("epoch", ["epochs", "loss"]), did_you_mean("xyz", ["epochs"])
-    ("; did you mean 'epochs'?", '.')
+    >>> did_you_mean("epoch", ["epochs", "loss"]), did_you_mean("smiles", ["SMILES"]), did_you_mean("xyz", ["epochs"])
+    ("; did you mean 'epochs'?", "; did you mean 'SMILES'?", '.')
     """
-    words = known if isinstance(known, Mapping) else {each: each for each in known}
+    pairs = known.items() if isinstance(known, Mapping) else [(each, each) for each in known]
+    words = {spelling.lower(): each for spelling, each in pairs}
     near = dict.fromkeys(words[each] for each in get_close_matches(word.lower(), words, number, cutoff=cutoff))
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,13 @@ SMALL = {
     "new_layer.py": ["--graphs", "60", "--epochs", "1"],
     "theorems.py": ["--graphs", "2"],
     "large_graph.py": ["--nodes", "600", "--steps", "4"],
+}
+SHOWN = {  # what each of them must print, whatever it learns in so short a time
+    "first_model.py": r"^always the mean +error \d+\.\d{3}\n(.+ error \d+\.\d{3}\n){2}$",
+    "own_molecules.py": r"^test rmse: \d+\.\d{3}\n.*'not a molecule'.*\nThe explanation is in .*why\.html\.\n$",
+    "new_layer.py": r"SubgraphGNN: separated at layer \d \(exact\).*, mpnn: not separated \(exact\).*error in standard deviations: \d+\.\d{3}",
+    "theorems.py": r"1-WL: False +mpnn: not separated \(exact\); sun:nm: separated.*largest difference on 2 graphs: (\d\.\de-1\d|0\.0e\+00)\n",
+    "large_graph.py": r"^600 nodes, .* pairs are stored, of 360,000\n(.+ % of the test nodes right, .+ s a step\n){2}$",
 }
 
 
@@ -79,9 +87,13 @@ def test_the_site_in_a_browser(site: Path, tmp_path: Path) -> None:
         assert page["wide"] <= 0, name
 
 
+NAMED = re.compile(r"```(?:python|yaml)\n# (\w+\.(?:py|yaml))\n(.*?)```", re.DOTALL)
+
+
 def scripts(file: Path) -> list[str]:
-    """The programs on a page: blocks of Python that are no sessions with >>>."""
-    return [text for text in re.findall(r"```python\n(.*?)```", file.read_text(), re.DOTALL) if ">>>" not in text]
+    """The programs on a page: blocks of Python that are no sessions with >>>, and that have no name, which is to be typed in a shell."""
+    blocks = re.findall(r"```python\n(.*?)```", NAMED.sub("", file.read_text()), re.DOTALL)
+    return [text for text in blocks if ">>>" not in text]
 
 
 @pytest.mark.slow
@@ -92,10 +104,32 @@ def test_programs_on_pages_run(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("page", "made"), [("own-layer", ["mine.svg", "RUN", "out.csv"]), ("own-data", ["RUN"])])
+def test_programs_on_pages_that_are_commands(page: str, made: list[str], tmp_path: Path) -> None:
+    """A page gives the file, and the commands that are typed: both are tried as they are."""
+    text = (ROOT / "docs" / "howto" / f"{page}.md").read_text()
+    for name, content in NAMED.findall(text):
+        (tmp_path / name).write_text(content)
+    alcohols = [f"{'C' * n}O" for n in range(1, 21)]
+    (tmp_path / "molecules.csv").write_text("smiles,logS\n" + "".join(f"{smiles},{len(smiles)}\n" for smiles in alcohols))
+    (tmp_path / "others.csv").write_text("smiles\nCCO\nc1ccccc1\n")
+    commands = re.findall(r"(?m)^    python (\w+\.py .*)$", text)
+    assert len(commands) >= 3
+    for command in commands:
+        python(*shlex.split(command), cwd=tmp_path)
+    assert all((tmp_path / name).exists() for name in made)
+    if page == "own-layer":
+        assert "mine" in (tmp_path / "RUN" / "recipe.yaml").read_text()
+        rows = (tmp_path / "out.csv").read_text().splitlines()
+        assert rows[0] == "smiles,logS_pred,error"
+        assert len(rows) == 3
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_examples_run(name: str, tmp_path: Path) -> None:
     out = python(str(ROOT / "examples" / name), *SMALL[name], cwd=tmp_path)
-    assert len(out.splitlines()) >= 3
+    assert re.search(SHOWN[name], out, re.DOTALL), out
 
 
 def test_every_example_is_tried() -> None:

@@ -34,7 +34,19 @@ def test_separate_a_list_of_terms_and_colour_tests() -> None:
     assert done.exit_code == 0, done.output
     assert "C6 / 2xC3, sun:nm colours: separated at layer 2 (exact)" in done.stdout
     assert "C6 / 2xC3, ds:nm/1 colours: not separated (exact)" in done.stdout
-    assert "terms=['own', 'local', 'transpose'], root_terms=['own']): separated at layer 2 (exact)" in done.stdout
+    assert "C6 / 2xC3, own, local, transpose (roots: own): separated at layer 2 (exact)" in done.stdout
+
+
+def test_separate_says_what_decides() -> None:
+    """Exact arithmetic, whatever the margins are, unless --float is given; without margins, nothing is said of them."""
+    said = {
+        option: " ".join(reign("separate", "triangles", "--model", "mpnn", *option.split()).stdout.split())
+        for option in ("", "--act none", "--float")
+    }
+    assert "The number of separated pairs is exact." in said[""]
+    assert "argin" not in said["--act none"].partition("Layers (or rounds)")[2]
+    assert "exact" not in said["--float"]
+    assert "A model separates a pair if the margin" in said["--float"]
 
 
 def test_separate_lists_its_families() -> None:

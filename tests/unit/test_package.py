@@ -97,3 +97,28 @@ def test_the_changelog_has_its_form() -> None:
     kinds = {"### Added", "### Changed", "### Deprecated", "### Removed", "### Fixed", "### Security"}
     for title in titles[1:]:
         assert title in kinds or re.fullmatch(r"## \[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", title), title
+
+
+def test_the_workflow_the_makefile_and_the_package_agree() -> None:
+    """Every step of the workflow is a target, and it tries the versions of Python and torch that the package names."""
+    yaml = pytest.importorskip("yaml")
+    root = SOURCE.parent
+    makefile = (root / "Makefile").read_text()
+    settings = tomllib.loads((root / "pyproject.toml").read_text())
+    jobs = yaml.safe_load((root / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
+    steps = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    targets = {re.match(r"make (\w+)", step)[1] for step in steps}  # type: ignore[index]
+    assert targets == {"setup", "lint", "test", "coverage", "docs", "package"}
+    assert targets <= set(re.findall(r"(?m)^(\w+):", makefile))
+    (lowest,) = [need.removeprefix("torch>=") for need in settings["project"]["dependencies"] if need.startswith("torch>=")]
+    matrix = jobs["tests"]["strategy"]["matrix"]
+    assert matrix["torch"] == [f"{lowest}.0", re.search(r"(?m)^TORCH \?= (.+)$", makefile)[1]]  # type: ignore[index]
+    named = [
+        line.removeprefix("Programming Language :: Python :: ")
+        for line in settings["project"]["classifiers"]
+        if "Python ::" in line
+    ]
+    assert matrix["python"] == named
+    assert settings["tool"]["coverage"]["report"]["fail_under"] == 92
+    hooks = yaml.safe_load((root / ".pre-commit-config.yaml").read_text())["repos"]
+    assert [repo["repo"] for repo in hooks] == ["local"]  # nothing is fetched from elsewhere

@@ -78,7 +78,9 @@ def test_bad_input(case: str) -> None:
 def test_edge_types_are_not_taken_for_a_batch() -> None:
     edges = torch.tensor([[0, 1, 2, 0], [1, 2, 3, 3]])
     bag = NodeMarking()(torch.ones(4, 1), edges, torch.tensor([0, 0, 1, 1]))
+    assert bag.num_graphs == 1
     assert bag.graph.edge_attr is not None
+    assert bag.graph.edge_attr.flatten().tolist() == [0, 0, 1, 1]
 
 
 def test_validate_finds_what_is_not_finite() -> None:

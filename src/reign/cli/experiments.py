@@ -116,8 +116,12 @@ def tune(
         typer.Argument(help="TABLE/ROW/COLUMN as in reign train, or a YAML file; use - for a CSV given by --set data.path=FILE."),
     ] = None,
     data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
-    smiles_columns: Annotated[list[str] | None, data_option("-s", "--smiles-columns", help="Column of SMILES.")] = None,
-    target_columns: Annotated[list[str] | None, data_option(help="Column to predict; all columns of numbers if not given.")] = None,
+    smiles_columns: Annotated[
+        list[str] | None, data_option("-s", "--smiles-columns", help="Columns of SMILES that form one graph; smiles if not given.")
+    ] = None,
+    target_columns: Annotated[
+        list[str] | None, data_option(help="Columns to predict; all columns of numbers if not given.")
+    ] = None,
     task_type: Annotated[
         str | None, data_option("-t", "--task-type", help="regression, classification (0 or 1) or multiclass.")
     ] = None,

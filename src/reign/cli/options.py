@@ -23,7 +23,7 @@ Nodes = Annotated[int, machine_option(help="Number of machines.")]
 Quiet = Annotated[bool, output_option("-q", "--quiet", help="Do not show progress.")]
 WithReport = Annotated[
     bool,
-    output_option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end (with matplotlib)."),
+    output_option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end; this needs matplotlib."),
 ]
 Jobs = Annotated[
     int | None,

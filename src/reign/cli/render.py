@@ -45,13 +45,19 @@ def family_table() -> Table:
     return table
 
 
-def separation_table(family: str, verdicts: "list[Verdict]") -> Table:
+def separation_table(family: str, verdicts: "list[Verdict]", exact: bool = True) -> Table:
     """The number of pairs that each method separates, the layers or rounds it needs, and the margins."""
-    table = Table(
-        title=f"Pairs of {family} told apart",
-        caption="Layers (or rounds) are the smallest number that tells a pair apart. Margins are measured in float64, in units of the "
-        "threshold: a pair is separated if its margin is above 1.",
-    )
+    caption = "Layers (or rounds) are the smallest number that tells a pair apart."
+    if any(v.margin is not None for v in verdicts):
+        caption += (
+            " The number of separated pairs is exact. Margins are measured in float64, in units of a threshold: above 1, rounding does not "
+            "hide the difference."
+            if exact
+            else " A model separates a pair if the margin, measured in float64 in units of a threshold, is above 1."
+        )
+    if any(v.method.endswith(" colours") for v in verdicts):
+        caption += " Colours are the colour refinement of a model, which bounds what it can separate."
+    table = Table(title=f"Pairs of {family} told apart", caption=caption)
     for column in ("method", "separated", "of", "layers", "smallest margin", "largest margin"):
         table.add_column(column, justify="left" if column == "method" else "right")
     for method in dict.fromkeys(v.method for v in verdicts):

@@ -41,7 +41,9 @@ def results(
                 fail(
                     f"{add} holds no finished run of the table {name}, expected folders {add}/ROW/COLUMN as written by reign reproduce."
                 )
-            console.print(f"{len(files)} runs added: {', '.join(map(str, files))}", soft_wrap=True)
+            console.print(
+                f"{len(files)} {'run' if len(files) == 1 else 'runs'} added: {', '.join(map(str, files))}", soft_wrap=True
+            )
         records = read_records(folder)
         if not records:
             fail(f"{folder} holds no records; add runs with --add.")

@@ -101,6 +101,9 @@ def separate(
                 seeds=range(seeds),
                 progress=progress,
             )
+        if terms is not None:  # as it was given, and not with all its settings
+            name = ", ".join(_names(terms)) + (f" (roots: {', '.join(_names(root_terms))})" if root_terms is not None else "")
+            verdicts = [v._replace(method=v.method.replace(repr(own[0]), name)) for v in verdicts]
         if csv is not None:
             rows = [
                 [
@@ -116,7 +119,7 @@ def separate(
     if each:
         for verdict in verdicts:
             console.print(f"{verdict.pair}, {verdict.method}: {verdict}", soft_wrap=True)
-    console.print(separation_table(family, verdicts))
+    console.print(separation_table(family, verdicts, exact=not use_float))
 
 
 def card(
@@ -176,6 +179,9 @@ def from_terms(terms: str, root_terms: str | None, policy: str, layers: int, in_
     """A model from lists of terms, separated by commas."""
     from reign.nn import SubgraphGNN
 
-    names = [name.strip() for name in terms.split(",")]
-    roots = None if root_terms is None else [name.strip() for name in root_terms.split(",")]
-    return SubgraphGNN(in_channels, 16, layers, 4, terms=names, root_terms=roots, policy=policy, norm=None)
+    roots = None if root_terms is None else _names(root_terms)
+    return SubgraphGNN(in_channels, 16, layers, 4, terms=_names(terms), root_terms=roots, policy=policy, norm=None)
+
+
+def _names(terms: str) -> list[str]:
+    return [name.strip() for name in terms.split(",")]

@@ -37,11 +37,15 @@ def train(
     data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
     smiles_columns: Annotated[
         list[str] | None,
-        data_option("-s", "--smiles-columns", help="Column of SMILES; the molecules of a row form one graph."),
+        data_option(
+            "-s",
+            "--smiles-columns",
+            help="Columns of SMILES that form one graph; smiles if not given.",
+        ),
     ] = None,
     target_columns: Annotated[
         list[str] | None,
-        data_option(help="Column to predict; all columns of numbers if not given."),
+        data_option(help="Columns to predict; all columns of numbers if not given."),
     ] = None,
     task_type: Annotated[
         str | None,
@@ -54,12 +58,11 @@ def train(
     weight_column: Annotated[str | None, rows_option(help="Column with the weight of each row in training.")] = None,
     class_balance: Annotated[bool, rows_option("--class-balance", help="Weight rows so that all classes count equally.")] = False,
     metrics: Annotated[list[str] | None, rows_option(help="Metrics to compute, such as rmse, mae, r2, roc, prc, f1, mcc.")] = None,
-    descriptors_columns: Annotated[
-        list[str] | None, rows_option(help="Column of numbers that is an additional input of the model.")
-    ] = None,
+    descriptors_columns: Annotated[list[str] | None, rows_option(help="Columns of numbers that are additional inputs.")] = None,
     descriptors_path: Annotated[Path | None, rows_option(help="A CSV of additional inputs, with one row per molecule.")] = None,
     molecule_featurizers: Annotated[
-        list[str] | None, rows_option(help="Additional inputs from RDKit: rdkit_2d, morgan_count, morgan_binary.")
+        list[str] | None,
+        rows_option(help="Additional inputs from RDKit: rdkit_2d, morgan_count, morgan_binary."),
     ] = None,
     num_replicates: Annotated[int | None, rows_option(help="Number of splits, with different seeds, to train on.")] = None,
     num_folds: Annotated[int | None, rows_option(help="Number of folds for cross-validation.")] = None,
@@ -80,7 +83,7 @@ def train(
         training_option(help="Number of seeds 0, 1, ...; the same as --ensemble-size."),
     ] = None,
     output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
-    resume: Annotated[Path | None, training_option(help="Continue the run in this folder; --epochs adds epochs.")] = None,
+    resume: Annotated[Path | None, training_option(help="Continue this run; a larger --epochs trains it longer.")] = None,
     checkpoint: Annotated[Path | None, training_option(help="Start from the weights of this run, for any targets.")] = None,
     freeze_encoder: Annotated[bool, training_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
     settings: Settings = None,

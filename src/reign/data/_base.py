@@ -17,7 +17,7 @@ from reign.registry import Registry
 
 Transform = Callable[[Data], Data]
 
-DATASETS: Registry[type["GraphDataset"]] = Registry("data set")
+DATASETS: Registry[type["GraphDataset"]] = Registry("data set", hint="; a data set of your own must be registered first")
 
 USUAL = ("x", "edge_index", "edge_attr", "y")  # PyG's usual attributes, in their usual order
 

@@ -369,7 +369,7 @@ class Model(Facts, Resettable, metaclass=ModelType):
         return model.eval()
 
 
-MODELS: Registry[type[Model]] = Registry("model")
+MODELS: Registry[type[Model]] = Registry("model", hint="; a model of your own must be registered first")
 
 
 def _made(name: str, make: Callable[..., M], *sizes: int, **options: Any) -> M:

@@ -12,6 +12,7 @@ from reign.nn import (
     Model,
     PPGNBlock,
     PPGNConv,
+    PPGNRootConv,
     SubgraphConv,
     SubgraphGNN,
     build_model,
@@ -132,6 +133,13 @@ def _(layer: AKKernel, title: str, row: bool = False) -> LayerFigure:
 @figure_of_layer.register
 def _(layer: PPGNConv | PPGNBlock, title: str, row: bool = False) -> LayerFigure:
     off = (Parameter("own", "Linear", ("x[k,i]",)), Parameter("matrix product", "MLPs", ("sum_j x[k,j]", "sum_j x[j,i]")))
+    return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
+
+
+@figure_of_layer.register
+def _(layer: PPGNRootConv, title: str, row: bool = False) -> LayerFigure:
+    product = Parameter("matrix product", "MLPs, signed root", ("sum_j x[k,j]", "sum_j x[j,i]"))
+    off = (Parameter("own", "MLP and residual", ("x[k,i]",)), product)
     return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
 
 

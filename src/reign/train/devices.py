@@ -10,8 +10,8 @@ from reign.train.processes import Fabric, OneProcess
 
 
 def find_device(accelerator: str = "auto") -> torch.device:
-    """The device to compute on: "cpu", "cuda" (or "gpu"), or with "auto" a GPU if there is one."""
-    check("accelerator", accelerator, accelerator in ("auto", "cpu", "cuda", "gpu"), "'auto', 'cpu' or 'cuda'")
+    """The device to compute on: "cpu", "gpu" (or "cuda"), or with "auto" a GPU if there is one."""
+    check("accelerator", accelerator, accelerator in ("auto", "cpu", "cuda", "gpu"), "'auto', 'cpu' or 'gpu'")
     if accelerator in ("cuda", "gpu") and not torch.cuda.is_available():
         raise ValueError(f"accelerator is '{accelerator}', but this machine has no GPU; use 'cpu'.")
     return torch.device("cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu")
@@ -22,7 +22,7 @@ def make_fabric(precision: str = "32-true", accelerator: str = "auto", devices: 
 
     Args:
         precision: "32-true", "64-true" or "bf16-mixed".
-        accelerator: "auto", "cpu" or "cuda".
+        accelerator: "auto", "cpu" or "gpu".
         devices: number of processes on this machine.
         num_nodes: number of machines.
     """

@@ -45,6 +45,6 @@ def vectors_of_file(
         parts |= {f"model_{m}_fp_{c}" if several else f"fp_{c}": column.tolist() for c, column in enumerate(values.t())}
     errors |= {good[g]: reason for g, reason in failed.items()}
     if taken := [name for name in [*parts, "error"] if name in table.columns]:
-        raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it.")
+        raise ValueError(f"{path} already has a column '{taken[0]}', which the output needs; rename it.")
     parts["error"] = [errors.get(i, "") for i in range(len(graphs))]
     return pd.concat([table, pd.DataFrame(parts, index=table.index)], axis=1)

@@ -228,9 +228,9 @@ def test_tables_with_a_wrong_header(tmp_path: Path) -> None:
 def test_what_is_said_of_repeated_molecules_is_true(tmp_path: Path) -> None:
     file = write(tmp_path, "smiles,y,s\nCC,1,train\nCC,2,test\nCCC,3,train\nCCO,4,val\n")
     _, report = load_table(file, target_columns=["y"], splits_column="s")
-    assert "1 rows repeat a molecule; all are kept, 1 in another split" in report.lines()
+    assert "1 row repeats a molecule; all are kept, 1 in another split" in report.lines()
     _, report = load_table(file, target_columns=["y"], split_sizes=(1.0, 0.0, 0.0))
-    assert "1 rows repeat a molecule; all are kept, in the same split" in report.lines()
+    assert "1 row repeats a molecule; all are kept, in the same split" in report.lines()
     assert {"the val split has no rows", "the test split has no rows"} <= set(report.lines())
 
 

@@ -30,7 +30,9 @@ def ask(
     explorer: Explorer, name: str, body: bytes | None = None, method: str = "POST", **headers: str
 ) -> tuple[int, dict[str, Any]]:
     """The status and the answer to a request."""
-    line = http.client.HTTPConnection("127.0.0.1", explorer.server_port, timeout=20)
+    line = http.client.HTTPConnection(
+        "127.0.0.1", explorer.server_port, timeout=120
+    )  # an answer takes long while coverage is measured
     try:
         line.request(method, name, body, headers)
         reply = line.getresponse()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import reign
 from pictures import overlaps, structure
 from reign.draw import DARK, LIGHT, Picture
 from reign.plots import draw_layer, read_graph
@@ -140,6 +141,14 @@ def test_sun_has_its_seven_terms_off_and_five_on_the_diagonal() -> None:
     assert list(on) == ["own", "readout", "own+local", "needle+needle_msg"]
     assert figure_of_model("sun").on[0].roots
     assert not figure_of_model("dss").on[0].roots  # the same weights
+
+
+@pytest.mark.parametrize("name", reign.list_models())
+def test_every_model_has_a_figure(name: str) -> None:
+    figure = figure_of_model(name)
+    assert figure.off
+    for parameter in figure.off:
+        assert all(read_cells(formula, 1, 3, 5).cells for formula in parameter.formulas), parameter
 
 
 def test_a_term_of_ones_own_draws_itself() -> None:

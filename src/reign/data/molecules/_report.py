@@ -44,14 +44,22 @@ class Report:
             hint = "" if self.chosen else "; these are all columns of numbers, use --target-columns to choose some"
             out.append(f"{'targets' if len(self.targets) > 1 else 'target'} ({self.task}): {', '.join(self.targets)}{hint}")
         if self.missing:
-            out.append(f"{self.missing:,} labels are missing; they are ignored in losses and metrics")
+            out.append(
+                f"{self.missing:,} {'label is' if self.missing == 1 else 'labels are'} missing, and ignored in losses and metrics"
+            )
         if self.duplicates:
             where = f"{self.apart:,} in another split" if self.apart else "in the same split"
-            out.append(f"{self.duplicates:,} rows repeat a molecule; all are kept, {where}")
+            out.append(
+                f"{self.duplicates:,} {'row repeats' if self.duplicates == 1 else 'rows repeat'} a molecule; all are kept, {where}"
+            )
         if self.salts:
-            out.append(f"{self.salts:,} rows are salts or mixtures; each is one graph of several components")
+            out.append(
+                f"{self.salts:,} {'row is a salt or mixture' if self.salts == 1 else 'rows are salts or mixtures'}; each is one graph of several components"
+            )
         if self.spaces:
-            out.append(f"{self.spaces:,} SMILES have spaces around them, which are ignored")
+            out.append(
+                f"{self.spaces:,} SMILES {'has' if self.spaces == 1 else 'have'} spaces around {'it' if self.spaces == 1 else 'them'}, which are ignored"
+            )
         for split, number in self.splits.items():
             if number == 0:
                 out.append(f"the {split} split has no rows")
