@@ -28,9 +28,8 @@ def halo_of(model: "Model") -> int | None:
     if isinstance(pooling, RootPooling):
         return 0
     if isinstance(pooling, OuterMPNN):
-        return (
-            None if _hops(pooling.layers) is None else len(pooling.layers)
-        )  # degrees are known: ego nets have a radius of at least 1
+        known = _hops(pooling.layers) is not None  # also degrees, because ego nets have a radius of at least 1
+        return len(pooling.layers) if known else None
     return policy.radius if type(pooling).nodes is Pooling.nodes else None
 
 
