@@ -72,9 +72,14 @@ def at_least_one(name: str, value: int | None) -> None:
 def stem(file: Path) -> str:
     """The name of a table without .csv, .csv.gz or a similar ending."""
     name = file.name
-    for ending in (".gz", ".bz2", ".xz", ".zip", ".csv", ".tsv"):
+    for ending in (".gz", ".bz2", ".xz", ".zip", ".csv", ".tsv", ".parquet", ".pq"):
         name = name.removesuffix(ending)
     return name or file.name
+
+
+def beside(table: Path, what: str) -> Path:
+    """The usual output for a table: a CSV beside it, or a Parquet file beside a Parquet file."""
+    return table.with_name(f"{stem(table)}_{what}{table.suffix if table.suffix in ('.parquet', '.pq') else '.csv'}")
 
 
 def free(folder: Path) -> Path:

@@ -51,7 +51,7 @@ class TrainingMolecules:
             )
         smiles_columns = config.smiles_columns
         table, odd = read_table(file)
-        need_columns(table, ["row", *smiles_columns], file)
+        need_columns(table.columns, ["row", *smiles_columns], file)
         molecules, wrong = read_molecules(table, smiles_columns, odd)
         graphs, wrong = graphs_of(molecules, wrong)
         graphs, wrong = descriptors_of(config).extend(graphs, molecules, wrong)

@@ -16,14 +16,17 @@ from reign.train.build import make_problem
 from reign.train.calibration import Calibration
 from reign.train.callbacks import Callback
 from reign.train.evaluation import measure_models, split_of
-from reign.train.inputs import descriptors_of, packed, read_inputs, read_rows, without_targets
+from reign.train.inputs import descriptors_of, read_inputs, without_targets
+from reign.train.table_jobs import ForecastJob, about_stream
 from reign.train.metrics import METRICS
-from reign.train.nearest import COLUMNS, TrainingMolecules
+from reign.train.nearest import TrainingMolecules
+from reign.train.partial import Written, write_stream
 from reign.train.prediction_plan import Plan, make_plan
 from reign.train.prediction_table import column_names, forecast_columns
 from reign.train.recipe import Recipe
 from reign.train.reliability import measure_uncertainty
 from reign.train.run_folder import best_member, read_about, read_summary
+from reign.train.stream import CHUNK, open_stream
 from reign.train.tasks import choose
 from reign.train.trained_model import TrainedModel
 from reign.train.uncertainty import Forecast, forecast
@@ -66,6 +69,15 @@ class Predictor:
                 place, num_outputs = folder / member["folder"], len(self.classes) or len(self.targets)
                 self.models.append(TrainedModel.load(place, summary["report"], config, num_outputs, device))
 
+    def files(self) -> list[Path]:
+        """All files that predictions depend on."""
+        names = ("recipe.yaml", "problem.json", "summary.json", "calibration.json", "training.csv")
+        found = [folder / name for folder in self.folders for name in names]
+        for model in self.models:
+            found.append(model.folder / "scale.json")
+            found += [model.folder / kind / name for kind in ("best", "last") for name in ("model.safetensors", "config.json")]
+        return found
+
     def predict(
         self,
         inputs: Iterable[Any],
@@ -99,41 +111,65 @@ class Predictor:
         alpha: float = 0.1,
         nearest: int | None = None,
         descriptors_path: str | Path | None = None,
+        num_workers: int | None = 0,
         callback: Callback | None = None,
     ) -> "pd.DataFrame":
         """Predict for a table of molecules. The result has all its rows and columns in order, and the columns of ``predict``.
 
         Args:
-            path: a CSV of molecules.
+            path: a table of molecules: CSV, which may be compressed, or Parquet.
             smiles_columns: columns of SMILES; those of the training if not given.
             uncertainty: "ensemble", "dropout" or "mve"; True for "mve" or "ensemble" if possible; False for none.
             calibration: "temperature" or "isotonic" for classes, "none" for no calibration. If not given, probabilities are not
                 calibrated, and numbers have calibrated deviations and intervals if the run has enough validation rows.
             alpha: the share of rows that may lie outside of their interval.
             nearest: number of the most similar training molecules to add, see ``reign.train.nearest``.
-            descriptors_path: a CSV of descriptors for this table, if the training had one.
+            descriptors_path: a table of descriptors for this table, if the training had one.
+            num_workers: number of processes that read SMILES; 0 for none, None for a number that suits the table and the machine. A script
+                that uses processes needs ``if __name__ == "__main__":``.
             callback: receives progress events.
         """
+        job = self._job(uncertainty, calibration, alpha, nearest, callback)
+        return open_stream(self.recipe.data, job, path, smiles_columns, descriptors_path, num_workers).frame(callback or Callback())
+
+    def write_predictions(
+        self,
+        path: str | Path,
+        output: str | Path,
+        smiles_columns: Sequence[str] | None = None,
+        *,
+        uncertainty: str | bool = True,
+        calibration: str | None = None,
+        alpha: float = 0.1,
+        nearest: int | None = None,
+        descriptors_path: str | Path | None = None,
+        num_workers: int | None = 0,
+        chunk_rows: int = CHUNK,
+        callback: Callback | None = None,
+    ) -> Written:
+        """Predict for a table of molecules of any size, and write the result of ``predict_file`` to a file, chunk by chunk.
+
+        The output appears when it is complete. If the process is stopped, the same call continues where complete chunks end, and gives the same
+        file. ``reign.train.partial`` describes how.
+
+        Args:
+            path: a table of molecules: CSV, which may be compressed, or Parquet.
+            output: the file to write. Its name determines the format: .csv, .tsv, .csv.gz, .csv.bz2, .csv.xz or .parquet.
+            smiles_columns, uncertainty, calibration, alpha, nearest, descriptors_path, num_workers, callback: as in ``predict_file``.
+            chunk_rows: number of rows that are computed and written together.
+        """
+        job = self._job(uncertainty, calibration, alpha, nearest, callback)
+        stream = open_stream(self.recipe.data, job, path, smiles_columns, descriptors_path, num_workers, chunk_rows)
+        options = {"plan": repr(job.plan), "nearest": nearest}
+        return write_stream(stream, Path(output), lambda: about_stream(self, stream, options), callback or Callback())
+
+    def _job(
+        self, uncertainty: str | bool, calibration: str | None, alpha: float, nearest: int | None, callback: Callback | None
+    ) -> ForecastJob:
         self.need_smiles("use reign.load(...).predict(graphs) from Python.")
-        table, molecules, graphs, errors = read_rows(self.recipe.data, path, smiles_columns, descriptors_path)
-        plan = make_plan(self, uncertainty, calibration, alpha)
-        new = [
-            *column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals)),
-            *(COLUMNS if nearest else []),
-            "error",
-        ]
-        if taken := [name for name in new if name in table.columns]:
-            raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it.")
-        trained_on = self._training_molecules(nearest, callback)
-        found = self.table(graphs, errors, callback, plan)
-        if trained_on is not None and nearest is not None:
-            good = [molecule if error == "" else None for molecule, error in zip(molecules, found["error"], strict=True)]
-            kept = [graphs[i] for i, molecule in enumerate(good) if molecule is not None]
-            for name, cells in trained_on.columns(good, packed(kept), nearest).items():
-                found[name] = cells
-        for column in new:
-            table[column] = found[column].to_numpy()
-        return table
+        return ForecastJob(
+            self, make_plan(self, uncertainty, calibration, alpha), nearest, self._training_molecules(nearest, callback)
+        )
 
     def _training_molecules(self, nearest: int | None, callback: Callback | None) -> "TrainingMolecules | None":
         if nearest is None:
@@ -154,26 +190,16 @@ class Predictor:
         import pandas as pd
 
         plan = plan or make_plan(self, True, None, 0.1)
-
         errors = dict(errors)
         good = [i for i, data in enumerate(graphs) if data is not None]
         columns: dict[str, list[Any]] = {
             name: [] for name in column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals))
         }
         if good:
-            failed: dict[int, str] = {}
             pack = GraphPack.of([without_targets(data) for data in graphs if data is not None])
-            found = forecast(self.models, pack, torch.arange(len(pack)), self.task, plan.method, callback or Callback(), failed)
-            for g in (~found.values.isfinite()).any(1).nonzero().flatten().tolist():
-                errors[good[g]] = failed.get(g, "the prediction is not a finite number")
-            kept = [g for g in range(len(good)) if good[g] not in errors]
-            good = [good[g] for g in kept]
-            found = Forecast(found.values[kept], None if found.unsure is None else found.unsure[kept])
-            if plan.calibration != "none" and self.task != "regression":
-                found = replace(
-                    found, values=self.calibration.probabilities(found.values, self.task, self.targets, plan.calibration)
-                )
-            columns = forecast_columns(found, self.task, self.targets, self.classes, plan.intervals, plan.alpha)
+            columns, failed = self.forecasts(pack, plan, callback or Callback())
+            errors |= {good[g]: reason for g, reason in failed.items()}
+            good = [i for i in good if i not in errors]
         table = pd.DataFrame(index=range(len(graphs)))
         for name, values in columns.items():
             column = pd.Series([None] * len(graphs), dtype=object if values and isinstance(values[0], str) else float)
@@ -181,6 +207,23 @@ class Predictor:
             table[name] = column
         table["error"] = [errors.get(i, "") for i in range(len(graphs))]
         return table
+
+    def forecasts(self, graphs: GraphPack, plan: Plan, callback: Callback) -> tuple[dict[str, list[Any]], dict[int, str]]:
+        """The columns of predictions by name, and the reasons for graphs that cannot be predicted, which the columns leave out.
+
+        Args:
+            graphs: the graphs.
+            plan: what to compute.
+            callback: receives progress events.
+        """
+        failed: dict[int, str] = {}
+        found = forecast(self.models, graphs, torch.arange(len(graphs)), self.task, plan.method, callback, failed)
+        bad = (~found.values.isfinite()).any(1)
+        errors = {g: failed.get(g, "the prediction is not a finite number") for g in bad.nonzero().flatten().tolist()}
+        found = Forecast(found.values[~bad], None if found.unsure is None else found.unsure[~bad])
+        if plan.calibration != "none" and self.task != "regression":
+            found = replace(found, values=self.calibration.probabilities(found.values, self.task, self.targets, plan.calibration))
+        return forecast_columns(found, self.task, self.targets, self.classes, plan.intervals, plan.alpha), errors
 
     def outputs(
         self,

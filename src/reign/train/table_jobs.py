@@ -1,0 +1,114 @@
+"""What is computed for tables of molecules: predictions, or the pooled vectors of the models."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import reign._version
+from reign.data import GraphPack
+from reign.train.callbacks import Callback
+from reign.train.nearest import COLUMNS, TrainingMolecules
+from reign.train.partial import digest
+from reign.train.prediction_plan import Plan
+from reign.train.prediction_table import column_names
+from reign.train.stream import Cells, Stream
+from reign.train.uncertainty import PASSES
+
+if TYPE_CHECKING:
+    from reign.train.predictor import Predictor
+
+
+@dataclass(frozen=True, eq=False)
+class ForecastJob:
+    """Predictions, with uncertainties and the nearest training molecules where they are wanted.
+
+    Args:
+        predictor: the models.
+        plan: what to compute.
+        nearest: number of training molecules to list.
+        trained_on: the training molecules, if any are listed.
+    """
+
+    predictor: "Predictor"
+    plan: Plan
+    nearest: int | None = None
+    trained_on: TrainingMolecules | None = None
+    columns: dict[str, type] = field(init=False)
+    passes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        made = self.predictor
+        names = column_names(made.targets, made.classes, self.plan.method is not None, list(self.plan.intervals))
+        words = {f"{made.targets[0]}_pred"} if made.classes else set()
+        kinds: dict[str, type] = {name: str if name in words else float for name in names}
+        object.__setattr__(self, "columns", kinds | dict.fromkeys(COLUMNS if self.trained_on else (), str))
+        passes = len(made.models) * (1 + PASSES * (self.plan.method == "dropout")) + bool(self.trained_on)
+        object.__setattr__(self, "passes", passes)
+
+    def cells(self, graphs: GraphPack, texts: list[str], callback: Callback) -> tuple[list[Cells], dict[int, str]]:
+        """The predictions of each graph, and the reasons for graphs that cannot be predicted."""
+        found, errors = self.predictor.forecasts(graphs, self.plan, callback)
+        good = [g for g in range(len(graphs)) if g not in errors]
+        columns = list(found.values())
+        if self.trained_on is not None and self.nearest is not None and good:
+            from reign.data.molecules import Molecule
+
+            molecules = [Molecule.read(texts[g]) for g in good]
+            near = self.trained_on.columns(molecules, graphs.select(torch.tensor(good)), self.nearest)
+            columns += [near[name] for name in COLUMNS]
+        rows: list[Cells] = [()] * len(graphs)
+        for g, *cells in zip(good, *columns, strict=True):
+            rows[g] = tuple(cells)
+        return rows, errors
+
+
+@dataclass(frozen=True, eq=False)
+class VectorJob:
+    """The pooled vectors of each model, from which its head predicts.
+
+    Args:
+        predictor: the models.
+    """
+
+    predictor: "Predictor"
+    columns: dict[str, type] = field(init=False)
+    passes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        models = self.predictor.models
+        names = [
+            f"model_{m}_fp_{c}" if len(models) > 1 else f"fp_{c}"
+            for m, model in enumerate(models)
+            for c in range(model.vector_channels)
+        ]
+        object.__setattr__(self, "columns", dict.fromkeys(names, float))
+        object.__setattr__(self, "passes", len(models))
+
+    def cells(self, graphs: GraphPack, texts: list[str], callback: Callback) -> tuple[list[Cells], dict[int, str]]:
+        """The vectors of each graph, and the reasons for graphs that are too large."""
+        failed: dict[int, str] = {}
+        ids = torch.arange(len(graphs))
+        found = torch.cat([model.vectors(graphs, ids, callback, failed) for model in self.predictor.models], dim=1)
+        return [tuple(row) for row in found.tolist()], failed
+
+
+def about_stream(predictor: "Predictor", stream: Stream, options: dict[str, Any]) -> dict[str, Any]:
+    """What the bytes of an output depend on: input, models, options, versions and the kind of device.
+
+    Args:
+        predictor: the models.
+        stream: the table, and what to compute.
+        options: further options.
+    """
+    return {
+        "input": digest([stream.table.path]),
+        "columns": stream.smiles_columns,
+        "descriptors": digest([stream.beside.path]) if stream.beside is not None else None,
+        "models": digest(predictor.files()),
+        "options": options,
+        "chunk_rows": stream.chunk_rows,
+        "device": predictor.models[0].device.type,
+        "reign": reign._version.__version__,
+        "torch": torch.__version__,
+    }
