@@ -1,5 +1,6 @@
 """``reign predict`` and ``reign evaluate``."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,8 +47,8 @@ def usual_method(predictor: "Predictor") -> bool:
 
 
 def predict(
-    data_path: Annotated[Path, data_option("-i", "--data-path", help="A table of molecules: CSV, .csv.gz or .parquet.")],
-    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat to average several runs.")],
+    data_path: Annotated[Path, data_option("-i", "--data-path", help="A table of molecules: .csv, .csv.gz or .parquet, or a folder of tables.")],
+    model_paths: Annotated[list[Path], model_option(help="A run, or a zip made by reign export; repeat to average several.")],
     output: Annotated[Path | None, output_option("-o", "--output", help="Table to write: .csv, .csv.gz or .parquet; <input>_preds.csv if not given.")] = None,
     smiles_columns: Annotated[
         list[str] | None,
@@ -65,6 +66,9 @@ def predict(
         unsure_option(help="Number of most similar training molecules to list, with a warning for molecules unlike all of them."),
     ] = None,
     num_workers: NumWorkers = None,
+    engine: Annotated[
+        str, machine_option(help="Where to predict for a folder of tables: local (this process), or ray (a Ray cluster).")
+    ] = "local",
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -74,24 +78,28 @@ def predict(
 
     For 0/1 targets the prediction is a probability. If a row cannot be predicted, its column error gives the reason.
 
-    A table of any size is read, computed and written in chunks. If the command is stopped, the same command continues it.
+    A table of any size is read, computed and written in chunks. If the command is stopped, the same command continues it. If the input is a folder of tables, the output is a folder with a table of the same name for each.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.train import load
         from reign.train.devices import find_device
+        from reign.train.shards import predict_folder
         from reign.train.uncertainty import has_dropout
 
         method = asked_method(uncertainty_method)
         target = output if output is not None else beside(data_path, "preds")
-        check_writable(target)
+        folder = data_path.is_dir() or engine != "local"
+        if not folder:
+            check_writable(target)
         predictor = load(*model_paths, device=find_device(accelerator), best=best_model)
         method = possible_method(predictor, method)
         with showing_progress(not quiet) as callback:
-            written = predictor.write_predictions(
+            predict_table = partial(predict_folder, predictor, engine=engine) if folder else predictor.write_predictions
+            written = predict_table(
                 data_path,
                 target,
-                smiles_columns,
+                smiles_columns=smiles_columns,
                 uncertainty=method,
                 calibration=calibration_method,
                 alpha=conformal_alpha,

@@ -20,7 +20,7 @@ SHOWN = 10  # number of left-out rows that are printed
 
 
 class ProgressBars(Callback):
-    """Two bars, for epochs and for batches. Without a terminal, a line is printed for every tenth of the epochs or rows."""
+    """Two bars, for epochs and for batches. Without a terminal, a line is printed for every tenth of the epochs, batches or rows."""
 
     def __init__(self, console: Console, progress: Progress) -> None:
         self.console, self.progress = console, progress
@@ -38,6 +38,8 @@ class ProgressBars(Callback):
     def batch(self, label: str, done: int, total: int) -> None:
         """Move the lower bar."""
         self.progress.update(self.batches, description=f"  {label}", completed=done, total=total, visible=True)
+        if not self.console.is_terminal and label == "predict" and (done == total or done % math.ceil(total / 10) == 0):
+            self.console.print(f"predict, batch {done} of {total}")
 
     def rows(self, done: int, total: int, seconds: float | None) -> None:
         """Move the bar of a table. Without a terminal, print a line for every tenth of the rows, and at least one every minute."""

@@ -78,7 +78,9 @@ def stem(file: Path) -> str:
 
 
 def beside(table: Path, what: str) -> Path:
-    """The usual output for a table: a CSV beside it, or a Parquet file beside a Parquet file."""
+    """The usual output for a table: a CSV beside it, a Parquet file beside a Parquet file, or a folder beside a folder."""
+    if table.is_dir():
+        return table.with_name(f"{table.absolute().name}_{what}")
     return table.with_name(f"{stem(table)}_{what}{table.suffix if table.suffix in ('.parquet', '.pq') else '.csv'}")
 
 

@@ -1,6 +1,6 @@
 """Predict with finished runs, and evaluate them again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from reign.train.prediction_table import column_names, forecast_columns
 from reign.train.recipe import Recipe
 from reign.train.reliability import measure_uncertainty
 from reign.train.run_folder import best_member, read_about, read_summary
-from reign.train.stream import CHUNK, open_stream
+from reign.train.stream import CHUNK, Stream, open_stream
 from reign.train.tasks import choose
 from reign.train.trained_model import TrainedModel
 from reign.train.uncertainty import Forecast, forecast
@@ -48,6 +48,7 @@ class Predictor:
     """
 
     def __init__(self, *folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> None:
+        self.paths, self.best = [Path(folder) for folder in folders], best
         self.folders = [Path(folder) for folder in folders]
         about = [read_about(Path(folder)) for folder in folders]
         if other := next((a for a in about if any(a[key] != about[0][key] for key in ("task", "targets", "classes"))), None):
@@ -129,13 +130,39 @@ class Predictor:
                 that uses processes needs ``if __name__ == "__main__":``.
             callback: receives progress events.
         """
-        job = self._job(uncertainty, calibration, alpha, nearest, callback)
-        return open_stream(self.recipe.data, job, path, smiles_columns, descriptors_path, num_workers).frame(callback or Callback())
+        stream, _ = self.stream(
+            path,
+            smiles_columns,
+            uncertainty=uncertainty,
+            calibration=calibration,
+            alpha=alpha,
+            nearest=nearest,
+            descriptors_path=descriptors_path,
+            num_workers=num_workers,
+            callback=callback,
+        )
+        return stream.frame(callback or Callback())
 
     def write_predictions(
+        self, path: str | Path, output: str | Path, *, callback: Callback | None = None, **options: Any
+    ) -> Written:
+        """Predict for a table of molecules of any size, and write the result of ``predict_file`` to a file, chunk by chunk.
+
+        The output appears when it is complete. If the process is stopped, the same call continues where complete chunks end, and gives the same
+        file. ``reign.train.partial`` describes how.
+
+        Args:
+            path: a table of molecules: CSV, which may be compressed, or Parquet.
+            output: the file to write. Its name determines the format: .csv, .tsv, .csv.gz, .csv.bz2, .csv.xz or .parquet.
+            callback: receives progress events.
+            options: further arguments of ``stream``.
+        """
+        stream, about = self.stream(path, callback=callback, **options)
+        return write_stream(stream, Path(output), about, callback or Callback())
+
+    def stream(
         self,
         path: str | Path,
-        output: str | Path,
         smiles_columns: Sequence[str] | None = None,
         *,
         uncertainty: str | bool = True,
@@ -146,30 +173,18 @@ class Predictor:
         num_workers: int | None = 0,
         chunk_rows: int = CHUNK,
         callback: Callback | None = None,
-    ) -> Written:
-        """Predict for a table of molecules of any size, and write the result of ``predict_file`` to a file, chunk by chunk.
-
-        The output appears when it is complete. If the process is stopped, the same call continues where complete chunks end, and gives the same
-        file. ``reign.train.partial`` describes how.
+    ) -> tuple[Stream, Callable[[], dict[str, Any]]]:
+        """A table whose predictions are computed in chunks, and a function that returns what they depend on.
 
         Args:
-            path: a table of molecules: CSV, which may be compressed, or Parquet.
-            output: the file to write. Its name determines the format: .csv, .tsv, .csv.gz, .csv.bz2, .csv.xz or .parquet.
-            smiles_columns, uncertainty, calibration, alpha, nearest, descriptors_path, num_workers, callback: as in ``predict_file``.
+            path, smiles_columns, uncertainty, calibration, alpha, nearest, descriptors_path, num_workers, callback: as in ``predict_file``.
             chunk_rows: number of rows that are computed and written together.
         """
-        job = self._job(uncertainty, calibration, alpha, nearest, callback)
-        stream = open_stream(self.recipe.data, job, path, smiles_columns, descriptors_path, num_workers, chunk_rows)
-        options = {"plan": repr(job.plan), "nearest": nearest}
-        return write_stream(stream, Path(output), lambda: about_stream(self, stream, options), callback or Callback())
-
-    def _job(
-        self, uncertainty: str | bool, calibration: str | None, alpha: float, nearest: int | None, callback: Callback | None
-    ) -> ForecastJob:
         self.need_smiles("use reign.load(...).predict(graphs) from Python.")
-        return ForecastJob(
-            self, make_plan(self, uncertainty, calibration, alpha), nearest, self._training_molecules(nearest, callback)
-        )
+        plan = make_plan(self, uncertainty, calibration, alpha)
+        job = ForecastJob(self, plan, nearest, self._training_molecules(nearest, callback))
+        stream = open_stream(self.recipe.data, job, path, smiles_columns, descriptors_path, num_workers, chunk_rows)
+        return stream, lambda: about_stream(self, stream, {"plan": repr(plan), "nearest": nearest})
 
     def _training_molecules(self, nearest: int | None, callback: Callback | None) -> "TrainingMolecules | None":
         if nearest is None:

@@ -5,11 +5,12 @@ Chunks are read ahead, in other processes if asked for. Graphs that a model sees
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -32,7 +33,7 @@ FEW = 5_000  # smallest number of rows for which other processes are worth their
 Cells = tuple[Any, ...]
 
 
-class Job(Protocol):
+class Job(ABC):
     """What is computed for graphs.
 
     Args:
@@ -40,9 +41,10 @@ class Job(Protocol):
         passes: number of times that a model runs over all graphs, for the progress.
     """
 
-    columns: dict[str, type]
-    passes: int
+    def __init__(self, columns: dict[str, type], passes: int) -> None:
+        self.columns, self.passes = columns, passes
 
+    @abstractmethod
     def cells(self, graphs: GraphPack, texts: list[str], callback: Callback) -> tuple[list[Cells], dict[int, str]]:
         """The cells of each graph, in the order of ``columns``, and the reasons for graphs that have none.
 
@@ -51,7 +53,6 @@ class Job(Protocol):
             texts: the SMILES of each graph.
             callback: receives progress events.
         """
-        ...
 
 
 class Window:
@@ -90,7 +91,6 @@ class Computed:
     failed: int
 
 
-@dataclass(frozen=True, eq=False)
 class Stream:
     """A table of molecules, and what to compute for it. Everything is checked before the work starts.
 
@@ -103,30 +103,30 @@ class Stream:
         chunk_rows: number of rows that are computed together.
     """
 
-    table: "TableFile"
-    job: Job
-    smiles_columns: Sequence[str]
-    descriptors: "Descriptors"
-    num_workers: int | None = 0
-    chunk_rows: int = CHUNK
-    rows: int = field(init=False)
-    beside: "TableFile | None" = field(init=False)  # the table of descriptors
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        table: "TableFile",
+        job: Job,
+        smiles_columns: Sequence[str],
+        descriptors: "Descriptors",
+        num_workers: int | None = 0,
+        chunk_rows: int = CHUNK,
+    ) -> None:
         from reign.data.molecules import TableFile, check_rows, need_columns
 
-        path, known = self.table.path, self.table.columns
-        need_columns(known, self.smiles_columns, path)
-        need_columns(known, self.descriptors.columns, path)
-        check("num_workers", self.num_workers, self.num_workers is None or self.num_workers >= 0, "at least 0")
-        check("chunk_rows", self.chunk_rows, self.chunk_rows >= 1, "at least 1")
-        if taken := [name for name in [*self.job.columns, "error"] if name in known]:
+        path = table.path
+        need_columns(table.columns, smiles_columns, path)
+        need_columns(table.columns, descriptors.columns, path)
+        check("num_workers", num_workers, num_workers is None or num_workers >= 0, "at least 0")
+        check("chunk_rows", chunk_rows, chunk_rows >= 1, "at least 1")
+        if taken := [name for name in [*job.columns, "error"] if name in table.columns]:
             raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it.")
-        object.__setattr__(self, "rows", self.table.count())
-        beside = TableFile(self.descriptors.path) if self.descriptors.path else None
-        if beside is not None:
-            check_rows(beside.path, beside.count(), self.rows, path)
-        object.__setattr__(self, "beside", beside)
+        self.table, self.job, self.smiles_columns, self.descriptors = table, job, smiles_columns, descriptors
+        self.num_workers, self.chunk_rows = num_workers, chunk_rows
+        self.rows = table.count()
+        self.beside = TableFile(descriptors.path) if descriptors.path else None
+        if self.beside is not None:
+            check_rows(self.beside.path, self.beside.count(), self.rows, path)
 
     def computed(self, window: Window, callback: Callback, skip: int = 0) -> Iterator[Computed]:
         """All chunks in order, without the first ``skip`` rows."""
@@ -134,7 +134,7 @@ class Stream:
 
         progress = RowProgress(callback, self.rows, skip, self.job.passes)
         reader: Reader[Chunk] = Reader(self._workers())
-        for chunk, blocks in reader.read((chunk, blocks) for chunk, blocks in self._blocks(skip)):
+        for chunk, blocks in reader.read(self._blocks(skip)):
             progress.begin(chunk.size)
             yield self._compute(chunk, blocks, window, progress)
             window.trim()

@@ -1,6 +1,5 @@
 """What is computed for tables of molecules: predictions, or the pooled vectors of the models."""
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,15 +11,14 @@ from reign.train.nearest import COLUMNS, TrainingMolecules
 from reign.train.partial import digest
 from reign.train.prediction_plan import Plan
 from reign.train.prediction_table import column_names
-from reign.train.stream import Cells, Stream
+from reign.train.stream import Cells, Job, Stream
 from reign.train.uncertainty import PASSES
 
 if TYPE_CHECKING:
     from reign.train.predictor import Predictor
 
 
-@dataclass(frozen=True, eq=False)
-class ForecastJob:
+class ForecastJob(Job):
     """Predictions, with uncertainties and the nearest training molecules where they are wanted.
 
     Args:
@@ -30,21 +28,15 @@ class ForecastJob:
         trained_on: the training molecules, if any are listed.
     """
 
-    predictor: "Predictor"
-    plan: Plan
-    nearest: int | None = None
-    trained_on: TrainingMolecules | None = None
-    columns: dict[str, type] = field(init=False)
-    passes: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        made = self.predictor
-        names = column_names(made.targets, made.classes, self.plan.method is not None, list(self.plan.intervals))
-        words = {f"{made.targets[0]}_pred"} if made.classes else set()
-        kinds: dict[str, type] = {name: str if name in words else float for name in names}
-        object.__setattr__(self, "columns", kinds | dict.fromkeys(COLUMNS if self.trained_on else (), str))
-        passes = len(made.models) * (1 + PASSES * (self.plan.method == "dropout")) + bool(self.trained_on)
-        object.__setattr__(self, "passes", passes)
+    def __init__(
+        self, predictor: "Predictor", plan: Plan, nearest: int | None = None, trained_on: TrainingMolecules | None = None
+    ) -> None:
+        self.predictor, self.plan, self.nearest, self.trained_on = predictor, plan, nearest, trained_on
+        names = column_names(predictor.targets, predictor.classes, plan.method is not None, list(plan.intervals))
+        words = {f"{predictor.targets[0]}_pred"} if predictor.classes else set()
+        columns: dict[str, type] = {name: str if name in words else float for name in names}
+        passes = len(predictor.models) * (1 + PASSES * (plan.method == "dropout")) + (trained_on is not None)
+        super().__init__(columns | dict.fromkeys(COLUMNS if trained_on else (), str), passes)
 
     def cells(self, graphs: GraphPack, texts: list[str], callback: Callback) -> tuple[list[Cells], dict[int, str]]:
         """The predictions of each graph, and the reasons for graphs that cannot be predicted."""
@@ -63,27 +55,21 @@ class ForecastJob:
         return rows, errors
 
 
-@dataclass(frozen=True, eq=False)
-class VectorJob:
+class VectorJob(Job):
     """The pooled vectors of each model, from which its head predicts.
 
     Args:
         predictor: the models.
     """
 
-    predictor: "Predictor"
-    columns: dict[str, type] = field(init=False)
-    passes: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        models = self.predictor.models
+    def __init__(self, predictor: "Predictor") -> None:
+        self.predictor, several = predictor, len(predictor.models) > 1
         names = [
-            f"model_{m}_fp_{c}" if len(models) > 1 else f"fp_{c}"
-            for m, model in enumerate(models)
+            f"model_{m}_fp_{c}" if several else f"fp_{c}"
+            for m, model in enumerate(predictor.models)
             for c in range(model.vector_channels)
         ]
-        object.__setattr__(self, "columns", dict.fromkeys(names, float))
-        object.__setattr__(self, "passes", len(models))
+        super().__init__(dict.fromkeys(names, float), len(predictor.models))
 
     def cells(self, graphs: GraphPack, texts: list[str], callback: Callback) -> tuple[list[Cells], dict[int, str]]:
         """The vectors of each graph, and the reasons for graphs that are too large."""
