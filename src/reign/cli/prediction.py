@@ -123,7 +123,7 @@ def predict(
 
 def fingerprint(
     data_path: Annotated[Path, data_option("-i", "--data-path", help="A table of molecules: CSV, .csv.gz or .parquet.")],
-    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat for several.")],
+    model_paths: Annotated[list[Path], model_option(help="A run, or a zip made by reign export; repeat for several.")],
     output: Annotated[Path | None, output_option("-o", "--output", help="Table to write: .csv, .csv.gz or .parquet; <input>_fps.csv if not given.")] = None,
     smiles_columns: Annotated[
         list[str] | None,
@@ -154,7 +154,7 @@ def fingerprint(
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or a zip made by reign export.")],
     split: Annotated[str, data_option(help="Split to evaluate on: train, val or test.")] = "test",
     data_path: Annotated[
         Path | None,
@@ -191,7 +191,7 @@ def evaluate(
                     data_path, callback, metrics, uncertainty=method, alpha=conformal_alpha, descriptors_path=descriptors_path
                 )
             )
-    names, found = [str(model.folder.relative_to(run)) for model in predictor.models], result["all_metrics"]
+    names, found = [str(model.folder.relative_to(predictor.folders[0])) for model in predictor.models], result["all_metrics"]
     if "ensemble" in result and len(found) > 1:
         names, found = [*names, f"ensemble of {len(names)}"], [*found, result["ensemble_metrics"]]
     for name, measured in zip(names, found, strict=True):

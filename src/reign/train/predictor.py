@@ -1,5 +1,7 @@
 """Predict with finished runs, and evaluate them again."""
 
+import shutil
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,27 +44,44 @@ class Predictor:
     rows; several runs together are not calibrated.
 
     Args:
-        folders: the folders of the runs.
+        folders: the folders of the runs, or zips made by ``reign export``.
         device: where to compute.
         best: whether to use only the model with the best validation metric of each run.
     """
 
     def __init__(self, *folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> None:
         self.paths, self.best = [Path(folder) for folder in folders], best
-        self.folders = [Path(folder) for folder in folders]
-        about = [read_about(Path(folder)) for folder in folders]
+        self.folders = [self._folder(path) for path in self.paths]
+        try:
+            self._read(self.folders, device, best)
+        except ValueError as error:
+            message = str(error)
+            for path, folder in zip(self.paths, self.folders, strict=True):
+                message = message.replace(str(folder), str(path))
+            raise ValueError(message) from None
+
+    def _folder(self, path: Path) -> Path:
+        """The folder of a run. A zip is unpacked into a temporary folder, which is removed with this object."""
+        if not path.is_file():
+            return path
+        from reign.train.archive import unpack
+
+        folder = unpack(path)
+        weakref.finalize(self, shutil.rmtree, folder, True)
+        return folder
+
+    def _read(self, folders: list[Path], device: str | torch.device, best: bool) -> None:
+        about = [read_about(folder) for folder in folders]
         if other := next((a for a in about if any(a[key] != about[0][key] for key in ("task", "targets", "classes"))), None):
             raise ValueError(
                 f"{folders[0]} predicts {about[0]['targets']} and another run {other['targets']}; expected runs with the same targets."
             )
-        self.recipe = Recipe.load(Path(folders[0]) / "recipe.yaml")
+        self.recipe = Recipe.load(folders[0] / "recipe.yaml")
         self.task, self.targets, self.classes = about[0]["task"], about[0]["targets"], about[0]["classes"]
         self.fingerprint = about[0]["fingerprint"]
-        self.calibration = (
-            Calibration.load(Path(folders[0]) / "calibration.json") if len(folders) == 1 and not best else Calibration()
-        )
+        self.calibration = Calibration.load(folders[0] / "calibration.json") if len(folders) == 1 and not best else Calibration()
         self.models: list[TrainedModel] = []
-        for folder in map(Path, folders):
+        for folder in folders:
             config = Recipe.load(folder / "recipe.yaml").train
             summary = read_summary(folder)
             self.metric: str = summary["metric"]
@@ -278,6 +297,8 @@ class Predictor:
             uncertainty, alpha: as in ``predict_file``. The key "uncertainty" of the result holds the quality of uncertainties by target.
         """
         names, plan = self._metrics(metrics), make_plan(self, uncertainty, None, alpha)
+        if not (self.models[0].folder / "splits.json").is_file():
+            raise ValueError(f"{self.paths[0]} is an exported model, which has no splits; evaluate on a table with -i FILE.")
         problem, _ = make_problem(self.recipe.data)
         if problem.graphs.fingerprint() != self.fingerprint:
             raise ValueError(
@@ -345,5 +366,5 @@ class Predictor:
 def load(*folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> Predictor:
     """One or several runs that were trained: ``reign.load("run").predict(["CCO", "c1ccccc1"])``."""
     if not folders:
-        raise ValueError("no run was given, expected the folder of a run, as reign train makes it.")
+        raise ValueError("no run was given, expected the folder of a run, as reign train makes it, or a zip of reign export.")
     return Predictor(*folders, device=device, best=best)
