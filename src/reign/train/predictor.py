@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 
 from reign._validate import check
 from reign.data import GraphPack, Ids
+from reign.train.archive import unpack
 from reign.train.build import make_problem
 from reign.train.calibration import Calibration
 from reign.train.callbacks import Callback
@@ -64,8 +65,6 @@ class Predictor:
         """The folder of a run. A zip is unpacked into a temporary folder, which is removed with this object."""
         if not path.is_file():
             return path
-        from reign.train.archive import unpack
-
         folder = unpack(path)
         weakref.finalize(self, shutil.rmtree, folder, True)
         return folder

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from reign._validate import did_you_mean
 from reign.disk import first_line
@@ -152,7 +152,7 @@ def _check_quotes(span: list[str], fields: int, line: int, delimiter: str) -> No
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
+def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
     """The text of a file, decompressed, with its line ends as they are."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
@@ -166,11 +166,11 @@ def _opened(path: Path) -> Iterator[IO[str]]:
             yield text
 
 
-def _text(file: Any) -> IO[str]:
+def _text(file: Any) -> io.TextIOWrapper:
     return io.TextIOWrapper(file, "utf-8-sig", newline="")
 
 
-def _line(file: IO[str]) -> str:
+def _line(file: io.TextIOWrapper) -> str:
     line = file.readline(LONGEST + 1)
     if len(line) > LONGEST:
         raise csv.Error(f"a line has more than {LONGEST:,} characters")
