@@ -5,8 +5,8 @@ import errno
 import io
 import json
 import os
-import re
 import pickle
+import re
 import shutil
 import signal
 import subprocess

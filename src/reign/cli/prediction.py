@@ -47,9 +47,14 @@ def usual_method(predictor: "Predictor") -> bool:
 
 
 def predict(
-    data_path: Annotated[Path, data_option("-i", "--data-path", help="A table of molecules: .csv, .csv.gz or .parquet, or a folder of tables.")],
+    data_path: Annotated[
+        Path, data_option("-i", "--data-path", help="A table of molecules: .csv, .csv.gz or .parquet, or a folder of tables.")
+    ],
     model_paths: Annotated[list[Path], model_option(help="A run, or a zip made by reign export; repeat to average several.")],
-    output: Annotated[Path | None, output_option("-o", "--output", help="Table to write: .csv, .csv.gz or .parquet; <input>_preds.csv if not given.")] = None,
+    output: Annotated[
+        Path | None,
+        output_option("-o", "--output", help="Table to write: .csv, .csv.gz or .parquet; <input>_preds.csv if not given."),
+    ] = None,
     smiles_columns: Annotated[
         list[str] | None,
         data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
@@ -124,7 +129,10 @@ def predict(
 def fingerprint(
     data_path: Annotated[Path, data_option("-i", "--data-path", help="A table of molecules: CSV, .csv.gz or .parquet.")],
     model_paths: Annotated[list[Path], model_option(help="A run, or a zip made by reign export; repeat for several.")],
-    output: Annotated[Path | None, output_option("-o", "--output", help="Table to write: .csv, .csv.gz or .parquet; <input>_fps.csv if not given.")] = None,
+    output: Annotated[
+        Path | None,
+        output_option("-o", "--output", help="Table to write: .csv, .csv.gz or .parquet; <input>_fps.csv if not given."),
+    ] = None,
     smiles_columns: Annotated[
         list[str] | None,
         data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),

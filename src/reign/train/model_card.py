@@ -46,7 +46,11 @@ def model_card(run: Path, recipe: Recipe, about: dict[str, Any], summary: dict[s
     if about["classes"]:
         lines.append(f"- Classes: {', '.join(about['classes'])}")
     if data.has_descriptors:
-        named = [*data.descriptors_columns, *data.molecule_featurizers, *(["a table of descriptors"] if data.descriptors_path else [])]
+        named = [
+            *data.descriptors_columns,
+            *data.molecule_featurizers,
+            *(["a table of descriptors"] if data.descriptors_path else []),
+        ]
         lines.append(f"- Descriptors besides the graph: {', '.join(named)}")
     lines += ["", "## Splits", "", f"- {_split(recipe)}"]
     sizes = {split: len(rows) for split, rows in _record(run / summary["members"][0]["folder"] / "splits.json").items()}

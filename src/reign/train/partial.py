@@ -135,9 +135,7 @@ class Parts:
                 for key, cells, error in seen:
                     self.window.add(bytes.fromhex(key), None if cells is None else tuple(cells), str(error))
             except (TypeError, ValueError):
-                raise ValueError(
-                    f"{self._file(number, 'seen')} is damaged; delete {self.folder} to start again."
-                ) from None
+                raise ValueError(f"{self._file(number, 'seen')} is damaged; delete {self.folder} to start again.") from None
             self.kept.append((number, len(seen)))
         self.window.trim()
 

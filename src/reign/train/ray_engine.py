@@ -53,7 +53,7 @@ def predict_on_ray(
         ) from None
     ours = not ray.is_initialized()
     if ours:
-        ray.init(log_to_driver=False, logging_level="error")
+        ray.init(log_to_driver=False, logging_level=logging.ERROR)
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
         device = predictor.models[0].device

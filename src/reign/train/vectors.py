@@ -51,9 +51,7 @@ def write_vectors(
         output, num_workers, chunk_rows: as in ``Predictor.write_predictions``.
     """
     stream = _open(predictor, path, smiles_columns, descriptors_path, num_workers, chunk_rows)
-    return write_stream(
-        stream, Path(output), lambda: about_stream(predictor, stream, {"vectors": True}), callback or Callback()
-    )
+    return write_stream(stream, Path(output), lambda: about_stream(predictor, stream, {"vectors": True}), callback or Callback())
 
 
 def _open(

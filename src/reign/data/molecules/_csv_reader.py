@@ -28,7 +28,9 @@ BROKEN = (
     RuntimeError,  # an encrypted archive
     NotImplementedError,  # an archive with a compression that Python does not support
 )
-LARGEST = 2**31  # largest size of a decompressed table that is kept in memory, because a small file can decompress to more than the memory
+LARGEST = (
+    2**31
+)  # largest size of a decompressed table that is kept in memory, because a small file can decompress to more than the memory
 LONGEST = 2**27  # largest number of characters of a line or a field
 
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -151,9 +150,7 @@ class Descriptors:
 def check_rows(path: str | Path, found: int, expected: int, file: str | Path) -> None:
     """Raise ``ValueError`` if a file of descriptors does not have one row for each row of the table."""
     if found != expected:
-        raise ValueError(
-            f"{path} has {found:,} rows, expected {expected:,}, one for each row of {Path(file).name or 'the input'}."
-        )
+        raise ValueError(f"{path} has {found:,} rows, expected {expected:,}, one for each row of {Path(file).name or 'the input'}.")
 
 
 def num_descriptors(graphs: Sequence[Data | None], types: int) -> int:

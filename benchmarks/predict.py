@@ -1,0 +1,168 @@
+"""``reign predict`` for large tables: rows per second, peak memory, and going on after a kill.
+
+    python benchmarks/predict.py speed --before OLD/src    # this tree against another one, in turns, with and without repeated molecules
+    python benchmarks/predict.py memory                    # 30,000 and 300,000 rows
+    python benchmarks/predict.py resume                    # 300,000 rows, killed half way, against the same without a kill
+
+The molecules are those of ZINC-12k (``REIGN_DATA``), each written in ``--copies`` random ways, in random order. The model has the default settings for
+molecules, and is trained for one epoch on a few molecules: its predictions are of no use, but take as long as others.
+"""
+
+import argparse
+import csv
+import filecmp
+import lzma
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).parents[1] / "src"
+
+
+def zinc() -> list[str]:
+    """The SMILES of ZINC-12k."""
+    with lzma.open(Path(os.environ["REIGN_DATA"]) / "zinc12k_smiles.csv.xz", "rt") as file:
+        return [row["smiles"] for row in csv.DictReader(file)]
+
+
+def table(folder: Path, rows: int, copies: int) -> Path:
+    """A table in which each molecule is written in several random ways."""
+    from rdkit import Chem
+
+    path = folder / f"zinc-{rows}-{copies}.csv"
+    rng = random.Random(0)
+    texts = zinc()
+    molecules = [Chem.MolFromSmiles(text) for text in texts[: -(-rows // copies)]]
+    written = []
+    for row in range(rows):
+        mol = molecules[row % len(molecules)]
+        order = list(range(mol.GetNumAtoms()))
+        rng.shuffle(order)
+        written.append(Chem.MolToSmiles(Chem.RenumberAtoms(mol, order), canonical=False))
+    rng.shuffle(written)
+    path.write_text("name,smiles\n" + "".join(f"m{row},{text}\n" for row, text in enumerate(written)))
+    return path
+
+
+def model(folder: Path) -> Path:
+    """A run with the default settings."""
+    path, run = folder / "train.csv", folder / "run"
+    path.write_text("smiles,y\n" + "".join(f"{text},{len(text)}\n" for text in zinc()[-100:]))
+    reign(HERE, "train", "-i", path, "--target-columns", "y", "--epochs", 1, "--no-report", "-q", "-o", run).wait()
+    return run
+
+
+def reign(source: Path, *args: object) -> subprocess.Popen[bytes]:
+    """Start a command of the code in a folder."""
+    env = os.environ | {"PYTHONPATH": str(source)}
+    return subprocess.Popen([sys.executable, "-m", "reign", *map(str, args)], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def seconds(source: Path, data: Path, run: Path, out: Path) -> float:
+    """How long a prediction takes, with its start."""
+    start = time.perf_counter()
+    status = reign(source, "predict", "-i", data, "--model-paths", run, "-o", out, "-q").wait()
+    assert status == 0, f"exit status {status}"
+    return time.perf_counter() - start
+
+
+def speed(args: argparse.Namespace, folder: Path) -> None:
+    """This tree against another one, in turns."""
+    run = model(folder)
+    for copies in (args.copies, 1):
+        data = table(folder, args.rows, copies)
+        found: dict[str, list[float]] = {"before": [], "now": []}
+        for _ in range(args.turns):
+            for name, source in (("before", args.before), ("now", HERE)):
+                found[name].append(seconds(source, data, run, folder / f"{name}.csv"))
+                print(f"  {name}: {args.rows / found[name][-1]:,.0f} rows/s", flush=True)
+        ratio = median(found["before"]) / median(found["now"])
+        both = [list(csv.DictReader((folder / f"{name}.csv").open())) for name in ("before", "now")]
+        apart = max(abs(float(a["y_pred"]) - float(b["y_pred"])) for a, b in zip(*both, strict=True))
+        print(f"{args.rows:,} rows, each molecule {copies} times: {ratio:.2f} times the rows/s; largest difference {apart:.1e}")
+
+
+def memory(args: argparse.Namespace, folder: Path) -> None:
+    """The peak memory of all processes together, for a tenth of the rows and for all."""
+    run = model(folder)
+    peaks = []
+    for rows in (args.rows // 10, args.rows):
+        start = time.perf_counter()
+        process = reign(HERE, "predict", "-i", table(folder, rows, args.copies), "--model-paths", run, "-o", folder / "out.csv", "-q")
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, sum(map(proportional, family(process.pid))))
+            time.sleep(0.2)
+        assert process.returncode == 0
+        peaks.append(peak)
+        print(f"{rows:,} rows: {peak / 1e6:,.0f} MB, {rows / (time.perf_counter() - start):,.0f} rows/s", flush=True)
+    print(f"{peaks[1] / peaks[0]:.3f} times the memory")
+
+
+def resume(args: argparse.Namespace, folder: Path) -> None:
+    """A command that is killed half way, and again, against one that is not."""
+    run, data = model(folder), table(folder, args.rows, args.copies)
+    out, whole = folder / "out.csv", folder / "whole.csv"
+    process, kills = None, 0
+    while process is None or process.poll() is None:
+        if process is None:
+            process = reign(HERE, "predict", "-i", data, "--model-paths", run, "-o", out, "-q")
+        parts = len(list(folder.glob(".out.csv.reign-partial/*.part")))
+        if kills == 0 and parts * 8_192 >= args.rows / 2:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+            print(f"killed after {parts} chunks; output there: {out.exists()}", flush=True)
+            process = None
+        time.sleep(0.2)
+    assert process.returncode == 0
+    seconds(HERE, data, run, whole)
+    print(f"{args.rows:,} rows: the same file after {kills} kill: {filecmp.cmp(out, whole, shallow=False)}")
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that it started."""
+    found = [pid]
+    for each in found:
+        try:
+            found += map(int, Path(f"/proc/{each}/task/{each}/children").read_text().split())
+        except OSError:
+            continue
+    return found
+
+
+def proportional(pid: int) -> int:
+    """The memory of a process in bytes; what processes share is divided among them."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def main() -> None:
+    """Read the arguments, and measure in a temporary folder."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["speed", "memory", "resume"])
+    parser.add_argument("--before", type=Path, default=HERE, help="the folder src of another tree")
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--copies", type=int, default=25, help="number of rows of each molecule")
+    parser.add_argument("--turns", type=int, default=3)
+    args = parser.parse_args()
+    args.rows = args.rows or (10_000 if args.what == "speed" else 300_000)
+    folder = Path(tempfile.mkdtemp(prefix="reign-bench-"))
+    try:
+        {"speed": speed, "memory": memory, "resume": resume}[args.what](args, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
