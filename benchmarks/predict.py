@@ -1,8 +1,7 @@
 """``reign predict`` for large tables: rows per second, peak memory, and going on after a kill.
 
     python benchmarks/predict.py speed --before OLD/src    # this tree against another one, in turns, with and without repeated molecules
-    python benchmarks/predict.py memory                    # 30,000 and 300,000 rows
-    python benchmarks/predict.py resume                    # 300,000 rows, killed half way, against the same without a kill
+    python benchmarks/predict.py large                     # memory for 30,000 and for 300,000 rows, and a kill half way
 
 The molecules are those of ZINC-12k (``REIGN_DATA``), each written in ``--copies`` random ways, in random order. The model has the default settings for
 molecules, and is trained for one epoch on a few molecules: its predictions are of no use, but take as long as others.
@@ -24,6 +23,7 @@ from pathlib import Path
 from statistics import median
 
 HERE = Path(__file__).parents[1] / "src"
+CHUNK = 8_192  # number of rows of a chunk
 
 
 def zinc() -> list[str]:
@@ -62,7 +62,9 @@ def model(folder: Path) -> Path:
 def reign(source: Path, *args: object) -> subprocess.Popen[bytes]:
     """Start a command of the code in a folder."""
     env = os.environ | {"PYTHONPATH": str(source)}
-    return subprocess.Popen([sys.executable, "-m", "reign", *map(str, args)], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [sys.executable, "-m", "reign", *map(str, args)], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def seconds(source: Path, data: Path, run: Path, out: Path) -> float:
@@ -89,42 +91,33 @@ def speed(args: argparse.Namespace, folder: Path) -> None:
         print(f"{args.rows:,} rows, each molecule {copies} times: {ratio:.2f} times the rows/s; largest difference {apart:.1e}")
 
 
-def memory(args: argparse.Namespace, folder: Path) -> None:
-    """The peak memory of all processes together, for a tenth of the rows and for all."""
-    run = model(folder)
-    peaks = []
+def large(args: argparse.Namespace, folder: Path) -> None:
+    """The peak memory of all processes together for a tenth of the rows and for all, and all rows once more with a kill half way."""
+    run, peaks = model(folder), []
     for rows in (args.rows // 10, args.rows):
-        start = time.perf_counter()
-        process = reign(HERE, "predict", "-i", table(folder, rows, args.copies), "--model-paths", run, "-o", folder / "out.csv", "-q")
-        peak = 0
-        while process.poll() is None:
-            peak = max(peak, sum(map(proportional, family(process.pid))))
-            time.sleep(0.2)
-        assert process.returncode == 0
-        peaks.append(peak)
-        print(f"{rows:,} rows: {peak / 1e6:,.0f} MB, {rows / (time.perf_counter() - start):,.0f} rows/s", flush=True)
-    print(f"{peaks[1] / peaks[0]:.3f} times the memory")
-
-
-def resume(args: argparse.Namespace, folder: Path) -> None:
-    """A command that is killed half way, and again, against one that is not."""
-    run, data = model(folder), table(folder, args.rows, args.copies)
-    out, whole = folder / "out.csv", folder / "whole.csv"
-    process, kills = None, 0
-    while process is None or process.poll() is None:
-        if process is None:
-            process = reign(HERE, "predict", "-i", data, "--model-paths", run, "-o", out, "-q")
-        parts = len(list(folder.glob(".out.csv.reign-partial/*.part")))
-        if kills == 0 and parts * 8_192 >= args.rows / 2:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
-            print(f"killed after {parts} chunks; output there: {out.exists()}", flush=True)
-            process = None
+        data, start = table(folder, rows, args.copies), time.perf_counter()
+        peaks.append(watch(reign(HERE, "predict", "-i", data, "--model-paths", run, "-o", folder / "whole.csv", "-q")))
+        print(f"{rows:,} rows: {peaks[-1] / 1e6:,.0f} MB, {rows / (time.perf_counter() - start):,.0f} rows/s", flush=True)
+    print(f"{peaks[1] / peaks[0]:.3f} times the memory", flush=True)
+    command = ("predict", "-i", data, "--model-paths", run, "-o", folder / "out.csv", "-q")
+    process = reign(HERE, *command)
+    while (chunks := len(list(folder.glob(".out.csv.reign-partial/*.part")))) * CHUNK < args.rows / 2:
         time.sleep(0.2)
-    assert process.returncode == 0
-    seconds(HERE, data, run, whole)
-    print(f"{args.rows:,} rows: the same file after {kills} kill: {filecmp.cmp(out, whole, shallow=False)}")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    print(f"killed after {chunks} chunks; there is an output: {(folder / 'out.csv').exists()}", flush=True)
+    watch(reign(HERE, *command))
+    print(f"after the same command again, the same file: {filecmp.cmp(folder / 'out.csv', folder / 'whole.csv', shallow=False)}")
+
+
+def watch(process: subprocess.Popen[bytes]) -> int:
+    """The peak memory of a command in bytes."""
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, sum(map(proportional, family(process.pid))))
+        time.sleep(0.2)
+    assert process.returncode == 0, f"exit status {process.returncode}"
+    return peak
 
 
 def family(pid: int) -> list[int]:
@@ -150,7 +143,7 @@ def proportional(pid: int) -> int:
 def main() -> None:
     """Read the arguments, and measure in a temporary folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "memory", "resume"])
+    parser.add_argument("what", choices=["speed", "large"])
     parser.add_argument("--before", type=Path, default=HERE, help="the folder src of another tree")
     parser.add_argument("--rows", type=int)
     parser.add_argument("--copies", type=int, default=25, help="number of rows of each molecule")
@@ -159,7 +152,7 @@ def main() -> None:
     args.rows = args.rows or (10_000 if args.what == "speed" else 300_000)
     folder = Path(tempfile.mkdtemp(prefix="reign-bench-"))
     try:
-        {"speed": speed, "memory": memory, "resume": resume}[args.what](args, folder)
+        {"speed": speed, "large": large}[args.what](args, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
