@@ -33,6 +33,8 @@ def user_mistakes() -> Iterator[None]:
     except MemoryError:
         fail("this machine has too little memory; use smaller batches, models or graphs.")
     except ModuleNotFoundError as missing:
+        if "pip install" in str(missing):  # the message names the extra
+            fail(str(missing))
         fail(
             f"{missing.name} is not installed; pip install 'reign[train,chem,plot,tune]' installs everything that the commands need."
         )

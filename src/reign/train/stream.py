@@ -58,8 +58,8 @@ class Job(ABC):
 class Window:
     """The results of recent graphs by key. The oldest are forgotten first."""
 
-    def __init__(self, size: int = WINDOW) -> None:
-        self.size = size
+    def __init__(self) -> None:
+        self.size = WINDOW
         self.found: dict[bytes, tuple[Cells | None, str]] = {}
         self.order: deque[bytes] = deque()
 
