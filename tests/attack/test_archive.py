@@ -116,10 +116,10 @@ NAMES = [
 def test_names_that_are_refused(model: Path, tmp_path: Path, name: str) -> None:
     with changed(model, Path("bad.zip")) as made:
         made.writestr(zipfile.ZipInfo(name), "evil")
-    before = {path for path in tmp_path.parent.rglob("*")}
+    before = set(tmp_path.parent.rglob("*"))
     with pytest.raises(ValueError, match=r"bad\.zip is not a model that reign export made: it has a file .*; do not use it\."):
         unpack(Path("bad.zip"))
-    assert {path for path in tmp_path.parent.rglob("*")} == before
+    assert set(tmp_path.parent.rglob("*")) == before
     assert not Path("/evil").exists()
 
 

@@ -59,6 +59,7 @@ def kill_one(folder: Path, killed: list[int]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # those of Ray
 def test_ray_with_a_killed_worker_gives_the_same_tables(
     predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,15 +122,18 @@ class Stop(BaseException):
 def stopped_at(number: int) -> Callable[[], None]:
     """Stop when a file is to be written for this time, counted from 0. The result takes it back."""
     patch, left = pytest.MonkeyPatch(), [number]
-    for name in ("write_bytes", "write_json"):
 
-        def write(*args: Any, real: Callable[..., None] = getattr(partial, name)) -> None:
+    def stopping(real: Callable[..., None]) -> Callable[..., None]:
+        def write(*args: Any) -> None:
             left[0] -= 1
             if left[0] < 0:
                 raise Stop
             real(*args)
 
-        patch.setattr(partial, name, write)
+        return write
+
+    for name in ("write_bytes", "write_json"):
+        patch.setattr(partial, name, stopping(getattr(partial, name)))
     return patch.undo
 
 
