@@ -13,6 +13,7 @@ import filecmp
 import lzma
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -67,12 +68,13 @@ def reign(source: Path, *args: object) -> subprocess.Popen[bytes]:
     )
 
 
-def seconds(source: Path, data: Path, run: Path, out: Path) -> float:
-    """How long a prediction takes, with its start."""
-    start = time.perf_counter()
+def seconds(source: Path, data: Path, run: Path, out: Path) -> tuple[float, float]:
+    """How long a prediction takes, with its start: wall time, and CPU time of all processes."""
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     status = reign(source, "predict", "-i", data, "--model-paths", run, "-o", out, "-q").wait()
     assert status == 0, f"exit status {status}"
-    return time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.perf_counter() - start, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def speed(args: argparse.Namespace, folder: Path) -> None:
@@ -80,15 +82,18 @@ def speed(args: argparse.Namespace, folder: Path) -> None:
     run = model(folder)
     for copies in (args.copies, 1):
         data = table(folder, args.rows, copies)
-        found: dict[str, list[float]] = {"before": [], "now": []}
+        found: dict[str, list[tuple[float, float]]] = {"before": [], "now": []}
         for _ in range(args.turns):
             for name, source in (("before", args.before), ("now", HERE)):
                 found[name].append(seconds(source, data, run, folder / f"{name}.csv"))
-                print(f"  {name}: {args.rows / found[name][-1]:,.0f} rows/s", flush=True)
-        ratio = median(found["before"]) / median(found["now"])
+                wall, cpu = found[name][-1]
+                print(f"  {name}: {args.rows / wall:,.0f} rows/s, {cpu:,.1f} s of CPU time", flush=True)
+        ratio, work = (median(t[i] for t in found["before"]) / median(t[i] for t in found["now"]) for i in range(2))
         both = [list(csv.DictReader((folder / f"{name}.csv").open())) for name in ("before", "now")]
         apart = max(abs(float(a["y_pred"]) - float(b["y_pred"])) for a, b in zip(*both, strict=True))
-        print(f"{args.rows:,} rows, each molecule {copies} times: {ratio:.2f} times the rows/s; largest difference {apart:.1e}")
+        print(
+            f"{args.rows:,} rows, each molecule {copies} times: {ratio:.2f} times the rows/s, {work:.2f} times the rows in the same CPU time; largest difference {apart:.1e}"
+        )
 
 
 def large(args: argparse.Namespace, folder: Path) -> None:
