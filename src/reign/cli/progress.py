@@ -46,7 +46,7 @@ class ProgressBars(Callback):
         self.progress.update(self.batches, description="  predict", completed=done, total=total, visible=True)
         now, tenths = time.monotonic(), 10 * done // max(total, 1)
         if not self.console.is_terminal and (tenths > self.lines or now - self.printed > MINUTE):
-            self.lines, self.printed = tenths, now
+            self.lines, self.printed = tenths % 10, now  # another table may follow
             left = "" if seconds is None or done == total else f", about {duration(seconds)} left"
             self.console.print(f"predict, {done:,} of {total:,} rows{left}")
 

@@ -12,8 +12,8 @@ import hashlib
 import json
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,8 @@ class Parts:
     def __init__(self, folder: Path, about: dict[str, Any]) -> None:
         self.folder, self.window = folder, Window()
         self.chunks, self.rows, self.failed = 0, 0, 0
-        self.kept: deque[tuple[int, int]] = deque()  # chunks whose results are still in the window, and their number
+        self.kept: deque[tuple[int, int]] = deque()  # chunks whose results may still be in the window, with the number of results
+        self.results = 0  # number of results of these chunks
         if (folder / "about.json").is_file():
             self._check_same(about)
             self._read()
@@ -97,11 +98,13 @@ class Parts:
         write_bytes(self._file(self.chunks, "part"), content)
         seen = [[key.hex(), *self.window.found[key]] for key in each.new]
         write_bytes(self._file(self.chunks, "seen"), json.dumps(seen).encode())
-        self.kept.append((self.chunks, len(seen)))
+        self._keep(self.chunks, len(seen))
         self.chunks, self.rows, self.failed = self.chunks + 1, self.rows + each.chunk.size, self.failed + each.failed
         write_json(self.folder / "done.json", {"chunks": self.chunks, "rows": self.rows, "failed": self.failed})
-        while sum(number for _, number in self.kept) - self.kept[0][1] >= self.window.size:
-            self._file(self.kept.popleft()[0], "seen").unlink()
+        while self.results - self.kept[0][1] >= self.window.size:
+            number, results = self.kept.popleft()
+            self._file(number, "seen").unlink()
+            self.results -= results
 
     def content(self) -> Iterator[bytes]:
         """All chunks in order."""
@@ -136,11 +139,15 @@ class Parts:
                     self.window.add(bytes.fromhex(key), None if cells is None else tuple(cells), str(error))
             except (TypeError, ValueError):
                 raise ValueError(f"{self._file(number, 'seen')} is damaged; delete {self.folder} to start again.") from None
-            self.kept.append((number, len(seen)))
-        self.window.trim()
+            self._keep(number, len(seen))
+            self.window.trim()  # as it was after this chunk: a result may have been forgotten and computed again
+
+    def _keep(self, number: int, results: int) -> None:
+        self.kept.append((number, results))
+        self.results += results
 
 
-def digest(files: "list[Path]") -> str:
+def digest(files: Sequence[Path]) -> str:
     """A hash of the contents of some files; a file that does not exist counts as empty."""
     found = hashlib.sha256()
     for file in files:
@@ -151,11 +158,6 @@ def digest(files: "list[Path]") -> str:
     return found.hexdigest()[:16]
 
 
-def counted(several: "list[Written]", path: Path) -> Written:
+def counted(several: Sequence[Written], path: Path) -> Written:
     """The sum of several outputs."""
     return Written(path, sum(each.rows for each in several), sum(each.failed for each in several))
-
-
-def as_record(written: Written) -> dict[str, Any]:
-    """Plain values of an output, for JSON."""
-    return {**asdict(written), "path": str(written.path)}

@@ -51,6 +51,7 @@ def predict_on_ray(
         raise ModuleNotFoundError(
             "--engine ray needs Ray Data: pip install 'reign[scale]', on all machines of the cluster.", name=missing.name
         ) from None
+    options = {**options, "num_workers": options.get("num_workers") or 0}  # the cores are those of the actors
     ours = not ray.is_initialized()
     if ours:
         ray.init(log_to_driver=False, logging_level=logging.ERROR)

@@ -66,6 +66,8 @@ def predict_folder(
 
 def find_shards(folder: Path, output: Path) -> list[Shard]:
     """The tables in a folder, by name, each with the table to write."""
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file, expected a folder of tables; leave --engine out to predict for one table.")
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}.")
     if output.resolve() == folder.resolve():

@@ -137,20 +137,22 @@ def stopped_at(number: int) -> Callable[[], None]:
     return patch.undo
 
 
-@pytest.mark.parametrize(("name", "step"), [("out.csv", 3), ("out.csv.gz", 8), ("out.parquet", 8)])
+@pytest.mark.parametrize(("name", "step", "size"), [("out.csv", 5, 65_536), ("out.csv.gz", 7, 4), ("out.parquet", 13, 65_536)])
 def test_after_a_stop_at_any_moment_the_file_is_the_same(
-    predictor: Predictor, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, step: int
+    predictor: Predictor, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, step: int, size: int
 ) -> None:
+    """Also if the window is so small that results are forgotten and computed again."""
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
+    monkeypatch.setattr("reign.train.stream.WINDOW", size)
     whole, out = tmp_path / f"whole-{name}", tmp_path / name
     sizes = counted(monkeypatch)
-    predictor.write_predictions(table, whole, chunk_rows=13)
+    predictor.write_predictions(table, whole, chunk_rows=6)
     different, moment, stops = sum(sizes), 0, 0
     while True:
         undo = stopped_at(moment)
         try:
-            predictor.write_predictions(table, out, chunk_rows=13)
+            predictor.write_predictions(table, out, chunk_rows=6)
             break
         except Stop:
             stops += 1
@@ -158,8 +160,8 @@ def test_after_a_stop_at_any_moment_the_file_is_the_same(
         finally:
             undo()
         sizes.clear()
-        done = 13 * ((moment - 1) // 3) if moment else 0  # about.json, then three files for each chunk
-        predictor.write_predictions(table, out, chunk_rows=13)
+        done = 6 * ((moment - 1) // 3) if moment else 0  # about.json, then three files for each chunk
+        predictor.write_predictions(table, out, chunk_rows=6)
         assert out.read_bytes() == whole.read_bytes()
         assert not partial_folder(out).exists()
         assert sum(sizes) < different or done == 0
@@ -357,6 +359,7 @@ def test_folders_that_are_refused(predictor: Predictor, shards: Path, tmp_path: 
         "engine is 'spark', expected 'local' or 'ray'": {"engine": "spark"},
         "expected another folder than that of the input": {"output": shards},
         "there is no folder": {"folder": tmp_path / "nowhere"},
+        "part-0.csv is a file, expected a folder of tables; leave --engine out": {"folder": shards / "part-0.csv"},
         "holds no tables, expected files that end in": {"folder": tmp_path / "empty"},
         "is a file, expected a folder": {"output": shards / "notes.txt"},
         "--descriptors-path is for one table": {"descriptors_path": "x.csv"},
