@@ -144,8 +144,8 @@ class Predictor:
             alpha: the share of rows that may lie outside of their interval.
             nearest: number of the most similar training molecules to add, see ``reign.train.nearest``.
             descriptors_path: a table of descriptors for this table, if the training had one.
-            num_workers: number of processes that read SMILES; 0 for none, None for a number that suits the table and the machine. A script
-                that uses processes needs ``if __name__ == "__main__":``.
+            num_workers: number of processes that read SMILES; 0 for none, None for a number that suits the table and the machine.
+                Except on Linux, a script that uses processes needs ``if __name__ == "__main__":``.
             callback: receives progress events.
         """
         stream, _ = self.stream(

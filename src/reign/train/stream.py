@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CHUNK = 8_192  # number of rows that are computed and written together
 WINDOW = 65_536  # number of different graphs whose results are kept
-FEW = 5_000  # smallest number of rows for which other processes are worth their start
+FEW = 2_000  # smallest number of rows for which other processes are worth their start
 Cells = tuple[Any, ...]
 
 
@@ -162,7 +162,7 @@ class Stream:
         if self.num_workers is not None:
             return self.num_workers
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return 0 if self.rows < FEW or cores == 1 else min(16, cores if torch.cuda.is_available() else cores - 1)
+        return 0 if self.rows < FEW or cores == 1 else min(16, cores)
 
     def _blocks(self, skip: int) -> "Iterator[tuple[Chunk, list[Rows]]]":
         """The chunks, each with the blocks that are read by one process at a time."""

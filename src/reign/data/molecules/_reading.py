@@ -8,7 +8,9 @@ feature for chirality depends on the order in which the neighbours of an atom ar
 import hashlib
 import os
 import signal
+import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -18,6 +20,7 @@ from multiprocessing import get_context, parent_process
 from typing import Generic, TypeVar
 
 import numpy as np
+import torch
 
 from reign.data.molecules._descriptors import Descriptors
 from reign.data.molecules._features import arrays_of
@@ -25,6 +28,9 @@ from reign.data.molecules._smiles import LARGE, Molecule, in_one_line
 
 BLOCK = 512  # number of rows that a process reads at a time
 AHEAD = 2  # number of groups of rows that are read before they are needed
+# On Linux, processes are copies of this one, which start at once. They use RDKit and NumPy, and torch with one thread, so threads that
+# are not copied are not missed.
+START = "fork" if sys.platform == "linux" else "spawn"
 T = TypeVar("T")
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, edge_index, edge_attr
 
@@ -144,10 +150,12 @@ class Reader(Generic[T]):
                 yield name, [read_block(block) for block in blocks]
             return
         waiting: deque[tuple[T, list[Future[Graphs]]]] = deque()
-        pool = ProcessPoolExecutor(self.num_workers, get_context("spawn"), _begin)
+        pool = ProcessPoolExecutor(self.num_workers, get_context(START), _begin)
         try:
             for name, blocks in groups:
-                waiting.append((name, [pool.submit(read_block, block) for block in blocks]))
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", ".*fork.*", DeprecationWarning)  # see START
+                    waiting.append((name, [pool.submit(read_block, block) for block in blocks]))
                 if len(waiting) > AHEAD:
                     first, futures = waiting.popleft()
                     yield first, [future.result() for future in futures]
@@ -166,6 +174,7 @@ class Reader(Generic[T]):
 def _begin() -> None:
     """Leave Ctrl-C to the first process, and end with it, even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
     parent = parent_process()
     assert parent is not None
 
