@@ -80,7 +80,7 @@ def seconds(source: Path, data: Path, run: Path, out: Path) -> tuple[float, floa
 def speed(args: argparse.Namespace, folder: Path) -> None:
     """This tree against another one, in turns."""
     run = model(folder)
-    for copies in (args.copies, 1):
+    for copies in args.copies:
         data = table(folder, args.rows, copies)
         found: dict[str, list[tuple[float, float]]] = {"before": [], "now": []}
         for _ in range(args.turns):
@@ -100,7 +100,7 @@ def large(args: argparse.Namespace, folder: Path) -> None:
     """The peak memory of all processes together for a tenth of the rows and for all, and all rows once more with a kill half way."""
     run, peaks = model(folder), []
     for rows in (args.rows // 10, args.rows):
-        data, start = table(folder, rows, args.copies), time.perf_counter()
+        data, start = table(folder, rows, args.copies[0]), time.perf_counter()
         peaks.append(watch(reign(HERE, "predict", "-i", data, "--model-paths", run, "-o", folder / "whole.csv", "-q")))
         print(f"{rows:,} rows: {peaks[-1] / 1e6:,.0f} MB, {rows / (time.perf_counter() - start):,.0f} rows/s", flush=True)
     print(f"{peaks[1] / peaks[0]:.3f} times the memory", flush=True)
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("what", choices=["speed", "large"])
     parser.add_argument("--before", type=Path, default=HERE, help="the folder src of another tree")
     parser.add_argument("--rows", type=int)
-    parser.add_argument("--copies", type=int, default=25, help="number of rows of each molecule")
+    parser.add_argument("--copies", type=int, nargs="+", default=[25, 1], help="number of rows of each molecule")
     parser.add_argument("--turns", type=int, default=3)
     args = parser.parse_args()
     args.rows = args.rows or (10_000 if args.what == "speed" else 300_000)

@@ -59,6 +59,33 @@ def kill_one(folder: Path, killed: list[int]) -> None:
 
 
 @pytest.mark.slow
+def test_a_killed_command_goes_on_and_leaves_no_process(predictor: Predictor, tmp_path: Path) -> None:
+    texts = (CARBON * 200)[:20_000]
+    pd.DataFrame({"smiles": texts}).to_csv(tmp_path / "in.csv", index=False)
+    env = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    start = [sys.executable, "-m", "reign", "predict", "-i", "in.csv", "--model-paths", "run", "--num-workers", "2", "-q", "-o"]
+    process = subprocess.Popen([*start, "out.csv"], cwd=tmp_path, env=env)
+    children: list[str] = []
+    while not list(tmp_path.glob(".out.csv.reign-partial/*.part")):
+        assert process.poll() is None
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split() or children
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert len(children) == 2
+    assert not (tmp_path / "out.csv").exists()
+    end = time.monotonic() + 30
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < end, "processes that read SMILES are left"
+        time.sleep(0.1)
+    for name in ("out.csv", "whole.csv"):
+        assert subprocess.run([*start, name], cwd=tmp_path, env=env, capture_output=True).returncode == 0
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert pd.read_csv(tmp_path / "out.csv")["smiles"].tolist() == texts
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # those of Ray
 def test_ray_with_a_killed_worker_gives_the_same_tables(
     predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
