@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import reign.__main__
+import reign.kernels
 from reign.experiments.workload import Workload, bench_graphs
 from reign.kernels import fast_path
 from reign.train import Callback, fit
@@ -33,6 +35,7 @@ from reign.train.build import make_model, make_problem
 from reign.train.recipe import Recipe
 
 SPINS = getattr(reign.__main__, "SPINS", "")  # versions before have none
+keep_freed_memory = getattr(reign.kernels, "keep_freed_memory", nullcontext)
 HERE = Path(__file__).absolute().parents[1] / "src"
 
 Product = tuple[torch.Size, tuple[int, ...], torch.Size, tuple[int, ...]]
@@ -184,7 +187,8 @@ def main() -> None:
         train(given.train, given.epochs)
         return
     torch.set_num_threads(given.threads)
-    measure_step(given.rounds, time.process_time if given.threads == 1 else time.perf_counter)
+    with keep_freed_memory():  # as training does; the products get theirs in the same way
+        measure_step(given.rounds, time.process_time if given.threads == 1 else time.perf_counter)
     if given.table is not None:
         measure_training(given.table, given.before, given.threads, given.epochs)
 

@@ -100,6 +100,8 @@ CANDIDATES: dict[str, dict[str, Settings]] = {
         "lr 0.002": training(lr=2e-3),
         "40 epochs": training(epochs=40),
         "40 epochs, lr 0.002": training(lr=2e-3, epochs=40),
+        "40 epochs, lr 0.003": training(lr=3e-3, epochs=40),
+        "40 epochs, lr 0.002, clipping 1": training(lr=2e-3, epochs=40, clip=1.0),
         "100 epochs": training(epochs=100),
         "weight decay 0.01": training(decay=0.01),
         "weight decay 0.1": training(decay=0.1),
@@ -119,6 +121,8 @@ CANDIDATES: dict[str, dict[str, Settings]] = {
         "lr 0.0005": training(lr=5e-4),
         "lr 0.0002": training(lr=2e-4),
         "30 epochs": training(epochs=30),
+        "30 epochs, lr 0.0005": training(lr=5e-4, epochs=30),
+        "30 epochs, width 32": merge(model(hidden_channels=32), training(epochs=30)),
         "15 epochs": training(epochs=15),
         "weight decay 0.1": training(decay=0.1),
         "weight decay 1": training(decay=1.0),
@@ -209,8 +213,8 @@ def key_of(task: str, candidate: str, name: str, split: int) -> str:
     return f"{task} | {candidate} | {name} | {split}"
 
 
-def search(data: str, device: str, jobs: int, minutes: float, file: Path, epochs: int | None) -> None:
-    """Train what has not been trained yet, until time is over."""
+def search(data: str, device: str, jobs: int, minutes: float, file: Path, epochs: int | None, only: list[str]) -> None:
+    """Train what has not been trained yet, of some candidates or of all, until time is over."""
     change = {} if epochs is None else training(epochs=epochs)
     results: Settings = json.loads(file.read_text()) if file.is_file() else {}
     until = time.time() + 60 * minutes
@@ -219,7 +223,7 @@ def search(data: str, device: str, jobs: int, minutes: float, file: Path, epochs
         for name, split in ROUNDS
         for task, candidates in CANDIDATES.items()
         for candidate, settings in candidates.items()
-        if SETS[name][2] == task
+        if SETS[name][2] == task and (not only or candidate in only)
     ]
     left = [each for each in left if each[0] not in results]
     running: dict[Future[Settings | None], str] = {}
@@ -366,12 +370,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="trainings at once, each in a process")
     parser.add_argument("--minutes", type=float, default=1e6, help="start nothing after this time")
     parser.add_argument("--epochs", type=int, help="of search: another number of epochs for all, to try the script")
+    parser.add_argument("--only", nargs="*", default=[], help="of search: only these candidates")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--models", type=int, default=3, help="of intervals: number of models of the ensemble")
     parser.add_argument("--sets", nargs="*", default=[], choices=list(SETS), help="of final: only these")
     given = parser.parse_args()
     if given.mode == "search":
-        search(given.data, given.device, given.jobs, given.minutes, given.results, given.epochs)
+        search(given.data, given.device, given.jobs, given.minutes, given.results, given.epochs, given.only)
     if given.mode == "final":
         final(given.data, given.device, given.sets)
     elif given.mode == "intervals":

@@ -111,6 +111,11 @@ FIELDS += [
 ]
 
 
+def any_value(rng: random.Random, *more: Any) -> Any:
+    """A value of the wrong kind for most places; a copy, as others may be put into it."""
+    return copy.deepcopy(rng.choice([*VALUES, *more]))
+
+
 def word(rng: random.Random, characters: str = string.printable) -> str:
     return "".join(rng.choice(characters) for _ in range(rng.randint(0, 12)))
 
@@ -170,7 +175,7 @@ def settings(rng: random.Random, table_file: Path, canary: Path) -> bytes:
             place = place.setdefault(part, {}) if isinstance(place, dict) else {}
         if isinstance(place, dict):
             names = {"name": [*list_models(), "csl", "csv"], "policy": list_policies(), "path": [str(table_file), "/nowhere", "."]}
-            place[last] = rng.choice(names[last]) if last in names and rng.random() < 0.6 else rng.choice([*VALUES, word(rng)])
+            place[last] = rng.choice(names[last]) if last in names and rng.random() < 0.6 else any_value(rng, word(rng))
     text = yaml.safe_dump(out).encode(errors="replace")
     if rng.random() < 0.1:
         text = rng.choice(
@@ -220,7 +225,7 @@ def _other_value(rng: random.Random, content: bytes) -> bytes:
     except Exception:
         value = None
     if not isinstance(value, dict) or rng.random() < 0.2:
-        return json.dumps(rng.choice(VALUES)).encode()
+        return json.dumps(any_value(rng)).encode()
     place: Any = value
     while True:
         key = rng.choice(list(place) if isinstance(place, dict) else range(len(place)))
@@ -230,11 +235,11 @@ def _other_value(rng: random.Random, content: bytes) -> bytes:
     if rng.random() < 0.3:
         del place[key]
     else:
-        place[key] = copy.deepcopy(rng.choice([*VALUES, "../..", "/etc"]))
+        place[key] = any_value(rng, "../..", "/etc")
     try:
         return json.dumps(value).encode()
     except ValueError:  # it was damaged before, and contains itself
-        return json.dumps(rng.choice(VALUES)).encode()
+        return json.dumps(any_value(rng)).encode()
 
 
 def tensor(rng: random.Random) -> Any:

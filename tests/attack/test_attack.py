@@ -113,7 +113,7 @@ def calls(rng: random.Random, trained: Path, place: Path, predictor: Predictor) 
             )
             reign.policy(name)(*args)
         else:
-            options = {rng.choice(["policy", "act", "norm", "conv", "jk", "dropout", "nothing"]): rng.choice(cases.VALUES)}
+            options = {rng.choice(["policy", "act", "norm", "conv", "jk", "dropout", "nothing"]): cases.any_value(rng)}
             reign.build_model(
                 rng.choice(reign.list_models()), *(rng.choice([1, 2, 3, 0, -1, None, "x", 2.5]) for _ in range(4)), **options
             )

@@ -67,11 +67,12 @@ def test_golden_files_through_the_fast_path(name: str, real_data: Path) -> None:
 
 @pytest.mark.parametrize("name", reign.list_models())
 def test_the_first_ten_losses_are_those_of_the_plain_path(name: str) -> None:
-    """With SGD: Adam divides by the size of a gradient, so that where it should be zero (a bias before a norm) its rounding decides."""
+    """With SGD: Adam divides by the size of a gradient, so that where it should be zero (a bias before a norm) its rounding decides. With
+    steps so small that rounding does not grow from one to the next."""
     problem = _random_molecules(64)
     if name in ("idgnnpublished", "ngnntupublished", "reign2"):  # which take no edge features
         problem = replace(problem, edge_encoder=None, graphs=replace(problem.graphs, edge_attr=None))
-    config = changed(IEEE, optimiser=OptimiserConfig(name="sgd", lr=0.01, momentum=0.9))
+    config = changed(IEEE, optimiser=OptimiserConfig(name="sgd", lr=0.002, momentum=0.9))
     fast, plain = (curve(problem, changed(config, eager=eager), small(name)) for eager in (False, True))
     assert len(fast.losses) == 10
     assert fast.losses == pytest.approx(plain.losses, rel=1e-5)

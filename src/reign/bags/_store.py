@@ -170,7 +170,8 @@ def all_real(bag: SubgraphBag) -> SubgraphBag:
 
 
 def _is_index(data: Tensor, column: Column) -> bool:
-    return data.dtype == torch.int32 and (column.values is not None or column.rows == "pair") and (data.dim() == 1 or column.ends)
+    """Whether a column is gathered as indices; so are flags of rows, which are 0 for padding."""
+    return data.dtype == torch.int32 and (data.dim() == 1 or column.ends)
 
 
 class _Bounds:

@@ -1,23 +1,21 @@
-"""Calibrate a finished run on its validation rows, for every method of uncertainty that its models support."""
+"""Calibrate the models of a run on its validation rows, for every method of uncertainty that its models support."""
 
-from pathlib import Path
+from collections.abc import Sequence
 
 import torch
 
 from reign.data import Problem
 from reign.train.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
 from reign.train.callbacks import Callback
-from reign.train.predictor import Predictor
+from reign.train.trained_model import TrainedModel
 from reign.train.uncertainty import forecast, methods_of
 
-FILE = "calibration.json"
 
 
-def calibrate(folder: Path, problem: Problem, device: torch.device) -> None:
-    """Calibrate a finished run, and write the result to its folder."""
-    predictor, ids = Predictor(folder, device=device), problem.splits["val"]
-    y, models = problem.y[ids], predictor.models
-    found = Calibration()
+def calibrate(models: Sequence[TrainedModel], problem: Problem) -> Calibration:
+    """Calibrate the trained models of a run on the validation rows of its table."""
+    ids = problem.splits["val"]
+    y, found = problem.y[ids], Calibration()
     if problem.task == "regression":
         for method in methods_of(models):
             made = forecast(models, problem.graphs, ids, problem.task, method, Callback())
@@ -35,4 +33,4 @@ def calibrate(folder: Path, problem: Problem, device: torch.device) -> None:
             else:
                 found.temperature[target] = fit_temperature(y[there, t], torch.logit(values[there, t, None], eps=1e-12))
                 found.isotonic[target] = Steps.fit(y[there, t], values[there, t])
-    found.save(folder / FILE)
+    return found

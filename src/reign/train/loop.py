@@ -5,6 +5,7 @@ result as an uninterrupted one.
 """
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.data import Problem
+from reign.kernels import keep_freed_memory
 from reign.nn import num_parameters
 from reign.train.callbacks import Callback
 from reign.train.config import TrainingConfig
@@ -50,7 +52,8 @@ def fit(
     learner = Learner(model, problem, config, seed, fabric, callback)
     history = History(learner.metric, keep, config.checkpoint_seconds)
     history.resume(learner, folder)
-    with board(keep if config.tensorboard else None, len(history.rows)) as write:
+    on_cpu = fabric.device.type == "cpu"
+    with keep_freed_memory() if on_cpu else nullcontext(), board(keep if config.tensorboard else None, len(history.rows)) as write:
         while not history.done(learner, config):
             epoch, began = len(history.rows), time.perf_counter()
             try:

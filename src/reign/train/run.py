@@ -22,6 +22,7 @@ from reign.train.recipe import Recipe
 from reign.train.results import predicted, read_result, spread_of, summarise, write_left_out, write_predictions
 from reign.train.run_folder import describe, environment, peak_memory, start
 from reign.train.too_large import find_too_large, leave_out, saved_too_large
+from reign.train.trained_model import TrainedModel
 
 T = TypeVar("T")
 
@@ -168,13 +169,21 @@ class _Run:
             write_json(self.folder / "memory.json", peak_memory(fabric.device))
             if self.recipe.data.name == "csv" and self.recipe.folds is None:
                 keep_training(self.folder, self.problem)
-            write_json(self.folder / "summary.json", summary)
-            if self.recipe.data.name == "csv" and self.recipe.folds is None and "val" in self.problem.splits:
-                try:
-                    calibrate(self.folder, self.problem, fabric.device)
-                except ValueError as error:  # the run is done, and stays as it is
-                    callback.note(f"The run could not be calibrated: {error}")
+                self._calibrate(summary["report"], fabric, callback)
+            write_json(self.folder / "summary.json", summary)  # the last file: with it, the run is finished
         return summary
+
+    def _calibrate(self, report: str, fabric: Fabric, callback: Callback) -> None:
+        """Calibrate the models on the validation rows of a table, if there are any. A run that cannot be calibrated stays as it is."""
+        assert self.problem is not None
+        if "val" not in self.problem.splits:
+            return
+        load, size = TrainedModel.load, self.problem.num_outputs
+        try:
+            models = [load(m.folder, report, self.recipe.train, size, fabric.device) for m in self.members]
+            calibrate(models, self.problem).save(self.folder / "calibration.json")
+        except ValueError as error:
+            callback.note(f"The run could not be calibrated: {error}")
 
 
 def _stretched(recipe: Recipe, folder: Path, callback: Callback) -> bool:

@@ -1,5 +1,7 @@
 """The bags of a whole data set: a batch put together from them is the bag that the policy makes of it."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -7,8 +9,10 @@ from torch_geometric.data import Data
 import reign
 from reign.bags import BagStore, Frame, SubgraphBag, all_real
 from reign.bags._columns import all_columns
+from reign.bags._narrow import narrow_pairs
 from reign.data import GraphPack
 from reign.nn import Model
+from reign.policies import whole
 from reign.testing import random_graphs
 
 MODELS = [
@@ -91,6 +95,29 @@ def test_padding_counts_for_no_norm(name: str) -> None:
         results.append([out.detach(), *(p.grad for p in twin.parameters() if p.requires_grad), *twin.buffers()])
     for value, other in zip(*results, strict=True):
         assert torch.allclose(value, other, atol=1e-10)
+
+
+def test_padding_has_no_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fused kernels take statistics of rows with flags; the graph itself, as a bag in the cache of another one, has its own."""
+
+    plain = bag_of
+
+    def prepared(*args: Any) -> SubgraphBag:
+        bag = plain(*args)
+        narrow_pairs(bag, False, True), narrow_pairs(whole(bag), False, False)
+        return bag
+
+    graphs, ids = pack(), torch.tensor([8, 2, 5])
+    model = reign.build_model("ngnn", 3, 4, 2, 1, policy="ego:1")
+    expected = prepared(model, graphs, ids)
+    monkeypatch.setitem(globals(), "bag_of", prepared)
+    frame = filled(model, graphs, ids)
+    for bag, padded, masked in ((expected, frame.bag, True), (whole(expected), whole(frame.bag), False)):
+        flags, real = narrow_pairs(padded, False, masked).flags, padded.real("pair")
+        assert real is not None
+        assert torch.equal(flags[real], narrow_pairs(bag, False, masked).flags)
+        assert (~real).any()
+        assert not flags[~real].any()
 
 
 def test_a_frame_makes_nothing_that_would_go_stale() -> None:
