@@ -11,7 +11,6 @@ from reign.train.trained_model import TrainedModel
 from reign.train.uncertainty import forecast, methods_of
 
 
-
 def calibrate(models: Sequence[TrainedModel], problem: Problem) -> Calibration:
     """Calibrate the trained models of a run on the validation rows of its table."""
     ids = problem.splits["val"]

@@ -200,8 +200,9 @@ class Predictor:
         """
         self.need_smiles("use reign.load(...).predict(graphs) from Python.")
         plan = make_plan(self, uncertainty, calibration, alpha)
-        job = ForecastJob(self, plan, nearest, self._training_molecules(nearest, callback))
+        job = ForecastJob(self, plan, nearest)
         stream = open_stream(self.recipe.data, job, path, smiles_columns, descriptors_path, num_workers, chunk_rows)
+        job.trained_on = self._training_molecules(nearest, callback)  # after all checks, because it takes a while
         return stream, lambda: about_stream(self, stream, {"plan": repr(plan), "nearest": nearest})
 
     def _training_molecules(self, nearest: int | None, callback: Callback | None) -> "TrainingMolecules | None":

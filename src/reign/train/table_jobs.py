@@ -24,26 +24,25 @@ class ForecastJob(Job):
     Args:
         predictor: the models.
         plan: what to compute.
-        nearest: number of training molecules to list.
-        trained_on: the training molecules, if any are listed.
+        nearest: number of training molecules to list; ``trained_on`` must then be set.
     """
 
-    def __init__(
-        self, predictor: "Predictor", plan: Plan, nearest: int | None = None, trained_on: TrainingMolecules | None = None
-    ) -> None:
-        self.predictor, self.plan, self.nearest, self.trained_on = predictor, plan, nearest, trained_on
+    def __init__(self, predictor: "Predictor", plan: Plan, nearest: int | None = None) -> None:
+        self.predictor, self.plan, self.nearest = predictor, plan, nearest
+        self.trained_on: TrainingMolecules | None = None
         names = column_names(predictor.targets, predictor.classes, plan.method is not None, list(plan.intervals))
         words = {f"{predictor.targets[0]}_pred"} if predictor.classes else set()
         columns: dict[str, type] = {name: str if name in words else float for name in names}
-        passes = len(predictor.models) * (1 + PASSES * (plan.method == "dropout")) + (trained_on is not None)
-        super().__init__(columns | dict.fromkeys(COLUMNS if trained_on else (), str), passes)
+        passes = len(predictor.models) * (1 + PASSES * (plan.method == "dropout")) + (nearest is not None)
+        super().__init__(columns | dict.fromkeys(COLUMNS if nearest is not None else (), str), passes)
 
     def cells(self, graphs: GraphPack, texts: list[str], callback: Callback) -> tuple[list[Cells], dict[int, str]]:
         """The predictions of each graph, and the reasons for graphs that cannot be predicted."""
         found, errors = self.predictor.forecasts(graphs, self.plan, callback)
         good = [g for g in range(len(graphs)) if g not in errors]
         columns = list(found.values())
-        if self.trained_on is not None and self.nearest is not None and good:
+        if self.nearest is not None and good:
+            assert self.trained_on is not None
             from reign.data.molecules import Molecule
 
             molecules = [Molecule.read(texts[g]) for g in good]

@@ -3,13 +3,16 @@
 import csv
 import gzip
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from reign.cli import app
 from reign.experiments import find_recipe
 from reign.train import Callback, Predictor, load, partial, train
 from reign.train.partial import Parts, partial_folder
@@ -306,6 +309,53 @@ def test_descriptors_and_vectors_in_chunks(tmp_path: Path) -> None:
     pd.DataFrame({"mass": [1.0] * 29}).to_csv(tmp_path / "other.csv", index=False)
     with pytest.raises(ValueError, match=r"other\.csv has 29 rows, expected 30, one for each row of in\.csv"):
         predictor.write_predictions(tmp_path / "in.csv", tmp_path / "out.csv", **options)
+
+
+def test_columns_are_checked_before_any_work(predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*args: Any) -> None:
+        raise AssertionError("work was done before the refusal")
+
+    monkeypatch.setattr("reign.nn.Model.forward", forbidden)
+    for column in ("size_unc", "nearest_rows", "error"):
+        (tmp_path / "in.csv").write_text(f"smiles,{column}\nC,1\n")
+        with pytest.raises(ValueError, match=f"already has a column '{column}'"):
+            predictor.write_predictions(tmp_path / "in.csv", tmp_path / "out.csv", nearest=1)
+    (tmp_path / "in.csv").write_text("smiles\n" + "C\n" * 30 + '"CC\n')
+    with pytest.raises(ValueError, match="the quote that opens in line 32 is not closed"):
+        predictor.write_predictions(tmp_path / "in.csv", tmp_path / "out.csv", chunk_rows=4)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.csv"]
+
+
+def test_commands(run: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def reign(*args: Any) -> tuple[int, str]:
+        done = CliRunner().invoke(app, list(map(str, args)), env={"COLUMNS": "300"})
+        return done.exit_code, done.output
+
+    pytest.importorskip("pyarrow")
+    pd.read_csv(table, keep_default_na=False).to_parquet("in.parquet", index=False)
+    for name in ("in.csv", "in.parquet"):
+        assert reign("predict", "-i", name, "--model-paths", run, "-q", "--num-workers", 0)[0] == 0
+    found = pd.read_parquet("in_preds.parquet")["size_pred"].tolist()
+    assert found == pytest.approx(pd.read_csv("in_preds.csv")["size_pred"].tolist(), rel=1e-12, nan_ok=True)
+    Path("many").mkdir()
+    shutil.copy(table, "many/a.csv")
+    status, said = reign("predict", "-i", "many", "--model-paths", run)
+    assert (status, Path("many_preds/a.csv").read_bytes()) == (0, Path("in_preds.csv").read_bytes())
+    assert f"a.csv: {len(TEXTS)} rows (1 of 1 tables)" in said
+    assert (
+        "num_workers is -1, expected at least 0" in reign("predict", "-i", "in.csv", "--model-paths", run, "--num-workers", -1)[1]
+    )
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    for args in (["-i", "in.parquet"], ["-i", "in.csv", "-o", "out.parquet"]):
+        status, said = reign("predict", *args, "--model-paths", run)
+        assert status == 2
+        assert "Parquet files need pyarrow: pip install 'reign[parquet]'." in said
+    monkeypatch.setitem(sys.modules, "ray", None)
+    status, said = reign("predict", "-i", "many", "-o", "out", "--model-paths", run, "--engine", "ray")
+    assert status == 2
+    assert "--engine ray needs Ray Data: pip install 'reign[scale]'" in said
 
 
 # -- folders of tables -------------------------------------------------------------------------------------------------
