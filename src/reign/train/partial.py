@@ -15,13 +15,20 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
+
+import reign._version
 from reign.disk import read_json, read_record, write_bytes, write_json
 from reign.train import lock
 from reign.train.callbacks import Callback
-from reign.train.stream import Computed, Stream, Window
+from reign.train.stream import Computed, Stream
 from reign.train.table_output import TableOutput
+from reign.train.window import Window
+
+if TYPE_CHECKING:
+    from reign.train.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -145,6 +152,27 @@ class Parts:
     def _keep(self, number: int, results: int) -> None:
         self.kept.append((number, results))
         self.results += results
+
+
+def about_stream(predictor: "Predictor", stream: Stream, options: dict[str, Any]) -> dict[str, Any]:
+    """What the bytes of an output depend on: input, models, options, versions and the kind of device.
+
+    Args:
+        predictor: the models.
+        stream: the table, and what to compute.
+        options: further options.
+    """
+    return {
+        "input": digest([stream.table.path]),
+        "columns": stream.smiles_columns,
+        "descriptors": digest([stream.beside.path]) if stream.beside is not None else None,
+        "models": digest(predictor.files()),
+        "options": options,
+        "chunk_rows": stream.chunk_rows,
+        "device": predictor.models[0].device.type,
+        "reign": reign._version.__version__,
+        "torch": torch.__version__,
+    }
 
 
 def digest(files: Sequence[Path]) -> str:

@@ -22,14 +22,14 @@ from reign.train.evaluation import measure_models, split_of
 from reign.train.inputs import descriptors_of, read_inputs, without_targets
 from reign.train.metrics import METRICS
 from reign.train.nearest import TrainingMolecules
-from reign.train.partial import Written, write_stream
+from reign.train.partial import Written, about_stream, write_stream
 from reign.train.prediction_plan import Plan, make_plan
 from reign.train.prediction_table import column_names, forecast_columns
 from reign.train.recipe import Recipe
 from reign.train.reliability import measure_uncertainty
 from reign.train.run_folder import best_member, read_about, read_summary
 from reign.train.stream import CHUNK, Stream, open_stream
-from reign.train.table_jobs import ForecastJob, about_stream
+from reign.train.table_jobs import ForecastJob
 from reign.train.tasks import choose
 from reign.train.trained_model import TrainedModel
 from reign.train.uncertainty import Forecast, forecast

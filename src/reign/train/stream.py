@@ -4,9 +4,6 @@ Chunks are read ahead, in other processes if asked for. Graphs that a model sees
 """
 
 import os
-import time
-from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +18,9 @@ from reign.kernels import ragged
 from reign.train.callbacks import Callback
 from reign.train.config import DataConfig
 from reign.train.inputs import descriptors_of
+from reign.train.row_progress import RowProgress
+from reign.train.table_jobs import Cells, Job
+from reign.train.window import Window
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,50 +28,7 @@ if TYPE_CHECKING:
     from reign.data.molecules import Chunk, Descriptors, Graphs, Rows, TableFile
 
 CHUNK = 8_192  # number of rows that are computed and written together
-WINDOW = 65_536  # number of different graphs whose results are kept
 FEW = 2_000  # smallest number of rows for which other processes are worth their start
-Cells = tuple[Any, ...]
-
-
-class Job(ABC):
-    """What is computed for graphs.
-
-    Args:
-        columns: the new columns with their types, ``float`` or ``str``.
-        passes: number of times that a model runs over all graphs, for the progress.
-    """
-
-    def __init__(self, columns: dict[str, type], passes: int) -> None:
-        self.columns, self.passes = columns, passes
-
-    @abstractmethod
-    def cells(self, graphs: GraphPack, texts: list[str], callback: Callback) -> tuple[list[Cells], dict[int, str]]:
-        """The cells of each graph, in the order of ``columns``, and the reasons for graphs that have none.
-
-        Args:
-            graphs: the graphs.
-            texts: the SMILES of each graph.
-            callback: receives progress events.
-        """
-
-
-class Window:
-    """The results of recent graphs by key. The oldest are forgotten first."""
-
-    def __init__(self) -> None:
-        self.size = WINDOW
-        self.found: dict[bytes, tuple[Cells | None, str]] = {}
-        self.order: deque[bytes] = deque()
-
-    def add(self, key: bytes, cells: Cells | None, error: str) -> None:
-        """Add the cells of a graph, or None and an error."""
-        self.found[key] = (cells, error)
-        self.order.append(key)
-
-    def trim(self) -> None:
-        """Forget the oldest results beyond the size of the window."""
-        while len(self.order) > self.size:
-            del self.found[self.order.popleft()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,45 +220,3 @@ def pack_of(graphs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Grap
         node_ptr=ragged.offsets(torch.tensor([len(x) for x in xs])),
         edge_ptr=ragged.offsets(torch.tensor([each.shape[1] for each in edges])),
     )
-
-
-class RowProgress(Callback):
-    """Turns the batches of a chunk into a number of rows, with an estimate of the time that is left.
-
-    Args:
-        callback: receives the rows, and each note once.
-        total: number of rows of the table.
-        done: number of rows that are done.
-        passes: as in ``Job``.
-    """
-
-    def __init__(self, callback: Callback, total: int, done: int, passes: int) -> None:
-        self.callback, self.total, self.done, self.passes = callback, total, done, passes
-        self.first, self.started = done, time.monotonic()
-        self.size, self.past = 0, 0
-        self.notes: set[str] = set()
-
-    def begin(self, size: int) -> None:
-        """A chunk of this size begins."""
-        self.size, self.past = size, 0
-
-    def end(self) -> None:
-        """The chunk is done."""
-        self.done += self.size
-        self._tell(self.done)
-
-    def batch(self, label: str, done: int, total: int) -> None:
-        """A batch of a pass is done."""
-        self._tell(self.done + int(self.size * min(0.99, (self.past + done / total) / self.passes)))
-        self.past += done == total
-
-    def note(self, text: str) -> None:
-        """Pass on what has not been said yet."""
-        if text not in self.notes:
-            self.notes.add(text)
-            self.callback.note(text)
-
-    def _tell(self, done: int) -> None:
-        now = done - self.first
-        left = (time.monotonic() - self.started) / now * (self.total - done) if now else None
-        self.callback.rows(done, self.total, left)

@@ -1,21 +1,44 @@
 """What is computed for tables of molecules: predictions, or the pooled vectors of the models."""
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-import reign._version
 from reign.data import GraphPack
 from reign.train.callbacks import Callback
 from reign.train.nearest import COLUMNS, TrainingMolecules
-from reign.train.partial import digest
 from reign.train.prediction_plan import Plan
 from reign.train.prediction_table import column_names
-from reign.train.stream import Cells, Job, Stream
 from reign.train.uncertainty import PASSES
 
 if TYPE_CHECKING:
     from reign.train.predictor import Predictor
+
+
+Cells = tuple[Any, ...]
+
+
+class Job(ABC):
+    """What is computed for graphs.
+
+    Args:
+        columns: the new columns with their types, ``float`` or ``str``.
+        passes: number of times that a model runs over all graphs, for the progress.
+    """
+
+    def __init__(self, columns: dict[str, type], passes: int) -> None:
+        self.columns, self.passes = columns, passes
+
+    @abstractmethod
+    def cells(self, graphs: GraphPack, texts: list[str], callback: Callback) -> tuple[list[Cells], dict[int, str]]:
+        """The cells of each graph, in the order of ``columns``, and the reasons for graphs that have none.
+
+        Args:
+            graphs: the graphs.
+            texts: the SMILES of each graph.
+            callback: receives progress events.
+        """
 
 
 class ForecastJob(Job):
@@ -76,24 +99,3 @@ class VectorJob(Job):
         ids = torch.arange(len(graphs))
         found = torch.cat([model.vectors(graphs, ids, callback, failed) for model in self.predictor.models], dim=1)
         return [tuple(row) for row in found.tolist()], failed
-
-
-def about_stream(predictor: "Predictor", stream: Stream, options: dict[str, Any]) -> dict[str, Any]:
-    """What the bytes of an output depend on: input, models, options, versions and the kind of device.
-
-    Args:
-        predictor: the models.
-        stream: the table, and what to compute.
-        options: further options.
-    """
-    return {
-        "input": digest([stream.table.path]),
-        "columns": stream.smiles_columns,
-        "descriptors": digest([stream.beside.path]) if stream.beside is not None else None,
-        "models": digest(predictor.files()),
-        "options": options,
-        "chunk_rows": stream.chunk_rows,
-        "device": predictor.models[0].device.type,
-        "reign": reign._version.__version__,
-        "torch": torch.__version__,
-    }

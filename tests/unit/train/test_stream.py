@@ -110,7 +110,7 @@ def test_a_graph_is_computed_once_within_the_window(
     different = len({tuple(sorted(text.strip())) for text in TEXTS} - {tuple("xyz"), (), tuple(sorted("C(C)(C)(C)(C)C"))})
     assert sum(sizes) == different < len(TEXTS) - 3
     sizes.clear()
-    monkeypatch.setattr("reign.train.stream.WINDOW", 3)
+    monkeypatch.setattr("reign.train.window.WINDOW", 3)
     predictor.write_predictions(table, tmp_path / "narrow.csv", chunk_rows=6)
     assert different < sum(sizes)
     ours, others = read(tmp_path / "out.csv"), read(tmp_path / "narrow.csv")
@@ -147,7 +147,7 @@ def test_after_a_stop_at_any_moment_the_file_is_the_same(
     """Also if the window is so small that results are forgotten and computed again."""
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
-    monkeypatch.setattr("reign.train.stream.WINDOW", size)
+    monkeypatch.setattr("reign.train.window.WINDOW", size)
     whole, out = tmp_path / f"whole-{name}", tmp_path / name
     sizes = counted(monkeypatch)
     predictor.write_predictions(table, whole, chunk_rows=6)
