@@ -33,7 +33,7 @@ def user_mistakes() -> Iterator[None]:
     except MemoryError:
         fail("this machine has too little memory; use smaller batches, models or graphs.")
     except ModuleNotFoundError as missing:
-        if "pip install" in str(missing):  # the message names the extra
+        if str(missing.name).split(".")[0] in ("pyarrow", "ray"):  # extras of their own, which the message names
             fail(str(missing))
         fail(
             f"{missing.name} is not installed; pip install 'reign[train,chem,plot,tune]' installs everything that the commands need."

@@ -5,6 +5,7 @@ features, so that a model predicts the same for them. The same molecule, written
 feature for chirality depends on the order in which the neighbours of an atom are written.
 """
 
+import gc
 import hashlib
 import os
 import signal
@@ -151,6 +152,8 @@ class Reader(Generic[T]):
             return
         waiting: deque[tuple[T, list[Future[Graphs]]]] = deque()
         pool = ProcessPoolExecutor(self.num_workers, get_context(START), _begin)
+        mine = gc.get_freeze_count() == 0
+        gc.freeze()  # the collector would write to all objects, and so copy the memory that the processes share
         try:
             for name, blocks in groups:
                 with warnings.catch_warnings():
@@ -168,6 +171,8 @@ class Reader(Generic[T]):
                 "The same command continues where this one ended."
             ) from None
         finally:
+            if mine:
+                gc.unfreeze()
             pool.shutdown(wait=False, cancel_futures=True)
 
 
