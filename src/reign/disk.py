@@ -10,7 +10,8 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +24,31 @@ from torch import Tensor
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.reign-unfinished")
 
 
-def write_bytes(file: Path, content: bytes) -> None:
-    """Replace a file in one step. After a kill or on a full disk, either the old or the new file exists."""
+@contextmanager
+def replaced(file: Path) -> Iterator[Path]:
+    """A new file to write in place of another one. It takes its name in one step when it is complete.
+
+    After a kill or on a full disk, either the old or the new file exists.
+    """
     beside = file.with_name(f".{file.name}.{secrets.token_hex(8)}.reign-unfinished")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with beside.open("wb") as out:
-                out.write(content)
-                out.flush()
-                os.fsync(out.fileno())
+            yield beside
+            with beside.open("rb+") as made:
+                os.fsync(made.fileno())
             beside.replace(file)
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise OSError(f"{file} cannot be written ({error.strerror or error}).") from None
+
+
+def write_bytes(file: Path, content: bytes) -> None:
+    """Replace a file in one step."""
+    with replaced(file) as beside, beside.open("wb") as out:
+        out.write(content)
 
 
 def check_writable(file: Path) -> None:
@@ -62,14 +72,20 @@ def write_text(file: Path, content: str) -> None:
 
 def write_csv(file: Path, header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
     """Write a CSV table in one step."""
-    lines = (",".join(map(_cell, row)) or '""' for row in (header, *rows))  # an empty line would not count as a row
-    write_text(file, "".join(f"{line}\n" for line in lines))
+    write_text(file, csv_text((header, *rows)))
 
 
-def _cell(value: Any) -> str:
-    """A cell of a CSV table. Unlike Python's writer, it also quotes a lone carriage return, which readers take for the end of the row."""
+def csv_text(rows: Iterable[Sequence[Any]], delimiter: str = ",") -> str:
+    """The lines of a CSV table."""
+    signs = f'{delimiter}"\r\n'  # unlike Python's writer, a lone carriage return is quoted: readers take it for the end of the row
+    lines = (delimiter.join(_cell(value, signs) for value in row) or '""' for row in rows)  # an empty line would not count as a row
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _cell(value: Any, signs: str) -> str:
+    """A cell of a CSV table, quoted if it holds one of the signs."""
     text = "" if value is None else str(value)
-    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') else text
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in signs) else text
 
 
 def write_json(file: Path, value: Any) -> None:

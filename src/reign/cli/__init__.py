@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from reign import __version__
-from reign.cli import benchmark, data, experiments, explore, lists, prediction, reports, results, show, theory, training
+from reign.cli import benchmark, data, experiments, explore, lists, prediction, reports, results, sharing, show, theory, training
 from reign.cli.command import ManyWords
 
 COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by their group in --help
@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by the
         prediction.fingerprint,
         reports.report,
         reports.explain,
+        sharing.export,
     ),
     "The paper's experiments": (experiments.reproduce, experiments.tune, experiments.recipes, results.results),
     "Theory": (theory.separate, theory.card, theory.questions),

@@ -1,5 +1,6 @@
 """``reign predict`` and ``reign evaluate``."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,14 +9,17 @@ import typer
 if TYPE_CHECKING:
     from reign.train import Predictor
 
-from reign.cli.options import Accelerator, Quiet, data_option, model_option, output_option, unsure_option
-from reign.cli.tools import check_writable, plain_console, stem, user_mistakes
+from reign.cli.options import Accelerator, Quiet, data_option, machine_option, model_option, output_option, unsure_option
+from reign.cli.tools import beside, check_writable, plain_console, user_mistakes
 
 DescriptorsPath = Annotated[
     Path | None, data_option(help="A CSV of descriptors, with one row per molecule, if the training used one.")
 ]
 UncertaintyMethod = Annotated[
     str | None, unsure_option(help="ensemble, mve, dropout or none; if not given, mve or ensemble if the run supports it.")
+]
+NumWorkers = Annotated[
+    int | None, machine_option(help="Number of processes that read SMILES; 0 for none. Depends on the table if not given.")
 ]
 Alpha = Annotated[float, unsure_option(help="Share of rows that may lie outside their interval.")]
 
@@ -35,10 +39,22 @@ def possible_method(predictor: "Predictor", method: str | bool) -> str | bool:
     return method
 
 
+def usual_method(predictor: "Predictor") -> bool:
+    """Whether there is an uncertainty without asking for a method."""
+    from reign.train.uncertainty import methods_of
+
+    return any(method != "dropout" for method in methods_of(predictor.models))
+
+
 def predict(
-    data_path: Annotated[Path, data_option("-i", "--data-path", help="A CSV of molecules.")],
-    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat to average several runs.")],
-    output: Annotated[Path | None, output_option("-o", "--output", help="CSV to write; <input>_preds.csv if not given.")] = None,
+    data_path: Annotated[
+        Path, data_option("-i", "--data-path", help="A table of molecules: .csv, .csv.gz or .parquet, or a folder of tables.")
+    ],
+    model_paths: Annotated[list[Path], model_option(help="A run, or a zip made by reign export; repeat to average several.")],
+    output: Annotated[
+        Path | None,
+        output_option("-o", "--output", help="Table to write: .csv, .csv.gz or .parquet; <input>_preds.csv if not given."),
+    ] = None,
     smiles_columns: Annotated[
         list[str] | None,
         data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
@@ -54,62 +70,75 @@ def predict(
         int | None,
         unsure_option(help="Number of most similar training molecules to list, with a warning for molecules unlike all of them."),
     ] = None,
+    num_workers: NumWorkers = None,
+    engine: Annotated[
+        str, machine_option(help="Where to predict for a folder of tables: local (this process), or ray (a Ray cluster).")
+    ] = "local",
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Predict the targets of a run for a CSV of molecules.
+    """Predict the targets of a run for a table of molecules.
 
     The output has all rows and columns of the input, in order, and the columns <target>_pred and error; with uncertainties also <target>_unc, <target>_lower and <target>_upper.
 
     For 0/1 targets the prediction is a probability. If a row cannot be predicted, its column error gives the reason.
+
+    A table of any size is read, computed and written in chunks. If the command is stopped, the same command continues it. If the input is a folder of tables, the output is a folder with a table of the same name for each.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
-        from reign.disk import write_csv
         from reign.train import load
         from reign.train.devices import find_device
+        from reign.train.shards import predict_folder
         from reign.train.uncertainty import has_dropout
 
         method = asked_method(uncertainty_method)
-        target = output if output is not None else data_path.with_name(f"{stem(data_path)}_preds.csv")
-        check_writable(target)
+        target = output if output is not None else beside(data_path, "preds")
+        folder = data_path.is_dir() or engine != "local"
+        if not folder:
+            check_writable(target)
         predictor = load(*model_paths, device=find_device(accelerator), best=best_model)
         method = possible_method(predictor, method)
         with showing_progress(not quiet) as callback:
-            table = predictor.predict_file(
+            predict_table = partial(predict_folder, predictor, engine=engine) if folder else predictor.write_predictions
+            written = predict_table(
                 data_path,
-                smiles_columns,
+                target,
+                smiles_columns=smiles_columns,
                 uncertainty=method,
                 calibration=calibration_method,
                 alpha=conformal_alpha,
                 nearest=nearest,
                 descriptors_path=descriptors_path,
+                num_workers=num_workers,
                 callback=callback,
             )
-        write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
-    bad = int((table["error"] != "").sum())
-    if method is True and not any(f"{target}_unc" in table.columns for target in predictor.targets):
+    if method is True and not usual_method(predictor):
         plain_console(stderr=True).print(
             "A single model without a predicted variance has no uncertainty. Train with --ensemble-size 5 or --loss-function mve"
             + (", or use --uncertainty-method dropout." if has_dropout(predictor.models[0].model) else "."),
             soft_wrap=True,
         )
     plain_console().print(
-        f"{len(table) - bad:,} of {len(table):,} rows predicted; the output is in {target}."
-        + (f" {bad:,} could not be predicted; see the column error." if bad else ""),
+        f"{written.rows - written.failed:,} of {written.rows:,} rows predicted; the output is in {target}."
+        + (f" {written.failed:,} could not be predicted; see the column error." if written.failed else ""),
         soft_wrap=True,
     )
 
 
 def fingerprint(
-    data_path: Annotated[Path, data_option("-i", "--data-path", help="A CSV of molecules.")],
-    model_paths: Annotated[list[Path], model_option(help="Folder of a run; repeat for several.")],
-    output: Annotated[Path | None, output_option("-o", "--output", help="CSV to write; <input>_fps.csv if not given.")] = None,
+    data_path: Annotated[Path, data_option("-i", "--data-path", help="A table of molecules: CSV, .csv.gz or .parquet.")],
+    model_paths: Annotated[list[Path], model_option(help="A run, or a zip made by reign export; repeat for several.")],
+    output: Annotated[
+        Path | None,
+        output_option("-o", "--output", help="Table to write: .csv, .csv.gz or .parquet; <input>_fps.csv if not given."),
+    ] = None,
     smiles_columns: Annotated[
         list[str] | None,
         data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
     ] = None,
     descriptors_path: DescriptorsPath = None,
+    num_workers: NumWorkers = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -119,23 +148,21 @@ def fingerprint(
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
-        from reign.disk import write_csv
         from reign.train import load
         from reign.train.devices import find_device
-        from reign.train.vectors import vectors_of_file
+        from reign.train.vectors import write_vectors
 
-        target = output if output is not None else data_path.with_name(f"{stem(data_path)}_fps.csv")
+        target = output if output is not None else beside(data_path, "fps")
         check_writable(target)
         predictor = load(*model_paths, device=find_device(accelerator))
         with showing_progress(not quiet) as callback:
-            table = vectors_of_file(predictor, data_path, smiles_columns, callback, descriptors_path)
-        write_csv(target, list(table.columns), table.astype(object).where(table.notna(), "").itertuples(index=False, name=None))
-    bad = int((table["error"] != "").sum())
-    plain_console().print(f"{len(table) - bad:,} of {len(table):,} rows have vectors; the output is in {target}.", soft_wrap=True)
+            written = write_vectors(predictor, data_path, target, smiles_columns, callback, descriptors_path, num_workers)
+    good = written.rows - written.failed
+    plain_console().print(f"{good:,} of {written.rows:,} rows have vectors; the output is in {target}.", soft_wrap=True)
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or a zip made by reign export.")],
     split: Annotated[str, data_option(help="Split to evaluate on: train, val or test.")] = "test",
     data_path: Annotated[
         Path | None,
@@ -172,7 +199,7 @@ def evaluate(
                     data_path, callback, metrics, uncertainty=method, alpha=conformal_alpha, descriptors_path=descriptors_path
                 )
             )
-    names, found = [str(model.folder.relative_to(run)) for model in predictor.models], result["all_metrics"]
+    names, found = [str(model.folder.relative_to(predictor.folders[0])) for model in predictor.models], result["all_metrics"]
     if "ensemble" in result and len(found) > 1:
         names, found = [*names, f"ensemble of {len(names)}"], [*found, result["ensemble_metrics"]]
     for name, measured in zip(names, found, strict=True):

@@ -1,6 +1,7 @@
 """Progress of a run in the terminal."""
 
 import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,17 +15,20 @@ from reign.train.callbacks import Callback
 if TYPE_CHECKING:
     from reign.data.molecules import Report
 
+MINUTE = 60.0  # seconds
 SHOWN = 10  # number of left-out rows that are printed
 
 
 class ProgressBars(Callback):
-    """Two bars, for epochs and for batches. Without a terminal, a line is printed for every tenth of the epochs or predictions."""
+    """Two bars, for epochs and for batches. Without a terminal, a line is printed for every tenth of the epochs, batches or rows."""
 
     def __init__(self, console: Console, progress: Progress) -> None:
         self.console, self.progress = console, progress
         self.epochs = progress.add_task("", total=None, visible=False)
         self.batches = progress.add_task("", total=None, visible=False)
         self.label = ""
+        self.lines = 0  # number of lines about rows that have been printed
+        self.printed = time.monotonic()
 
     def member(self, folder: str, number: int, total: int) -> None:
         """A new bar for a new model."""
@@ -36,6 +40,15 @@ class ProgressBars(Callback):
         self.progress.update(self.batches, description=f"  {label}", completed=done, total=total, visible=True)
         if not self.console.is_terminal and label == "predict" and (done == total or done % math.ceil(total / 10) == 0):
             self.console.print(f"predict, batch {done} of {total}")
+
+    def rows(self, done: int, total: int, seconds: float | None) -> None:
+        """Move the bar of a table. Without a terminal, print a line for every tenth of the rows, and at least one every minute."""
+        self.progress.update(self.batches, description="  predict", completed=done, total=total, visible=True)
+        now, tenths = time.monotonic(), 10 * done // max(total, 1)
+        if not self.console.is_terminal and (tenths > self.lines or now - self.printed > MINUTE):
+            self.lines, self.printed = tenths % 10, now  # another table may follow
+            left = "" if seconds is None or done == total else f", about {duration(seconds)} left"
+            self.console.print(f"predict, {done:,} of {total:,} rows{left}")
 
     def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
         """Move the upper bar."""
@@ -86,6 +99,18 @@ class RunLine(Callback):
     def note(self, text: str) -> None:
         """Print the note."""
         self.bars.console.print(f"{self.label}: {text}")
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(4.4), duration(100), duration(7300)
+    ('4 s', '1 min 40 s', '2 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def numbers_of(row: dict[str, Any]) -> str:

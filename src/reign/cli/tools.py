@@ -33,6 +33,8 @@ def user_mistakes() -> Iterator[None]:
     except MemoryError:
         fail("this machine has too little memory; use smaller batches, models or graphs.")
     except ModuleNotFoundError as missing:
+        if str(missing.name).split(".")[0] in ("pyarrow", "ray"):  # extras of their own, which the message names
+            fail(str(missing))
         fail(
             f"{missing.name} is not installed; pip install 'reign[train,chem,plot,tune]' installs everything that the commands need."
         )
@@ -72,9 +74,16 @@ def at_least_one(name: str, value: int | None) -> None:
 def stem(file: Path) -> str:
     """The name of a table without .csv, .csv.gz or a similar ending."""
     name = file.name
-    for ending in (".gz", ".bz2", ".xz", ".zip", ".csv", ".tsv"):
+    for ending in (".gz", ".bz2", ".xz", ".zip", ".csv", ".tsv", ".parquet", ".pq"):
         name = name.removesuffix(ending)
     return name or file.name
+
+
+def beside(table: Path, what: str) -> Path:
+    """The usual output for a table: a CSV beside it, a Parquet file beside a Parquet file, or a folder beside a folder."""
+    if table.is_dir():
+        return table.with_name(f"{table.absolute().name}_{what}")
+    return table.with_name(f"{stem(table)}_{what}{table.suffix if table.suffix in ('.parquet', '.pq') else '.csv'}")
 
 
 def free(folder: Path) -> Path:

@@ -35,5 +35,5 @@ def explain_smiles(
 def smiles_of_file(path: Path, columns: Sequence[str]) -> list[str]:
     """The SMILES of a table. Several columns form one molecule of several components."""
     table, _ = read_table(path)
-    need_columns(table, columns, path)
+    need_columns(table.columns, columns, path)
     return [".".join(str(value).strip() for value in row) for row in table[list(columns)].itertuples(index=False, name=None)]

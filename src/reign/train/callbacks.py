@@ -12,6 +12,9 @@ class Callback:
     def batch(self, label: str, done: int, total: int) -> None:
         """Called after every batch, in training or prediction."""
 
+    def rows(self, done: int, total: int, seconds: float | None) -> None:
+        """Called while a table is predicted, with the number of rows that are done and an estimate of the seconds that are left."""
+
     def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
         """Called after every epoch."""
 

@@ -1,19 +1,14 @@
 """Turn a user's inputs for prediction into graphs."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch_geometric.data import Data
 
-from reign.data import GraphPack
 from reign.train.config import DataConfig
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from reign.data.molecules import Descriptors, Molecule
+    from reign.data.molecules import Descriptors
 
 
 def read_inputs(inputs: list[Any], trained_on: DataConfig) -> tuple[list[Data | None], dict[int, str], list[str] | None]:
@@ -49,38 +44,6 @@ def descriptors_of(config: DataConfig, path: "str | Path | None" = None) -> "Des
     if path is not None and config.descriptors_path is None:
         raise ValueError("the run was trained without a file of descriptors; leave --descriptors-path out.")
     return Descriptors(config.descriptors_columns, path or config.descriptors_path, config.molecule_featurizers)
-
-
-def read_rows(
-    config: DataConfig, path: "str | Path", smiles_columns: Sequence[str] | None, descriptors_path: "str | Path | None" = None
-) -> "tuple[pd.DataFrame, list[Molecule | None], list[Data | None], dict[int, str]]":
-    """A table to predict for: its text, and for each row a molecule and a graph, or None and the reason.
-
-    Args:
-        config: the settings of the table that was trained on.
-        path: the table.
-        smiles_columns: columns of SMILES; those of the training if not given.
-        descriptors_path: a CSV of descriptors for this table, if the training had one.
-    """
-    from reign.data.molecules import graphs_of, need_columns, read_molecules, read_table
-
-    table, odd = read_table(path)
-    columns = smiles_columns or config.smiles_columns
-    need_columns(table, columns, path)
-    if config.descriptors_path is not None and descriptors_path is None:
-        raise ValueError("the run was trained with a file of descriptors; give that of this table with --descriptors-path.")
-    molecules, errors = read_molecules(table, columns, odd)
-    graphs, errors = graphs_of(molecules, errors)
-    graphs, errors = descriptors_of(config, descriptors_path).extend(graphs, molecules, errors, table, path)
-    return table, molecules, graphs, errors
-
-
-def packed(graphs: Sequence[Data | None]) -> GraphPack:
-    """Graphs, none of them None, as a pack; it may be empty."""
-    found = [without_targets(data) for data in graphs if data is not None]
-    if found:
-        return GraphPack.of(found)
-    return GraphPack.of([Data(x=torch.zeros(1, 1), edge_index=torch.zeros(2, 0, dtype=torch.long))]).select(torch.arange(0))
 
 
 def without_targets(data: Data) -> Data:

@@ -46,12 +46,12 @@ class TrainingMolecules:
         file = folder / FILE
         if not file.is_file():
             raise ValueError(
-                f"{folder} does not have the molecules that it was trained on ({FILE}): it is a cross-validation, or was made by an older version "
-                "of reign; leave --nearest out, or train again."
+                f"{folder} does not have the molecules that it was trained on ({FILE}): it is a cross-validation, a zip without molecules (reign export "
+                "--with-molecules keeps them), or was made by an older version of reign; leave --nearest out, or train again."
             )
         smiles_columns = config.smiles_columns
         table, odd = read_table(file)
-        need_columns(table, ["row", *smiles_columns], file)
+        need_columns(table.columns, ["row", *smiles_columns], file)
         molecules, wrong = read_molecules(table, smiles_columns, odd)
         graphs, wrong = graphs_of(molecules, wrong)
         graphs, wrong = descriptors_of(config).extend(graphs, molecules, wrong)

@@ -1,6 +1,8 @@
 """Predict with finished runs, and evaluate them again."""
 
-from collections.abc import Iterable, Sequence
+import shutil
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +14,22 @@ from torch_geometric.data import Data
 
 from reign._validate import check
 from reign.data import GraphPack, Ids
+from reign.train.archive import unpack
 from reign.train.build import make_problem
 from reign.train.calibration import Calibration
 from reign.train.callbacks import Callback
 from reign.train.evaluation import measure_models, split_of
-from reign.train.inputs import descriptors_of, packed, read_inputs, read_rows, without_targets
+from reign.train.inputs import descriptors_of, read_inputs, without_targets
 from reign.train.metrics import METRICS
-from reign.train.nearest import COLUMNS, TrainingMolecules
+from reign.train.nearest import TrainingMolecules
+from reign.train.partial import Written, about_stream, write_stream
 from reign.train.prediction_plan import Plan, make_plan
 from reign.train.prediction_table import column_names, forecast_columns
 from reign.train.recipe import Recipe
 from reign.train.reliability import measure_uncertainty
 from reign.train.run_folder import best_member, read_about, read_summary
+from reign.train.stream import CHUNK, Stream, open_stream
+from reign.train.table_jobs import ForecastJob
 from reign.train.tasks import choose
 from reign.train.trained_model import TrainedModel
 from reign.train.uncertainty import Forecast, forecast
@@ -39,32 +45,57 @@ class Predictor:
     rows; several runs together are not calibrated.
 
     Args:
-        folders: the folders of the runs.
+        folders: the folders of the runs, or zips made by ``reign export``.
         device: where to compute.
         best: whether to use only the model with the best validation metric of each run.
     """
 
     def __init__(self, *folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> None:
-        self.folders = [Path(folder) for folder in folders]
-        about = [read_about(Path(folder)) for folder in folders]
+        self.paths, self.best = [Path(folder) for folder in folders], best
+        self.folders = [self._folder(path) for path in self.paths]
+        try:
+            self._read(self.folders, device, best)
+        except ValueError as error:
+            message = str(error)
+            for path, folder in zip(self.paths, self.folders, strict=True):
+                message = message.replace(str(folder), str(path))
+            raise ValueError(message) from None
+
+    def _folder(self, path: Path) -> Path:
+        """The folder of a run. A zip is unpacked into a temporary folder, which is removed with this object."""
+        if not path.is_file():
+            return path
+        folder = unpack(path)
+        weakref.finalize(self, shutil.rmtree, folder, True)
+        return folder
+
+    def _read(self, folders: list[Path], device: str | torch.device, best: bool) -> None:
+        about = [read_about(folder) for folder in folders]
         if other := next((a for a in about if any(a[key] != about[0][key] for key in ("task", "targets", "classes"))), None):
             raise ValueError(
                 f"{folders[0]} predicts {about[0]['targets']} and another run {other['targets']}; expected runs with the same targets."
             )
-        self.recipe = Recipe.load(Path(folders[0]) / "recipe.yaml")
+        self.recipe = Recipe.load(folders[0] / "recipe.yaml")
         self.task, self.targets, self.classes = about[0]["task"], about[0]["targets"], about[0]["classes"]
         self.fingerprint = about[0]["fingerprint"]
-        self.calibration = (
-            Calibration.load(Path(folders[0]) / "calibration.json") if len(folders) == 1 and not best else Calibration()
-        )
+        self.calibration = Calibration.load(folders[0] / "calibration.json") if len(folders) == 1 and not best else Calibration()
         self.models: list[TrainedModel] = []
-        for folder in map(Path, folders):
+        for folder in folders:
             config = Recipe.load(folder / "recipe.yaml").train
             summary = read_summary(folder)
             self.metric: str = summary["metric"]
             for member in [best_member(folder, summary)] if best else summary["members"]:
                 place, num_outputs = folder / member["folder"], len(self.classes) or len(self.targets)
                 self.models.append(TrainedModel.load(place, summary["report"], config, num_outputs, device))
+
+    def files(self) -> list[Path]:
+        """All files that predictions depend on."""
+        names = ("recipe.yaml", "problem.json", "summary.json", "calibration.json", "training.csv")
+        found = [folder / name for folder in self.folders for name in names]
+        for model in self.models:
+            found.append(model.folder / "scale.json")
+            found += [model.folder / kind / name for kind in ("best", "last") for name in ("model.safetensors", "config.json")]
+        return found
 
     def predict(
         self,
@@ -99,41 +130,80 @@ class Predictor:
         alpha: float = 0.1,
         nearest: int | None = None,
         descriptors_path: str | Path | None = None,
+        num_workers: int | None = 0,
         callback: Callback | None = None,
     ) -> "pd.DataFrame":
         """Predict for a table of molecules. The result has all its rows and columns in order, and the columns of ``predict``.
 
         Args:
-            path: a CSV of molecules.
+            path: a table of molecules: CSV, which may be compressed, or Parquet.
             smiles_columns: columns of SMILES; those of the training if not given.
             uncertainty: "ensemble", "dropout" or "mve"; True for "mve" or "ensemble" if possible; False for none.
             calibration: "temperature" or "isotonic" for classes, "none" for no calibration. If not given, probabilities are not
                 calibrated, and numbers have calibrated deviations and intervals if the run has enough validation rows.
             alpha: the share of rows that may lie outside of their interval.
             nearest: number of the most similar training molecules to add, see ``reign.train.nearest``.
-            descriptors_path: a CSV of descriptors for this table, if the training had one.
+            descriptors_path: a table of descriptors for this table, if the training had one.
+            num_workers: number of processes that read SMILES; 0 for none, None for a number that suits the table and the machine.
+                Except on Linux, a script that uses processes needs ``if __name__ == "__main__":``.
             callback: receives progress events.
         """
+        stream, _ = self.stream(
+            path,
+            smiles_columns,
+            uncertainty=uncertainty,
+            calibration=calibration,
+            alpha=alpha,
+            nearest=nearest,
+            descriptors_path=descriptors_path,
+            num_workers=num_workers,
+            callback=callback,
+        )
+        return stream.frame(callback or Callback())
+
+    def write_predictions(
+        self, path: str | Path, output: str | Path, *, callback: Callback | None = None, **options: Any
+    ) -> Written:
+        """Predict for a table of molecules of any size, and write the result of ``predict_file`` to a file, chunk by chunk.
+
+        The output appears when it is complete. If the process is stopped, the same call continues where complete chunks end, and gives the same
+        file. ``reign.train.partial`` describes how.
+
+        Args:
+            path: a table of molecules: CSV, which may be compressed, or Parquet.
+            output: the file to write. Its name determines the format: .csv, .tsv, .csv.gz, .csv.bz2, .csv.xz or .parquet.
+            callback: receives progress events.
+            options: further arguments of ``stream``.
+        """
+        stream, about = self.stream(path, callback=callback, **options)
+        return write_stream(stream, Path(output), about, callback or Callback())
+
+    def stream(
+        self,
+        path: str | Path,
+        smiles_columns: Sequence[str] | None = None,
+        *,
+        uncertainty: str | bool = True,
+        calibration: str | None = None,
+        alpha: float = 0.1,
+        nearest: int | None = None,
+        descriptors_path: str | Path | None = None,
+        num_workers: int | None = 0,
+        chunk_rows: int = CHUNK,
+        callback: Callback | None = None,
+    ) -> tuple[Stream, Callable[[], dict[str, Any]]]:
+        """A table whose predictions are computed in chunks, and a function that returns what they depend on.
+
+        Args:
+            path, smiles_columns, uncertainty, calibration, alpha, nearest, descriptors_path, num_workers, callback: as in ``predict_file``.
+            chunk_rows: number of rows that are computed and written together.
+        """
         self.need_smiles("use reign.load(...).predict(graphs) from Python.")
-        table, molecules, graphs, errors = read_rows(self.recipe.data, path, smiles_columns, descriptors_path)
         plan = make_plan(self, uncertainty, calibration, alpha)
-        new = [
-            *column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals)),
-            *(COLUMNS if nearest else []),
-            "error",
-        ]
-        if taken := [name for name in new if name in table.columns]:
-            raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it.")
-        trained_on = self._training_molecules(nearest, callback)
-        found = self.table(graphs, errors, callback, plan)
-        if trained_on is not None and nearest is not None:
-            good = [molecule if error == "" else None for molecule, error in zip(molecules, found["error"], strict=True)]
-            kept = [graphs[i] for i, molecule in enumerate(good) if molecule is not None]
-            for name, cells in trained_on.columns(good, packed(kept), nearest).items():
-                found[name] = cells
-        for column in new:
-            table[column] = found[column].to_numpy()
-        return table
+        job = ForecastJob(self, plan, nearest)
+        stream = open_stream(self.recipe.data, job, path, smiles_columns, descriptors_path, num_workers, chunk_rows)
+        job.trained_on = self._training_molecules(nearest, callback)  # after all checks, because it takes a while
+        return stream, lambda: about_stream(self, stream, {"plan": repr(plan), "nearest": nearest})
 
     def _training_molecules(self, nearest: int | None, callback: Callback | None) -> "TrainingMolecules | None":
         if nearest is None:
@@ -154,26 +224,16 @@ class Predictor:
         import pandas as pd
 
         plan = plan or make_plan(self, True, None, 0.1)
-
         errors = dict(errors)
         good = [i for i, data in enumerate(graphs) if data is not None]
         columns: dict[str, list[Any]] = {
             name: [] for name in column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals))
         }
         if good:
-            failed: dict[int, str] = {}
             pack = GraphPack.of([without_targets(data) for data in graphs if data is not None])
-            found = forecast(self.models, pack, torch.arange(len(pack)), self.task, plan.method, callback or Callback(), failed)
-            for g in (~found.values.isfinite()).any(1).nonzero().flatten().tolist():
-                errors[good[g]] = failed.get(g, "the prediction is not a finite number")
-            kept = [g for g in range(len(good)) if good[g] not in errors]
-            good = [good[g] for g in kept]
-            found = Forecast(found.values[kept], None if found.unsure is None else found.unsure[kept])
-            if plan.calibration != "none" and self.task != "regression":
-                found = replace(
-                    found, values=self.calibration.probabilities(found.values, self.task, self.targets, plan.calibration)
-                )
-            columns = forecast_columns(found, self.task, self.targets, self.classes, plan.intervals, plan.alpha)
+            columns, failed = self.forecasts(pack, plan, callback or Callback())
+            errors |= {good[g]: reason for g, reason in failed.items()}
+            good = [i for i in good if i not in errors]
         table = pd.DataFrame(index=range(len(graphs)))
         for name, values in columns.items():
             column = pd.Series([None] * len(graphs), dtype=object if values and isinstance(values[0], str) else float)
@@ -181,6 +241,23 @@ class Predictor:
             table[name] = column
         table["error"] = [errors.get(i, "") for i in range(len(graphs))]
         return table
+
+    def forecasts(self, graphs: GraphPack, plan: Plan, callback: Callback) -> tuple[dict[str, list[Any]], dict[int, str]]:
+        """The columns of predictions by name, and the reasons for graphs that cannot be predicted, which the columns leave out.
+
+        Args:
+            graphs: the graphs.
+            plan: what to compute.
+            callback: receives progress events.
+        """
+        failed: dict[int, str] = {}
+        found = forecast(self.models, graphs, torch.arange(len(graphs)), self.task, plan.method, callback, failed)
+        bad = (~found.values.isfinite()).any(1)
+        errors = {g: failed.get(g, "the prediction is not a finite number") for g in bad.nonzero().flatten().tolist()}
+        found = Forecast(found.values[~bad], None if found.unsure is None else found.unsure[~bad])
+        if plan.calibration != "none" and self.task != "regression":
+            found = replace(found, values=self.calibration.probabilities(found.values, self.task, self.targets, plan.calibration))
+        return forecast_columns(found, self.task, self.targets, self.classes, plan.intervals, plan.alpha), errors
 
     def outputs(
         self,
@@ -220,6 +297,8 @@ class Predictor:
             uncertainty, alpha: as in ``predict_file``. The key "uncertainty" of the result holds the quality of uncertainties by target.
         """
         names, plan = self._metrics(metrics), make_plan(self, uncertainty, None, alpha)
+        if not (self.models[0].folder / "splits.json").is_file():
+            raise ValueError(f"{self.paths[0]} is an exported model, which has no splits; evaluate on a table with -i FILE.")
         problem, _ = make_problem(self.recipe.data)
         if problem.graphs.fingerprint() != self.fingerprint:
             raise ValueError(
@@ -287,5 +366,5 @@ class Predictor:
 def load(*folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> Predictor:
     """One or several runs that were trained: ``reign.load("run").predict(["CCO", "c1ccccc1"])``."""
     if not folders:
-        raise ValueError("no run was given, expected the folder of a run, as reign train makes it.")
+        raise ValueError("no run was given, expected the folder of a run, as reign train makes it, or a zip of reign export.")
     return Predictor(*folders, device=device, best=best)

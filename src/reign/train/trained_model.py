@@ -71,6 +71,11 @@ class TrainedModel:
         return self.moments(graphs, ids, callback, failed, rows)[:, : self.num_outputs]
 
     @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return next(self.model.parameters()).device
+
+    @property
     def gives_variance(self) -> bool:
         """Whether it was trained to give a variance for each target."""
         return _outputs(self.config) == 2

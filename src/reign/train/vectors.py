@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import TYPE_CHECKING
 
 from reign.train.callbacks import Callback
-from reign.train.inputs import packed, read_rows
+from reign.train.partial import Written, about_stream, write_stream
+from reign.train.stream import CHUNK, Stream, open_stream
+from reign.train.table_jobs import VectorJob
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,25 +26,42 @@ def vectors_of_file(
 
     Args:
         predictor: the models.
-        path: a CSV of molecules.
+        path: a table of molecules: CSV, which may be compressed, or Parquet.
         smiles_columns: columns of SMILES; those of the training if not given.
         callback: receives progress events.
-        descriptors_path: a CSV of descriptors for this table, if the training had one.
+        descriptors_path: a table of descriptors for this table, if the training had one.
     """
-    import pandas as pd
+    return _open(predictor, path, smiles_columns, descriptors_path, 0, CHUNK).frame(callback or Callback())
 
+
+def write_vectors(
+    predictor: "Predictor",
+    path: str | Path,
+    output: str | Path,
+    smiles_columns: Sequence[str] | None = None,
+    callback: Callback | None = None,
+    descriptors_path: str | Path | None = None,
+    num_workers: int | None = 0,
+    chunk_rows: int = CHUNK,
+) -> Written:
+    """Write the table of ``vectors_of_file`` to a file, chunk by chunk, as ``Predictor.write_predictions`` does.
+
+    Args:
+        predictor, path, smiles_columns, callback, descriptors_path: as above.
+        output, num_workers, chunk_rows: as in ``Predictor.write_predictions``.
+    """
+    stream = _open(predictor, path, smiles_columns, descriptors_path, num_workers, chunk_rows)
+    return write_stream(stream, Path(output), lambda: about_stream(predictor, stream, {"vectors": True}), callback or Callback())
+
+
+def _open(
+    predictor: "Predictor",
+    path: str | Path,
+    smiles_columns: Sequence[str] | None,
+    descriptors_path: str | Path | None,
+    num_workers: int | None,
+    chunk_rows: int,
+) -> Stream:
     predictor.need_smiles("use reign.load(...).models[0].vectors(...) from Python.")
-    table, _, graphs, errors = read_rows(predictor.recipe.data, path, smiles_columns, descriptors_path)
-    good, failed = [i for i, data in enumerate(graphs) if data is not None], dict[int, str]()
-    pack, several = packed([graphs[i] for i in good]), len(predictor.models) > 1
-    parts: dict[str, list[Any]] = {}
-    for m, model in enumerate(predictor.models):
-        values = torch.full((len(graphs), model.vector_channels), torch.nan, dtype=torch.float64)
-        if good:
-            values[good] = model.vectors(pack, torch.arange(len(pack)), callback or Callback(), failed)
-        parts |= {f"model_{m}_fp_{c}" if several else f"fp_{c}": column.tolist() for c, column in enumerate(values.t())}
-    errors |= {good[g]: reason for g, reason in failed.items()}
-    if taken := [name for name in [*parts, "error"] if name in table.columns]:
-        raise ValueError(f"{path} already has a column '{taken[0]}', which the output needs; rename it.")
-    parts["error"] = [errors.get(i, "") for i in range(len(graphs))]
-    return pd.concat([table, pd.DataFrame(parts, index=table.index)], axis=1)
+    job = VectorJob(predictor)
+    return open_stream(predictor.recipe.data, job, path, smiles_columns, descriptors_path, num_workers, chunk_rows)

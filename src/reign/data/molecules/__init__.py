@@ -1,22 +1,34 @@
-"""Tables of molecules: CSV files with SMILES. This needs ``pip install 'reign[chem]'``."""
+"""Tables of molecules: files with SMILES. This needs ``pip install 'reign[chem]'``."""
 
-from reign.data.molecules._csv_reader import need_columns, read_table
-from reign.data.molecules._descriptors import FEATURIZERS, Descriptors
+from reign.data.molecules._csv_reader import need_columns
+from reign.data.molecules._descriptors import FEATURIZERS, Descriptors, check_rows
+from reign.data.molecules._reading import BLOCK, Graphs, Reader, Rows
 from reign.data.molecules._report import Report
 from reign.data.molecules._similarity import Neighbours
 from reign.data.molecules._smiles import Molecule, canonical, from_smiles, graphs_of, read_many, scaffold
-from reign.data.molecules._table import load_table, read_molecules
+from reign.data.molecules._table import load_table, molecule_texts, read_molecules
+from reign.data.molecules._table_file import Chunk, TableFile, import_parquet, is_parquet, read_table
 
 __all__ = [
+    "BLOCK",
     "FEATURIZERS",
+    "Chunk",
     "Descriptors",
+    "Graphs",
     "Molecule",
     "Neighbours",
+    "Reader",
     "Report",
+    "Rows",
+    "TableFile",
     "canonical",
+    "check_rows",
     "from_smiles",
     "graphs_of",
+    "import_parquet",
+    "is_parquet",
     "load_table",
+    "molecule_texts",
     "need_columns",
     "read_many",
     "read_molecules",

@@ -1,4 +1,4 @@
-"""Read a table literally: every line is a row, and a row with too many fields does not affect the others."""
+"""Read a table literally: every line is a row, and a row with too many fields does not affect the others. Lines are read one by one."""
 
 import bz2
 import csv
@@ -7,11 +7,11 @@ import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from reign._validate import did_you_mean
 from reign.disk import first_line
@@ -28,40 +28,67 @@ BROKEN = (
     RuntimeError,  # an encrypted archive
     NotImplementedError,  # an archive with a compression that Python does not support
 )
-LARGEST = 2**31  # largest size of a decompressed table in bytes, because a small file can decompress to more than the memory
+LARGEST = (
+    2**31
+)  # largest size of a decompressed table that is kept in memory, because a small file can decompress to more than the memory
+LONGEST = 2**27  # largest number of characters of a line or a field
 
 
-def read_table(path: str | Path) -> tuple[pd.DataFrame, dict[int, str]]:
-    """Read a CSV or .tsv, which may be compressed, as text. The second result explains what is wrong with rows of too many or few fields."""
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}.")
-    try:
-        records = _records(_text(path), "\t" if ".tsv" in path.suffixes else ",")
-    except BROKEN as error:
-        raise ValueError(f"{path} cannot be read as a table ({first_line(error)}).") from None
-    except _OpenQuote as error:
-        raise ValueError(
-            f"{path} cannot be read as a table: the quote that opens in line {error.line} {error}, so rows would be lost. Close the quote "
-            "where its field ends, or double it if it is part of the text; if the field is meant to span lines, put it on one line."
-        ) from None
-    if not records or not any(records[0]):
-        raise ValueError(f"{path} cannot be read as a table (it has no header).")
-    header, rows = records[0], records[1:]
-    if twice := [name for name in header if header.count(name) > 1]:
-        raise ValueError(f"{path} has {header.count(twice[0])} columns named '{twice[0]}'; rename them.")
-    wrong = {}
-    for r, row in enumerate(rows):
-        extra = row[len(header) :]
-        if any(cell.strip() for cell in extra):
-            wrong[r] = f"the row has {len(row)} fields, expected {len(header)}"
-        rows[r] = row[: len(header)] + [""] * (len(header) - len(row))
-    return pd.DataFrame(rows, columns=header, dtype=str), wrong
+class CsvTable:
+    """A CSV or .tsv file, which may be compressed. The header is read and checked at once, and rows when they are asked for.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise ValueError(f"there is no file {self.path}.")
+        self.delimiter = "\t" if ".tsv" in self.path.suffixes else ","
+        header = next(self._records(), None)
+        if not header or not any(header):
+            raise ValueError(f"{self.path} cannot be read as a table (it has no header).")
+        if twice := [name for name in header if header.count(name) > 1]:
+            raise ValueError(f"{self.path} has {header.count(twice[0])} columns named '{twice[0]}'; rename them.")
+        self.columns: list[str] = header
+
+    def rows(self) -> Iterator[tuple[list[str], str | None]]:
+        """The cells of each row, one for each column, and what is wrong with a row of too many fields."""
+        width = len(self.columns)
+        records = self._records()
+        next(records)
+        for row in records:
+            extra, wrong = row[width:], None
+            if any(cell.strip() for cell in extra):
+                wrong = f"the row has {len(row)} fields, expected {width}"
+            yield row[:width] + [""] * (width - len(row)), wrong
+
+    def count(self) -> int:
+        """The number of rows. All of them are read, so that a mistake in the file is found before the work starts."""
+        return sum(1 for _ in self._records()) - 1
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the file is compressed."""
+        return self.path.suffix == ".zip" or self.path.suffix in OPEN
+
+    def _records(self) -> Iterator[list[str]]:
+        try:
+            with _opened(self.path) as file:
+                yield from _records(iter(partial(_line, file), ""), self.delimiter)
+        except BROKEN as error:
+            raise ValueError(f"{self.path} cannot be read as a table ({first_line(error)}).") from None
+        except _OpenQuote as error:
+            raise ValueError(
+                f"{self.path} cannot be read as a table: the quote that opens in line {error.line} {error}, so rows would be lost. Close the quote "
+                "where its field ends, or double it if it is part of the text; if the field is meant to span lines, put it on one line."
+            ) from None
 
 
-def need_columns(table: pd.DataFrame, columns: Sequence[str], path: str | Path) -> None:
+def need_columns(known: Iterable[str], columns: Sequence[str], path: str | Path) -> None:
     """Raise ``ValueError`` for a column that does not exist, with a similar name that does."""
-    known = list(map(str, table.columns))
+    known = list(map(str, known))
     for column in columns:
         if column not in known:
             hint = " Columns must be separated by commas." if len(known) == 1 and ";" in known[0] else ""
@@ -76,26 +103,37 @@ class _OpenQuote(Exception):
         self.line = line
 
 
-def _records(text: str, delimiter: str) -> list[list[str]]:
+def _records(lines: Iterator[str], delimiter: str) -> Iterator[list[str]]:
     """The rows of a table, starting with the header. Raise ``_OpenQuote`` for a quote that swallows rows.
 
     A quoted field may span several lines. If the first and another one of these lines are rows by themselves, or if the quote is not closed
     or is closed in the middle of a field, the quote is assumed to be unclosed by mistake.
     """
-    lines = list(io.StringIO(text, newline=""))
-    limit = csv.field_size_limit(max(len(text), 1))  # one long field must not make the others unreadable
+    span: list[str] = []  # the lines of the record that is being read
+
+    def noted() -> Iterator[str]:
+        for line in lines:
+            span.append(line)
+            yield line
+
+    if csv.field_size_limit() < LONGEST:
+        csv.field_size_limit(LONGEST)  # one long field must not make the others unreadable
+    reader = csv.reader(noted(), delimiter=delimiter)
+    fields, last, end = 0, span, 0
     try:
-        reader = csv.reader(lines, delimiter=delimiter)
-        records: list[list[str]] = []
-        first = 0
         for record in reader:
-            span, first = lines[first : reader.line_num], reader.line_num
-            records.append(record)
-            if len(span) > 1 or first == len(lines):
-                _check_quotes(span, len(records[0]), first - len(span) + 1, delimiter)
-        return records
-    finally:
-        csv.field_size_limit(limit)
+            fields = fields or len(record)
+            if len(span) > 1:
+                _check_quotes(span, fields, end + 1, delimiter)
+            yield record
+            last, end = [*span], reader.line_num
+            span.clear()
+    except csv.Error:
+        if len(span) > 1:
+            raise _OpenQuote(end + 1, f"is not closed in {LONGEST:,} characters") from None
+        raise
+    if last:
+        _check_quotes(last, fields, end - len(last) + 1, delimiter)
 
 
 def _check_quotes(span: list[str], fields: int, line: int, delimiter: str) -> None:
@@ -115,21 +153,27 @@ def _check_quotes(span: list[str], fields: int, line: int, delimiter: str) -> No
                 )
 
 
-def _text(path: Path) -> str:
+@contextmanager
+def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
+    """The text of a file, decompressed, with its line ends as they are."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if len(names) != 1:
                 raise ValueError(f"{path} holds {len(names)} files, expected one table.")
-            with archive.open(names[0]) as file:
-                return _decode(path, file.read(LARGEST + 1))
-    if path.suffix in OPEN:
-        with OPEN[path.suffix](path, "rb") as file:
-            return _decode(path, file.read(LARGEST + 1))
-    return path.read_bytes().decode("utf-8-sig")
+            with archive.open(names[0]) as file, _text(file) as text:
+                yield text
+    else:
+        with OPEN.get(path.suffix, open)(path, "rb") as file, _text(file) as text:
+            yield text
 
 
-def _decode(path: Path, content: bytes) -> str:
-    if len(content) > LARGEST:
-        raise ValueError(f"{path} holds more than {LARGEST / 1e9:.1f} GB; unpack it first.")
-    return content.decode("utf-8-sig")
+def _text(file: Any) -> io.TextIOWrapper:
+    return io.TextIOWrapper(file, "utf-8-sig", newline="")
+
+
+def _line(file: io.TextIOWrapper) -> str:
+    line = file.readline(LONGEST + 1)
+    if len(line) > LONGEST:
+        raise csv.Error(f"a line has more than {LONGEST:,} characters")
+    return line

@@ -1,20 +1,21 @@
 """Descriptors: numbers about a whole molecule that are an additional input of a model, from the table or computed by RDKit."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
 from torch_geometric.data import Data
 
-from reign.data.molecules._csv_reader import need_columns, read_table
+from reign.data.molecules._csv_reader import need_columns
 from reign.data.molecules._labels import LARGEST, read_number
 from reign.data.molecules._smiles import Molecule, in_one_line
+from reign.data.molecules._table_file import read_table
 
 BITS = 2_048
+Part = Mapping[str, Sequence[str]]
 
 
 def rdkit_2d(molecule: Molecule) -> list[float]:
@@ -86,53 +87,70 @@ class Descriptors:
         """
         if not self:
             return list(graphs), wrong
-        rows: list[list[float]] = [[] for _ in graphs]
-        found = dict(wrong)
-        for part, source in self._tables(table, file, len(graphs)):
-            for row, cells in enumerate(part.itertuples(index=False, name=None)):
-                for column, text in zip(part.columns, cells, strict=True):
-                    value = read_number(text)
-                    if value is None or not abs(value) <= LARGEST:
-                        found.setdefault(row, f"{column} of {source} is {text!r}, expected a number, because it is a descriptor")
-                        value = 0.0
-                    rows[row].append(value)
+        rows, found = self.numbers(self._tables(table, file, len(graphs)), len(graphs))
+        found = found | wrong
         out: list[Data | None] = []
         for row, (data, molecule) in enumerate(zip(graphs, molecules, strict=True)):
             out.append(None)
             if data is None or molecule is None or row in found:
                 continue
             try:
-                with in_one_line(molecule.text):
-                    values = rows[row] + [v for name in self.featurizers for v in FEATURIZERS[name](molecule)]
+                out[-1] = self.attach(data, molecule, rows[row])
             except ValueError as error:
                 found[row] = str(error)
-                continue
-            numbers = torch.tensor(values, dtype=torch.float64).clamp(-LARGEST, LARGEST).float()
-            out[-1] = Data(
-                x=torch.cat([data.x.float(), numbers.expand(data.num_nodes, -1)], dim=1),
-                edge_index=data.edge_index,
-                edge_attr=data.edge_attr,
-            )
         return out, found
 
-    def _tables(self, table: pd.DataFrame | None, file: str | Path, number: int) -> list[tuple[pd.DataFrame, Any]]:
-        parts: list[tuple[pd.DataFrame, Any]] = []
+    def numbers(self, parts: Sequence[tuple[Part, str]], number: int) -> tuple[list[list[float]], dict[int, str]]:
+        """The numbers of each row, and the reasons for rows with a cell that is not a number.
+
+        Args:
+            parts: columns of text by name, each part with the name of its source, for messages.
+            number: number of rows.
+        """
+        rows: list[list[float]] = [[] for _ in range(number)]
+        wrong: dict[int, str] = {}
+        for part, source in parts:
+            for column, cells in part.items():
+                for row, text in enumerate(cells):
+                    value = read_number(text)
+                    if value is None or not abs(value) <= LARGEST:
+                        wrong.setdefault(row, f"{column} of {source} is {text!r}, expected a number, because it is a descriptor")
+                        value = 0.0
+                    rows[row].append(value)
+        return rows, wrong
+
+    def attach(self, data: Data, molecule: Molecule, numbers: Sequence[float]) -> Data:
+        """A graph with its descriptors as additional columns: these numbers, and those of RDKit."""
+        with in_one_line(molecule.text):
+            values = [*numbers, *(v for name in self.featurizers for v in FEATURIZERS[name](molecule))]
+        found = torch.tensor(values, dtype=torch.float64).clamp(-LARGEST, LARGEST).float()
+        return Data(
+            x=torch.cat([data.x.float(), found.expand(data.num_nodes, -1)], dim=1),
+            edge_index=data.edge_index,
+            edge_attr=data.edge_attr,
+        )
+
+    def _tables(self, table: pd.DataFrame | None, file: str | Path, number: int) -> list[tuple[Part, str]]:
+        parts: list[tuple[Part, str]] = []
         if self.columns:
             if table is None:
                 raise ValueError(f"the model needs the descriptors {', '.join(self.columns)}; predict for a table that has them.")
-            need_columns(table, self.columns, file)
-            parts.append((table[list(self.columns)], Path(file).name))
+            need_columns(table.columns, self.columns, file)
+            parts.append(({column: list(table[column]) for column in self.columns}, Path(file).name))
         if self.path:
             other, odd = read_table(self.path)
-            if len(other) != number:
-                raise ValueError(
-                    f"{self.path} has {len(other):,} rows, expected {number:,}, one for each row of {Path(file).name or 'the input'}."
-                )
+            check_rows(self.path, len(other), number, file)
             if odd:
                 row, reason = next(iter(odd.items()))
                 raise ValueError(f"{self.path}, row {row + 1}: {reason}.")
-            parts.append((other, Path(self.path).name))
+            parts.append(({column: list(other[column]) for column in other.columns}, Path(self.path).name))
         return parts
+
+
+def check_rows(path: str | Path, found: int, expected: int, file: str | Path) -> None:
+    """Raise ``ValueError`` if a file of descriptors does not have one row for each row of the table."""
+    if found != expected:
+        raise ValueError(f"{path} has {found:,} rows, expected {expected:,}, one for each row of {Path(file).name or 'the input'}.")
 
 
 def num_descriptors(graphs: Sequence[Data | None], types: int) -> int:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch_geometric.data import Data
 
@@ -55,17 +56,25 @@ BOND: list[tuple[str, list[Any]]] = [
     ("GetIsConjugated", [False, True]),
 ]
 _PLACES = {
-    id(table): [(name, {v: p for p, v in enumerate(values)}, len(values) - 1) for name, values in table] for table in (ATOM, BOND)
+    id(table): [(getattr(kind, name), {v: p for p, v in enumerate(values)}, len(values) - 1) for name, values in table]
+    for kind, table in ((Chem.Atom, ATOM), (Chem.Bond, BOND))
 }
 
 
 def graph_of(mol: Chem.Mol) -> Data:
     """A molecule as a graph: atoms in their order, every bond in both directions."""
-    x = torch.tensor([_columns(atom, ATOM) for atom in mol.GetAtoms()], dtype=torch.long)
-    ends = torch.tensor([(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()], dtype=torch.long).view(-1, 2).t()
-    kinds = torch.tensor([_columns(bond, BOND) for bond in mol.GetBonds()], dtype=torch.long).view(-1, len(BOND))
-    return Data(x=x, edge_index=torch.cat([ends, ends.flip(0)], dim=1), edge_attr=kinds.repeat(2, 1))
+    x, edge_index, edge_attr = map(torch.from_numpy, arrays_of(mol))
+    return Data(x=x.long(), edge_index=edge_index, edge_attr=edge_attr.long())
+
+
+def arrays_of(mol: Chem.Mol) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The features of the atoms, the bonds in both directions, and the types of bonds."""
+    x = np.array([_columns(atom, ATOM) for atom in mol.GetAtoms()], dtype=np.uint8)
+    bonds = list(mol.GetBonds())
+    ends = np.array([(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in bonds], dtype=np.int64).reshape(-1, 2).T
+    kinds = np.array([_columns(bond, BOND) for bond in bonds], dtype=np.uint8).reshape(-1, len(BOND))
+    return x, np.concatenate([ends, ends[::-1]], axis=1), np.tile(kinds, (2, 1))
 
 
 def _columns(item: Any, table: list[tuple[str, list[Any]]]) -> list[int]:
-    return [place.get(getattr(item, name)(), other) for name, place, other in _PLACES[id(table)]]
+    return [place.get(name(item), other) for name, place, other in _PLACES[id(table)]]

@@ -1,7 +1,7 @@
 """A user's table of molecules as a learning problem. The report has a reason for every row that is left out."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -9,11 +9,12 @@ import torch
 from torch_geometric.data import Data
 
 from reign.data import GraphPack, Ids, Problem, column_split, random_split, scaffold_split
-from reign.data.molecules._csv_reader import need_columns, read_table
+from reign.data.molecules._csv_reader import need_columns
 from reign.data.molecules._descriptors import Descriptors, num_descriptors
 from reign.data.molecules._labels import number_columns, read_labels, read_weights
 from reign.data.molecules._report import Report
 from reign.data.molecules._smiles import Molecule, graphs_of, read_many
+from reign.data.molecules._table_file import read_table
 from reign.nn import OGB_ATOM
 
 
@@ -27,9 +28,15 @@ def read_molecules(
         columns: the columns of SMILES.
         odd: rows that must not be read, with the reasons.
     """
-    cells = ([text.strip() for text in texts] for texts in zip(*(table[column] for column in columns), strict=True))
-    found, wrong = read_many(".".join(texts) if all(texts) and row not in odd else "" for row, texts in enumerate(cells))
+    texts = molecule_texts([table[column] for column in columns])
+    found, wrong = read_many(text if row not in odd else "" for row, text in enumerate(texts))
     return found, {**wrong, **odd}
+
+
+def molecule_texts(columns: Sequence[Iterable[str]]) -> Iterator[str]:
+    """One SMILES for each row, from one or several columns; empty if one of them is."""
+    cells = ([text.strip() for text in texts] for texts in zip(*columns, strict=True))
+    return (".".join(texts) if all(texts) else "" for texts in cells)
 
 
 def load_table(
@@ -61,7 +68,7 @@ def load_table(
         descriptors: numbers about whole molecules that the model gets besides the graph.
     """
     table, odd = read_table(path)
-    need_columns(table, [*smiles_columns, *(target_columns or []), *(c for c in (splits_column, weight_column) if c)], path)
+    need_columns(table.columns, [*smiles_columns, *(target_columns or []), *(c for c in (splits_column, weight_column) if c)], path)
     targets = (
         list(target_columns)
         if target_columns
