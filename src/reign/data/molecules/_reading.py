@@ -5,19 +5,18 @@ features, so that a model predicts the same for them. The same molecule, written
 feature for chirality depends on the order in which the neighbours of an atom are written.
 """
 
-import gc
 import hashlib
 import os
 import signal
 import sys
 import threading
-import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
+from multiprocessing.context import BaseContext
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -29,9 +28,6 @@ from reign.data.molecules._smiles import LARGE, Molecule, in_one_line
 
 BLOCK = 512  # number of rows that a process reads at a time
 AHEAD = 2  # number of groups of rows that are read before they are needed
-# On Linux, processes are copies of this one, which start at once. They use RDKit and NumPy, and torch with one thread, so threads that
-# are not copied are not missed.
-START = "fork" if sys.platform == "linux" else "spawn"
 T = TypeVar("T")
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, edge_index, edge_attr
 
@@ -151,14 +147,10 @@ class Reader(Generic[T]):
                 yield name, [read_block(block) for block in blocks]
             return
         waiting: deque[tuple[T, list[Future[Graphs]]]] = deque()
-        pool = ProcessPoolExecutor(self.num_workers, get_context(START), _begin)
-        mine = gc.get_freeze_count() == 0
-        gc.freeze()  # the collector would write to all objects, and so copy the memory that the processes share
+        pool = ProcessPoolExecutor(self.num_workers, _context(), _begin)
         try:
             for name, blocks in groups:
-                with warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", ".*fork.*", DeprecationWarning)  # see START
-                    waiting.append((name, [pool.submit(read_block, block) for block in blocks]))
+                waiting.append((name, [pool.submit(read_block, block) for block in blocks]))
                 if len(waiting) > AHEAD:
                     first, futures = waiting.popleft()
                     yield first, [future.result() for future in futures]
@@ -171,9 +163,16 @@ class Reader(Generic[T]):
                 "The same command continues where this one ended."
             ) from None
         finally:
-            if mine:
-                gc.unfreeze()
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _context() -> BaseContext:
+    """How processes start: as copies of a small process that has imported this module and has no threads; elsewhere than on Linux, anew."""
+    if sys.platform != "linux":
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
 
 
 def _begin() -> None:
