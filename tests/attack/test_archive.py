@@ -61,7 +61,7 @@ def test_what_is_exported(trained: Path, model: Path) -> None:
         names = made.namelist()
         assert names == [
             "README.md", "recipe.json", "problem.json", "summary.json", "calibration.json", "seed-0/scale.json",
-            "seed-0/last/config.json", "seed-0/last/model.safetensors",
+            "seed-0/best/config.json", "seed-0/best/model.safetensors",
         ]  # fmt: skip
         everything = b"".join(made.read(name) for name in names if not name.endswith("safetensors"))
         card = made.read("README.md").decode()
@@ -107,8 +107,8 @@ def test_commands_take_it(trained: Path, model: Path) -> None:
 
 
 NAMES = [
-    "../evil", "/evil", "seed-0/../../evil", "seed-0\\..\\evil", "C:\\evil", "seed-0/last/../../../evil", "checkpoint.pt", "seed-0/checkpoint.pt",
-    "seed-0/last/model.pkl", "README.md/x", "evil\nREADME.md", "seed-0/last/", "~/evil", "recipe.yaml", "seed-0/best/config.json\n",
+    "../evil", "/evil", "seed-0/../../evil", "seed-0\\..\\evil", "C:\\evil", "seed-0/best/../../../evil", "checkpoint.pt", "seed-0/checkpoint.pt",
+    "seed-0/best/model.pkl", "README.md/x", "evil\nREADME.md", "seed-0/best/", "~/evil", "recipe.yaml", "seed-0/last/config.json\n",
 ]  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def entry(name: str = "training.csv", **fields: Any) -> zipfile.ZipInfo:
         (entry("summary.json"), "{}", "several files of one name"),
         (entry(compress_type=zipfile.ZIP_DEFLATED), "0" * 5_000, "training.csv has 0.0 GB unpacked"),
         (
-            entry("seed-1/last/model.safetensors", compress_type=zipfile.ZIP_DEFLATED),
+            entry("seed-1/best/model.safetensors", compress_type=zipfile.ZIP_DEFLATED),
             "0" * 600_000,
             "GB unpacked, expected at most",
         ),
@@ -196,7 +196,7 @@ def test_damaged_zips(model: Path, trained: Path) -> None:
         ("summary.json", "the run in less.zip is not finished"),
         ("problem.json", "less.zip/problem.json is damaged"),
         ("seed-0/scale.json", "less.zip/seed-0/scale.json is damaged"),
-        ("seed-0/last/config.json", "less.zip/seed-0/last holds no config.json"),
+        ("seed-0/best/config.json", "less.zip/seed-0/best holds no config.json"),
     ):
         changed(model, Path("less.zip"), drop).close()
         assert reason in fails("predict", "-i", trained / "mols.csv", "--model-paths", "less.zip")
@@ -207,7 +207,7 @@ def test_nothing_in_a_zip_is_run(model: Path, trained: Path, tmp_path: Path) -> 
 
     canary = tmp_path / "canary"
     content = pickle.dumps(Bomb(str(canary)))
-    for name in ("seed-0/last/model.safetensors", "summary.json", "recipe.json", "calibration.json"):
+    for name in ("seed-0/best/model.safetensors", "summary.json", "recipe.json", "calibration.json"):
         with changed(model, Path("evil.zip"), name) as made:
             made.writestr(name, content)
         fails("predict", "-i", trained / "mols.csv", "--model-paths", "evil.zip")
