@@ -164,7 +164,14 @@ def test_classes_and_several_targets(tmp_path: Path) -> None:
     assert found["ring_pred"].between(0, 1).all()
     assert {"ring_pred", "ring_unc", "other_pred", "other_unc", "error"} <= set(found.columns)
     assert read_json(Path("yes/summary.json"))["metric"] == "roc_auc"
-    more = ["--set", "train.epochs=30", "--set", "train.optimiser.lr=0.01"]
+    more = [
+        "--set",
+        "train.epochs=30",
+        "--set",
+        "train.optimiser.lr=0.01",
+        "--set",
+        "train.report=last",
+    ]  # four rows choose no epoch
     works("train", "-i", file, "--target-columns", "kind", "-t", "multiclass", "-o", "kinds", *SMALL, *more)
     found = package.load("kinds").predict([*CARBON, ""])
     names = ["kind_prob_chain", "kind_prob_polar", "kind_prob_ring"]
@@ -392,6 +399,7 @@ def test_two_processes_compute_what_one_does(tmp_path: Path) -> None:
         "-q",
     ]
     settings += ["--set", "train.precision=64-true", "--set", "model.hidden_channels=8", "--set", "model.num_layers=2"]
+    settings += ["--set", "train.optimiser.lr=0.001"]
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(20_000 + os.getpid() % 20_000)]
     workers = [
         process("train", "-i", file, "-o", "one", *settings, folder=tmp_path),

@@ -80,7 +80,7 @@ class _Copies:
             if level == "input":
                 self.h = model.lift(model.encode(self.batch.x), self.bag)
             else:
-                with _replaced(model, "readout", lambda state: state.h):
+                with _replaced(model, "readout", lambda state, ends: state.h):
                     self.h = model.predict(self.batch.x, self.bag)
 
     def run(self, h: Tensor) -> Tensor:

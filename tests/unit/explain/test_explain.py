@@ -53,7 +53,7 @@ def test_a_linear_model_is_explained_exactly() -> None:
         .eval()
     )
     head = torch.nn.Linear(5, 1).double()
-    model.out_channels, model.readout = 1, lambda state: head(model.pooling(state))
+    model.out_channels, model.readout = 1, lambda state, ends: head(model.pooling(state))
     data = graph(2)
     found = attribute(model, data, steps=1, level="input")
     weight = (head.weight @ model.layers[0].terms[0].transform.weight)[0]
