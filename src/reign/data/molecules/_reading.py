@@ -8,7 +8,6 @@ feature for chirality depends on the order in which the neighbours of an atom ar
 import hashlib
 import os
 import signal
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +15,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
-from multiprocessing.context import BaseContext
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -147,7 +145,8 @@ class Reader(Generic[T]):
                 yield name, [read_block(block) for block in blocks]
             return
         waiting: deque[tuple[T, list[Future[Graphs]]]] = deque()
-        pool = ProcessPoolExecutor(self.num_workers, _context(), _begin)
+        context = get_context("spawn")  # a copy of this process would have its locks, but not its threads
+        pool = ProcessPoolExecutor(self.num_workers, context, _begin)
         try:
             for name, blocks in groups:
                 waiting.append((name, [pool.submit(read_block, block) for block in blocks]))
@@ -164,15 +163,6 @@ class Reader(Generic[T]):
             ) from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _context() -> BaseContext:
-    """How processes start: as copies of a small process that has imported this module and has no threads; elsewhere than on Linux, anew."""
-    if sys.platform != "linux":
-        return get_context("spawn")
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
 
 
 def _begin() -> None:
