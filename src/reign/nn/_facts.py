@@ -6,9 +6,6 @@ from typing import Any, ClassVar
 class Facts:
     """What the paper, or other literature, proves about a model class."""
 
-    takes_padding: ClassVar[bool] = True
-    """Whether the model can run on a bag that is padded to fixed sizes."""
-
     drops_input: ClassVar[bool] = True
     """Whether dropout is also applied before the first layer."""
 

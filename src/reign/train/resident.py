@@ -352,8 +352,6 @@ def why_not_resident(learner: "Learner") -> str | None:
         return "train.eager is set"
     if not isinstance(model, Model) or model.task_level != "graph":
         return "the model is not a graph-level model of reign.nn"
-    if not model.takes_padding:
-        return f"{type(model).__name__} does not support padded batches"
     if fabric.world_size > 1:
         return "several processes share the batches"
     if config.accumulate > 1:
