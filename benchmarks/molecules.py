@@ -115,6 +115,13 @@ CANDIDATES: dict[str, dict[str, Settings]] = {
         "layer norm": model(norm="layer_norm"),
         "clipping 1": training(clip=1.0),
         "batches of 32": training(batch_size=32),
+        "40 epochs, lr 0.002, layer norm": merge(model(norm="layer_norm"), training(lr=2e-3, epochs=40)),
+        "40 epochs, lr 0.001, layer norm": merge(model(norm="layer_norm"), training(epochs=40)),
+        "40 epochs, lr 0.002, 5 layers": merge(model(num_layers=5), training(lr=2e-3, epochs=40)),
+        "40 epochs, lr 0.002, 6 layers": merge(model(num_layers=6), training(lr=2e-3, epochs=40)),
+        "40 epochs, lr 0.002, 5 layers, layer norm": merge(model(num_layers=5, norm="layer_norm"), training(lr=2e-3, epochs=40)),
+        "40 epochs, lr 0.002, batches of 32": training(lr=2e-3, epochs=40, batch_size=32),
+        "50 epochs, lr 0.002, clipping 5": training(lr=2e-3, epochs=50, clip=5.0),
     },
     "classification": {
         "as before": {},
