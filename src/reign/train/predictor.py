@@ -27,8 +27,9 @@ from reign.train.prediction_plan import Plan, make_plan
 from reign.train.prediction_table import column_names, forecast_columns
 from reign.train.recipe import Recipe
 from reign.train.reliability import measure_uncertainty
-from reign.train.run_folder import best_member, read_about, read_summary
+from reign.train.run_folder import read_about
 from reign.train.stream import CHUNK, Stream, open_stream
+from reign.train.summary import best_member, read_summary
 from reign.train.table_jobs import ForecastJob
 from reign.train.tasks import choose
 from reign.train.trained_model import TrainedModel
