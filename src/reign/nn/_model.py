@@ -184,6 +184,10 @@ class Model(Facts, Parts, metaclass=ModelType):
         """Map values on nodes to values on pairs."""
         return bag.lift(x)
 
+    def lifted_channels(self) -> int:
+        """The number of channels of values on pairs: marks plus features."""
+        return self.policy.num_marks + self.in_channels
+
     def readout(self, state: State, ends: Int[Tensor, "2 pairs"] | None = None) -> Float[Tensor, "rows out_channels"]:
         """Apply rho and mu."""
         bag, rows = state.bag, None if self.task_level == "edge" else state.bag.real(self.task_level)

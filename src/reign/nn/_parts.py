@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -95,9 +96,9 @@ class Parts(Resettable):
         given = {"act": act, "dropout": dropout} | (head or {})
         self.head = None if out_channels is None else _made("head", Head, ends, out_channels, **given)
 
+    @abstractmethod
     def lifted_channels(self) -> int:
-        """The number of channels of values on pairs: marks plus features."""
-        return self.policy.num_marks + self.in_channels
+        """The number of channels of values on pairs."""
 
 
 def _made(name: str, make: Callable[..., M], *sizes: int, **options: Any) -> M:
