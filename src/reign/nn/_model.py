@@ -12,11 +12,11 @@ from torch_geometric.data.data import BaseData
 from reign._validate import did_you_mean
 from reign.bags import SubgraphBag
 from reign.kernels import Sum, blocked, fast_path
+from reign.nn import _fused as fused
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import describe_model
 from reign.nn._facts import Facts
-from reign.nn._fused import covered
 from reign.nn._halo import halo_of, needs_every_root
 from reign.nn._inputs import check_bag, check_ends, check_features, inputs_of, warn_of_unused_edges
 from reign.nn._parts import Parts
@@ -219,7 +219,12 @@ class Model(Facts, Parts, metaclass=ModelType):
     @property
     def in_blocks(self) -> bool:
         """Whether all layers are computed in blocks of rows on a CPU (see ``reign.kernels``)."""
-        return all(isinstance(layer, SubgraphConv) and covered(layer, blocked.WIDEST) for layer in self.layers)
+        return all(isinstance(layer, SubgraphConv) and fused.covered(layer, blocked.WIDEST) for layer in self.layers)
+
+    def uses_blocks(self, num_pairs: int) -> bool:
+        """Whether some layers, or parts of them, are computed in blocks of rows on a CPU, for a batch of so many pairs."""
+        layers = [part for part in self.modules() if isinstance(part, SubgraphConv) and fused.covered(part, blocked.WIDEST)]
+        return any(num_pairs * layer.out_channels >= fused.WORTH_BLOCKS for layer in layers)
 
     @property
     def halo(self) -> int | None:
