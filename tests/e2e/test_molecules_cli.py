@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
 import reign as package
-from reign.cli import app
+from commands import fails, reign, works
 from reign.disk import read_json
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
@@ -22,19 +21,6 @@ CARBON = [start + "C" * n + end for start in ("", "c1ccccc1") for end in ("", "O
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def works(*args: str) -> Any:
-    done = CliRunner().invoke(app, list(args), env={"COLUMNS": "200"})
-    assert done.exit_code == 0, done.output
-    return done
-
-
-def fails(*args: str) -> str:
-    done = CliRunner().invoke(app, list(args), env={"COLUMNS": "200"})
-    assert done.exit_code == 2, done.output
-    assert "Traceback" not in done.output
-    return str(done.stderr)
 
 
 def table(name: str = "mols.csv", **columns: list[Any]) -> str:
@@ -299,7 +285,7 @@ def test_all_models_or_the_best() -> None:
 def test_options_that_take_several_words(args: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
     monkeypatch.setattr("typer.core.TyperCommand.parse_args", lambda self, ctx, words: seen.append(words) or [])
-    CliRunner().invoke(app, args)
+    reign(*args)
     assert seen[0][-len(expected) :] == expected
 
 
