@@ -271,7 +271,7 @@ def test_seeds_that_were_added_and_then_stopped(tmp_path: Path, monkeypatch: pyt
     file = table(tmp_path)
     works("train", "-i", file, "-o", "run", *SMALL)
     with monkeypatch.context() as patch:
-        patch.setattr("reign.train.jobs.train_member", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("reign.train.job.train_member", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
         assert "stopped; continue with: reign train --resume run" in fails("train", "--resume", "run", "--seeds", "2")
     works("train", "--resume", "run")
     assert len(read_json(tmp_path / "run/summary.json")["members"]) == 2
