@@ -1,6 +1,5 @@
 """A job: the training of one model of a run."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,9 +37,9 @@ class Job:
         callback.member(self.label, self.number, self.total)
         train_member(self.recipe, self.member, fabric, callback)
 
-    def keeping_errors(self, work: Callable[[], None]) -> None:
-        """Do the work of this job. An ordinary error is kept in ``error``."""
+    def try_run(self, fabric: Fabric, callback: Callback) -> None:
+        """Train the model. An ordinary error is not raised, but kept in ``error``."""
         try:
-            work()
+            self.run(fabric, callback)
         except (ValueError, OSError, RuntimeError) as error:
             self.error = error

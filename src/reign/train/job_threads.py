@@ -71,7 +71,7 @@ class JobThreads:
         job, callback = self.jobs[number], self.callback.job(self.jobs[number].label, number, len(self.jobs))
         try:
             with self.turns.joined(), _own_stream(self.fabric.device):
-                job.keeping_errors(lambda: job.run(self.fabric, _Settling(callback, lambda: self._tell(self.settled, number))))
+                job.try_run(self.fabric, _Settling(callback, lambda: self._tell(self.settled, number)))
         except BaseException as error:  # interrupted, or a defect, which is raised when the others are done
             job.error = error
         self._tell(self.settled, number)

@@ -24,7 +24,7 @@ def run_jobs(jobs: Sequence[Job], fabric: Fabric, callback: Callback, number: in
             if fabric.world_size > 1:
                 job.run(fabric, callback)
             else:
-                job.keeping_errors(lambda job=job: job.run(fabric, callback))  # type: ignore[misc]
+                job.try_run(fabric, callback)
     elif fabric.device.type == "cuda":
         JobThreads(jobs, fabric, callback, number).run()
     else:

@@ -5,18 +5,13 @@ import torch
 from torch_geometric.data import Batch, Data
 
 import reign
+from model_inputs import graph
 from reign.explain import Attribution, attribute, deletion, without_nodes
 from reign.explain._attribution import mean_of
 from reign.nn import SUN
 from reign.testing import random_graphs, random_permutation
 
 MODELS = ["sun", "dss", "ngnn", "idgnn", "gnnak", "sswl", "ppgn", "mpnn"]
-
-
-def graph(seed: int = 0) -> Data:
-    data = random_graphs(1, min_nodes=6, max_nodes=7, edge_prob=0.4, num_features=3, seed=seed)[0]
-    data.x = data.x.double()
-    return data
 
 
 def model_of(name: str, **options: object) -> reign.nn.Model:
