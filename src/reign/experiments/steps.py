@@ -15,6 +15,7 @@ from reign.experiments.yardstick import Union, YardstickSUN
 from reign.kernels import fast_path
 from reign.nn import SUN, Model
 from reign.train.callbacks import Callback
+from reign.train.capturable import make_fused
 from reign.train.config import TrainingConfig
 from reign.train.devices import make_fabric
 from reign.train.formats import number_format
@@ -59,7 +60,7 @@ class EagerStep:
 
 
 def our_step(model: Model, problem: Problem, ids: Ids, device: torch.device, fast: bool) -> EagerStep:
-    """A step of one of our models, with threads as in training. It includes the assembly of the batch and of its bag."""
+    """A step of one of our models, with threads and an optimiser as in training. It includes the assembly of the batch and of its bag."""
     graphs = problem.graphs.to(device, torch.float32)
     model.to(device).train()
 
@@ -69,7 +70,10 @@ def our_step(model: Model, problem: Problem, ids: Ids, device: torch.device, fas
         return model(b.x, b.edge_index, b.edge_attr, b.batch, b.size), b.y
 
     threads = partial(threads_of, model, device, PRECISION, eager=not fast)
-    return EagerStep(forward, model.parameters(), device, fast, threads)
+    step = EagerStep(forward, model.parameters(), device, fast, threads)
+    if device.type == "cpu":
+        make_fused(step.optimiser)
+    return step
 
 
 def yardstick_step(sun: SUN, problem: Problem, ids: Ids, device: torch.device) -> EagerStep:

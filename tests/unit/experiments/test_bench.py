@@ -127,8 +127,10 @@ def test_steps_use_what_they_are_named_after(blocks: None, monkeypatch: pytest.M
     try:
         our_step(TINY.build(problem), problem, problem.splits["train"], CPU, fast=False)()
         assert made == []
-        our_step(TINY.build(problem), problem, problem.splits["train"], CPU, fast=True)()
+        step = our_step(TINY.build(problem), problem, problem.splits["train"], CPU, fast=True)
+        step()
         assert made == [1]
+        assert step.optimiser.param_groups[0]["fused"]
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
