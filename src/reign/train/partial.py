@@ -23,7 +23,8 @@ import reign._version
 from reign.disk import read_json, read_record, write_bytes, write_json
 from reign.train import lock
 from reign.train.callbacks import Callback
-from reign.train.stream import Computed, Stream
+from reign.train.chunk_results import Computed
+from reign.train.stream import Stream
 from reign.train.table_output import TableOutput
 from reign.train.window import Window
 

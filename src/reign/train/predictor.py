@@ -145,7 +145,6 @@ class Predictor:
             nearest: number of the most similar training molecules to add, see ``reign.train.nearest``.
             descriptors_path: a table of descriptors for this table, if the training had one.
             num_workers: number of processes that read SMILES; 0 for none, None for a number that suits the table and the machine.
-                Except on Linux, a script that uses processes needs ``if __name__ == "__main__":``.
             callback: receives progress events.
         """
         stream, _ = self.stream(

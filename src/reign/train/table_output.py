@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reign.disk import csv_text, replaced
-from reign.train.stream import Computed
+from reign.train.chunk_results import Computed
 
 if TYPE_CHECKING:
     from reign.data.molecules import TableFile

@@ -17,10 +17,12 @@ from reign.train.inference import Inference
 from reign.train.losses import LOSSES
 from reign.train.target_scaler import Scale
 
+PAIRS = 65_536  # number of pairs (subgraph, node) of a batch: larger ones are hardly faster on a CPU
+
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A model that predicts as in training, with the same scale of targets, the same batch size and the same number format.
+    """A model that predicts as in training, with the same scale of targets and the same number format. Batches are at least as large as in training.
 
     Args:
         folder: the folder of the model in the run.
@@ -136,13 +138,16 @@ class TrainedModel:
         first = next(self.model.parameters())
         own = graphs.to(first.device, first.dtype)
         budget = Budget(self.model, own, first.device, self.config.max_pairs, "the input", callback, rows)
+        batch_size = self.config.batch_size
+        if dropped is None and len(own):  # what is dropped depends on the batches
+            batch_size = max(batch_size, PAIRS * len(own) // max(1, int(budget.pairs.sum())))
         inference = Inference(
             self.model,
             own,
             width,
             scale,
             budget,
-            self.config.batch_size,
+            batch_size,
             self.config.precision,
             callback,
             failed=failed,
