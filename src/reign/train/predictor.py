@@ -18,11 +18,12 @@ from reign.train.archive import unpack
 from reign.train.build import make_problem
 from reign.train.calibration import Calibration
 from reign.train.callbacks import Callback
+from reign.train.depends import about_stream
 from reign.train.evaluation import measure_models, split_of
 from reign.train.inputs import descriptors_of, read_inputs, without_targets
 from reign.train.metrics import METRICS
 from reign.train.nearest import TrainingMolecules
-from reign.train.partial import Written, about_stream, write_stream
+from reign.train.partial import Written, write_stream
 from reign.train.prediction_plan import Plan, make_plan
 from reign.train.prediction_table import column_names, forecast_columns
 from reign.train.recipe import Recipe
@@ -250,7 +251,8 @@ class Predictor:
             callback: receives progress events.
         """
         failed: dict[int, str] = {}
-        found = forecast(self.models, graphs, torch.arange(len(graphs)), self.task, plan.method, callback, failed)
+        models = [model.in_large_batches() for model in self.models]
+        found = forecast(models, graphs, torch.arange(len(graphs)), self.task, plan.method, callback, failed)
         bad = (~found.values.isfinite()).any(1)
         errors = {g: failed.get(g, "the prediction is not a finite number") for g in bad.nonzero().flatten().tolist()}
         found = Forecast(found.values[~bad], None if found.unsure is None else found.unsure[~bad])

@@ -50,7 +50,7 @@ class Stream:
         from reign.data.molecules import TableFile, check_rows, need_columns
 
         path = table.path
-        need_columns(table.columns, smiles_columns, path)
+        table.need_text(smiles_columns)
         need_columns(table.columns, descriptors.columns, path)
         check("num_workers", num_workers, num_workers is None or num_workers >= 0, "at least 0")
         check("chunk_rows", chunk_rows, chunk_rows >= 1, "at least 1")
