@@ -266,6 +266,8 @@ def test_formats(predictor: Predictor, table: Path, tmp_path: Path) -> None:
             predictor.write_predictions(tmp_path / "numbers.parquet", tmp_path / "other.csv")
     pq.write_table(pa.table({"smiles": pa.array(["C", "CC"]).dictionary_encode()}), tmp_path / "words.parquet")
     assert predictor.write_predictions(tmp_path / "words.parquet", tmp_path / "words.csv").failed == 0
+    with pytest.raises(ValueError, match=r"in\.csv is the input and the output; choose another file"):
+        predictor.write_predictions(table, tmp_path / "in.csv")
     with pytest.raises(ValueError, match=r"would be a zip archive, .* use \.csv\.gz"):
         predictor.write_predictions(table, tmp_path / "out.csv.zip")
 
