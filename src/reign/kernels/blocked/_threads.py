@@ -6,7 +6,7 @@ gives does not depend on who computed it, and each computes with one thread of i
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
@@ -14,7 +14,7 @@ from itertools import count
 import torch
 
 NUMBERS = 262_144  # of a block: a megabyte in float32
-SMALLEST, PIECES = 1024, 2  # a block has at least so many rows, if there are not at least so many blocks
+SMALLEST = 1024  # rows of a block, at least, where there are as many
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 _lock = threading.Lock()
@@ -22,8 +22,14 @@ _here = threading.local()  # the number of threads for blocks, where it is not t
 
 
 def block_rows(rows: int, channels: int) -> int:
-    """The number of rows of a block; it depends on the sizes alone, and not on the machine."""
-    return max(1, min(max(NUMBERS // max(channels, 1), SMALLEST), max(-(-rows // PIECES), SMALLEST)))
+    """The number of rows of a block: all blocks are about as large, and two threads get as many.
+
+    It depends on the sizes alone, and not on the machine.
+    """
+    blocks = -(-rows // max(NUMBERS // max(channels, 1), SMALLEST))
+    if rows >= 2 * SMALLEST:
+        blocks += blocks % 2
+    return max(1, -(-rows // max(blocks, 1)))
 
 
 @contextmanager
@@ -44,6 +50,11 @@ def threads_for_blocks_only() -> Iterator[None]:
     finally:
         _here.threads = None
         torch.set_num_threads(threads)
+
+
+def both(number: int, work: Callable[[int], None], beside: Sequence[Callable[[], None]]) -> None:
+    """The same as ``each``, and some other work at the same time."""
+    each(len(beside) + number, lambda n: beside[n]() if n < len(beside) else work(n - len(beside)))
 
 
 def each(number: int, work: Callable[[int], None]) -> None:

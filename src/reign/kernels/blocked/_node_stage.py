@@ -1,0 +1,252 @@
+"""Slots on nodes, subgraphs or roots: many slots and few rows, so operations are done for several slots at once.
+
+    x[t]      = values, perhaps with messages to them
+    hidden[t] = x[t] W1[t] + b1[t]
+    y[t]      = relu(norm(hidden[t])) W2[t] + b2[t]
+    out[g]    = the sum of norm(y[t]) over the slots t of group g
+
+Slots do not depend on each other, and the sums are only needed when those of the pairs are put together: so threads work on slots of nodes and on blocks of
+pairs at the same time. Of an MLP only ``hidden`` is kept, and y if a norm comes after it; the way back computes the rest again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from reign.kernels._stages import NodeInput, NodePlan
+from reign.kernels.blocked._norm import Affine, Norm, back
+from reign.kernels.blocked._passing import passed, passed_back, plainly_passed, relu_back
+from reign.kernels.blocked._slots import WEIGHTS, Map, maps_of
+
+TOGETHER = 2  # slots of one task
+INPUTS = 4  # of a slot: values, sources, edge features, eps
+
+
+class NodeStage(NodePlan):
+    """Slots on nodes and subgraphs, several at once."""
+
+    def __call__(self, inputs: Sequence[NodeInput]) -> "list[Later]":
+        """One sum of slots a group; they are computed along with the pairs they are added to."""
+        nodes = Nodes(self, inputs)
+        return [Later([(nodes, group)]) for group in range(max(self.groups) + 1)]
+
+
+@dataclass(frozen=True, eq=False)
+class Later:
+    """A sum of groups of slots that are not computed yet, and of a tensor."""
+
+    parts: "list[tuple[Nodes, int]]"
+    tensor: Tensor | None = None
+
+    def __add__(self, other: "Tensor | Later") -> "Later":
+        more = other if isinstance(other, Later) else Later([], other)
+        tensors = [t for t in (self.tensor, more.tensor) if t is not None]
+        return Later(self.parts + more.parts, sum(tensors[1:], tensors[0]) if tensors else None)
+
+
+class Nodes:
+    """The slots of a stage at work, forth and back, in tasks that do not depend on each other.
+
+    Args:
+        plan: the slots.
+        inputs: what each of them reads.
+    """
+
+    def __init__(self, plan: NodePlan, inputs: Sequence[NodeInput]) -> None:
+        maps = maps_of(plan.stack, range(plan.stack.slots))
+        self.groups, self.slots = plan.groups, len(plan.groups)
+        self.edges = [None if one.messages is None else one.messages.edges for one in inputs]
+        self.tasks = tasks_of(maps, plan.training)
+        self.inputs = [v for one in inputs for v in one.tensors()] + [w for m in maps for w in m.weights()]
+
+    def begin(self, tensors: Sequence[Any]) -> None:
+        """Prepare the way forth; the tensors are ``inputs``."""
+        self._tensors = tensors
+        self._read: list[Tensor | None] = [None] * self.slots
+        self._kept: list[Tensor | None] = [None] * (2 * len(self.tasks))
+        self._found: list[Tensor | None] = [None] * self.slots
+
+    def forward(self, n: int) -> None:
+        """Do one task."""
+        task, read = self.tasks[n], []
+        for t in task.places:
+            own, *others = self._of(t, self._tensors)
+            edges = self.edges[t]
+            read.append(own if edges is None else passed(edges, own, *others))
+            self._read[t] = None if edges is None else read[-1]
+        self._kept[2 * n], self._kept[2 * n + 1], results = task.forward(read)
+        for t, y in zip(task.places, results, strict=True):
+            self._found[t] = y
+
+    def finish(self) -> tuple[list[Tensor], list[Tensor | None]]:
+        """When all tasks are done: the sum of each group, and what is kept for the way back."""
+        groups = range(max(self.groups) + 1)
+        sums = [_total([y for y, own in zip(self._found, self.groups, strict=True) if own == g]) for g in groups]
+        kept = [*self._read, *self._kept]
+        del self._tensors, self._read, self._kept, self._found
+        return sums, kept
+
+    @property
+    def keeps(self) -> int:
+        """The number of tensors that are kept."""
+        return self.slots + 2 * len(self.tasks)
+
+    def begin_back(self, g: Sequence[Tensor], tensors: Sequence[Any], kept: Sequence[Any], wants: Sequence[bool]) -> None:
+        """Prepare the way back: the gradient of each group, and which gradients are wanted."""
+        self._g, self._tensors, self._wants = g, tensors, wants
+        self._read, self._kept = list(kept[: self.slots]), list(kept[self.slots :])
+        self._grads: list[Tensor | None] = [None] * len(tensors)
+
+    def backward(self, n: int) -> None:
+        """Do one task."""
+        task, grads = self.tasks[n], self._grads
+        g = torch.stack([self._g[self.groups[t]] for t in task.places])
+        read = [self._of(t, self._tensors)[0] if (x := self._read[t]) is None else x for t in task.places]
+        wanted = [any(self._of(t, self._wants)) for t in task.places]
+        found, weights = task.backward(g, read, wanted, *self._kept[2 * n : 2 * n + 2])
+        for t, gx, own in zip(task.places, found, weights, strict=True):
+            grads[self._weights(t)] = own
+            if (edges := self.edges[t]) is None or gx is None:
+                grads[INPUTS * t] = gx
+            else:
+                back = passed_back(edges, self._of(t, self._tensors), gx, None, self._of(t, self._wants))
+                grads[INPUTS * t : INPUTS * (t + 1)] = back
+
+    def finish_back(self) -> list[Tensor | None]:
+        """When all tasks are done: the gradients of ``inputs``."""
+        grads = [value if wanted else None for value, wanted in zip(self._grads, self._wants, strict=True)]
+        del self._g, self._tensors, self._wants, self._read, self._kept, self._grads
+        return grads
+
+    def plain(self, tensors: Sequence[Any]) -> list[Tensor]:
+        """The sum of each group in operations that can be differentiated as often as one likes."""
+        found: list[list[Tensor]] = [[] for _ in range(max(self.groups) + 1)]
+        for task in self.tasks:
+            for n, t in enumerate(task.places):
+                own, *others = self._of(t, tensors)
+                w1, b1, w2, b2, *norms = tensors[self._weights(t)]
+                edges = self.edges[t]
+                value = F.linear(own if edges is None else plainly_passed(edges, own, *others), w1, b1)
+                if w2 is not None:
+                    value = F.linear(_plain_norm(value, task.inner, n, task.maps[n].inner, *norms[:2]).relu(), w2, b2)
+                found[self.groups[t]].append(_plain_norm(value, task.outer, n, task.maps[n].outer, *norms[2:]))
+        return [torch.stack(values).sum(0) for values in found]
+
+    def _of(self, t: int, tensors: Sequence[Any]) -> Sequence[Any]:
+        """Values, sources, edge features and eps of a slot, out of all tensors."""
+        return tensors[INPUTS * t : INPUTS * (t + 1)]
+
+    def _weights(self, t: int) -> slice:
+        """Where the weights of a slot are among all tensors."""
+        start = INPUTS * self.slots + WEIGHTS * t
+        return slice(start, start + WEIGHTS)
+
+
+class Task:
+    """Some slots with norms in the same places.
+
+    Args:
+        maps: the slots.
+        places: their places in the stage.
+        training: whether norms use the statistics of these rows.
+    """
+
+    def __init__(self, maps: Sequence[Map], places: Sequence[int], training: bool) -> None:
+        self.maps, self.places, self.training = maps, list(places), training
+        self.w2, self.b2 = (None if maps[0].w2 is None else torch.stack([getattr(m, name) for m in maps]) for name in ("w2", "b2"))
+        self.inner: Affine | None = None
+        self.outer: Affine | None = None
+
+    def forward(self, x: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        """What is kept, hidden values and results that a norm follows, and the results of the slots."""
+        first = x[0].new_empty(len(self.maps), x[0].size(0), self.maps[0].w1.size(0))
+        for value, m, into in zip(x, self.maps, first, strict=True):
+            torch.addmm(m.b1, value, m.w1.t(), out=into)
+        if self.w2 is None or self.b2 is None:
+            hidden, y = None, first
+        else:
+            self.inner = _affine(first, [m.inner for m in self.maps], self.training)
+            hidden, y = first, torch.baddbmm(self.b2[:, None], self._activated(first), self.w2.transpose(1, 2))
+        self.outer = _affine(y, [m.outer for m in self.maps], self.training)
+        return hidden, None if self.outer is None else y, y if self.outer is None else self.outer(y)
+
+    def _activated(self, hidden: Tensor) -> Tensor:
+        return hidden.relu() if self.inner is None else self.inner(hidden).relu_()
+
+    def backward(
+        self, g: Tensor, x: Sequence[Tensor], wants: Sequence[bool], hidden: Tensor | None, y: Tensor | None
+    ) -> tuple[list[Tensor | None], list[list[Tensor | None]]]:
+        """The gradients of the inputs and of the weights of each slot, from those of the results."""
+        g, b_last, outer = _through(g, self.outer, y)
+        inner: Sequence[Sequence[Tensor | None]] = [(None, None)] * len(self.maps)
+        w2: Sequence[Tensor | None] = [None] * len(self.maps)
+        b2 = b1 = b_last
+        if self.w2 is not None and hidden is not None:
+            value = self._activated(hidden)
+            w2 = torch.bmm(g.transpose(1, 2), value).unbind()
+            g, b1, inner = _through(relu_back(torch.bmm(g, self.w2), value), self.inner, hidden)
+        gx = [torch.mm(one, m.w1) if wanted else None for one, m, wanted in zip(g, self.maps, wants, strict=True)]
+        w1 = [torch.mm(one.t(), value) for one, value in zip(g, x, strict=True)]
+        weights = [[w1[t], b1[t], w2[t], None if w2[t] is None else b2[t], *inner[t], *outer[t]] for t in range(len(self.maps))]
+        return gx, weights
+
+
+def tasks_of(maps: Sequence[Map], training: bool) -> list[Task]:
+    """All slots, a few in each task."""
+    alike: dict[tuple[bool, bool], list[int]] = {}
+    for t, m in enumerate(maps):
+        alike.setdefault((m.inner is None, m.outer is None), []).append(t)
+    some = [places[n : n + TOGETHER] for places in alike.values() for n in range(0, len(places), TOGETHER)]
+    return [Task([maps[t] for t in places], places, training) for places in some]
+
+
+def _affine(y: Tensor, norms: Sequence[Norm | None], training: bool) -> Affine | None:
+    """What norms do to the rows of their slots, shape (slots, 1, channels). In training their running statistics are updated."""
+    own = [norm for norm in norms if norm is not None]
+    if not own:
+        return None
+    rows = y.size(1)
+    if counted := rows if training and rows >= 2 else 0:
+        found = [torch.batch_norm_update_stats(one, None, None, 0.0) for one in y]
+        for norm, (mean, var) in zip(own, found, strict=True):
+            norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), norm.momentum)
+            norm.running_var.lerp_((var * (rows / (rows - 1))).to(norm.running_var.dtype), norm.momentum)
+    else:
+        found = [(norm.running_mean, norm.running_var) for norm in own]
+    mean, var = (torch.stack([one[n] for one in found])[:, None].double() for n in range(2))
+    scale, shift = (torch.stack([getattr(norm, name) for norm in own])[:, None].double() for name in ("scale", "shift"))
+    inverse = (var + own[0].eps).rsqrt()
+    alpha = scale * inverse
+    beta = shift - mean * alpha
+    return Affine(alpha.to(y.dtype), beta.to(y.dtype), mean.to(y.dtype), inverse.to(y.dtype), counted)
+
+
+def _through(g: Tensor, affine: Affine | None, y: Tensor | None) -> tuple[Tensor, Tensor, Sequence[Sequence[Tensor | None]]]:
+    """The way back through norms: the gradients of their rows, of a bias before them, and of their scales and shifts."""
+    total = g.sum(1, keepdim=True)
+    if affine is None or y is None:
+        return g, total[:, 0], [(None, None)] * g.size(0)
+    scale = ((y - affine.mean) * affine.inverse).mul_(g).sum(1, keepdim=True)
+    bias = torch.zeros_like(total) if affine.number else total * affine.alpha
+    through = back(affine, (total.double(), scale.double()))(g, y, None)
+    return through, bias[:, 0], list(zip(scale[:, 0], total[:, 0], strict=True))
+
+
+def _total(values: Sequence[Tensor | None]) -> Tensor:
+    first, *others = (value for value in values if value is not None)
+    for value in others:
+        first.add_(value)
+    return first
+
+
+def _plain_norm(y: Tensor, affine: Affine | None, n: int, norm: Norm | None, scale: Tensor | None, shift: Tensor | None) -> Tensor:
+    if affine is None or norm is None or scale is None or shift is None:
+        return y
+    if affine.number == 0:
+        return (y - affine.mean[n]) * affine.inverse[n] * scale + shift
+    var, mean = torch.var_mean(y, dim=0, correction=0)
+    return (y - mean) * (var + norm.eps).rsqrt() * scale + shift
