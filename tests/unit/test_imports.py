@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 # from the lowest layer to the highest; a module may import from its own layer and from those below
 LAYERS = [
     {"_version", "_validate", "disk", "registry"},
-    {"draw"},
+    {"draw", "smiles"},
     {"kernels"},
     {"bags"},
     {"policies", "transforms"},
@@ -53,7 +53,9 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.data.sets", "reign.data.molecules"): OPTIONAL,
     ("reign.data", "sklearn"): OPTIONAL,
     ("reign.data.molecules", "pyarrow"): OPTIONAL,
-    ("reign.data.molecules", "rdkit"): OPTIONAL,
+    ("reign.smiles", "rdkit"): OPTIONAL,
+    ("reign.smiles", "torch"): QUICK,
+    ("reign.smiles", "torch_geometric"): QUICK,
     ("reign.train", "pandas"): OPTIONAL,
     ("reign.train", "pyarrow"): OPTIONAL,
     ("reign.train", "reign.data.molecules"): OPTIONAL,
@@ -264,6 +266,7 @@ def test_a_hidden_module_is_found(tmp_path: Path) -> None:
         ("reign.bags", ["reign.policies"]),
         ("reign.policies", ["reign.nn"]),
         ("reign.data", ["reign.nn", "reign.theory", "sklearn", "rdkit"]),
+        ("reign.smiles", ["torch", "torch_geometric", "pandas", "scipy"]),
         ("reign.nn", ["reign.data", "reign.theory", "reign.train"]),
     ],
 )

@@ -8,27 +8,21 @@ about.json       what the predictions depend on; a folder of another input, mode
 done.json        number of complete chunks, rows and failed rows
 """
 
-import hashlib
 import json
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
-
-import reign._version
 from reign.disk import read_json, read_record, write_bytes, write_json
 from reign.train import lock
 from reign.train.callbacks import Callback
-from reign.train.stream import Computed, Stream
+from reign.train.chunk_results import Computed
+from reign.train.stream import Stream
 from reign.train.table_output import TableOutput
 from reign.train.window import Window
-
-if TYPE_CHECKING:
-    from reign.train.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -94,10 +88,10 @@ class Parts:
         self.chunks, self.rows, self.failed = 0, 0, 0
         self.kept: deque[tuple[int, int]] = deque()  # chunks whose results may still be in the window, with the number of results
         self.results = 0  # number of results of these chunks
-        if (folder / "about.json").is_file():
+        if (done := folder / "done.json").is_file():
             self._check_same(about)
-            self._read()
-        else:
+            self._read(done)
+        else:  # nothing to continue, whatever the command was
             write_json(folder / "about.json", about)
 
     def add(self, content: bytes, each: Computed) -> None:
@@ -129,10 +123,7 @@ class Parts:
                 f"{here.get(other[0])!r:.80} here); complete them with that command, or delete the folder to start again."
             )
 
-    def _read(self) -> None:
-        file = self.folder / "done.json"
-        if not file.is_file():
-            return
+    def _read(self, file: Path) -> None:
         done = read_record(file, chunks=int, rows=int, failed=int)
         self.chunks, self.rows, self.failed = done["chunks"], done["rows"], done["failed"]
         for number in range(self.chunks):
@@ -152,38 +143,6 @@ class Parts:
     def _keep(self, number: int, results: int) -> None:
         self.kept.append((number, results))
         self.results += results
-
-
-def about_stream(predictor: "Predictor", stream: Stream, options: dict[str, Any]) -> dict[str, Any]:
-    """What the bytes of an output depend on: input, models, options, versions and the kind of device.
-
-    Args:
-        predictor: the models.
-        stream: the table, and what to compute.
-        options: further options.
-    """
-    return {
-        "input": digest([stream.table.path]),
-        "columns": stream.smiles_columns,
-        "descriptors": digest([stream.beside.path]) if stream.beside is not None else None,
-        "models": digest(predictor.files()),
-        "options": options,
-        "chunk_rows": stream.chunk_rows,
-        "device": predictor.models[0].device.type,
-        "reign": reign._version.__version__,
-        "torch": torch.__version__,
-    }
-
-
-def digest(files: Sequence[Path]) -> str:
-    """A hash of the contents of some files; a file that does not exist counts as empty."""
-    found = hashlib.sha256()
-    for file in files:
-        if file.is_file():
-            with file.open("rb") as content:
-                found.update(hashlib.file_digest(content, "sha256").digest())
-        found.update(b"/")
-    return found.hexdigest()[:16]
 
 
 def counted(several: Sequence[Written], path: Path) -> Written:

@@ -17,10 +17,11 @@ from reign.data import GraphPack, Ids
 from reign.train.archive import unpack
 from reign.train.calibration import Calibration
 from reign.train.callbacks import Callback
+from reign.train.depends import about_stream
 from reign.train.evaluation import evaluate_split, evaluate_table
 from reign.train.inputs import read_inputs, without_targets
 from reign.train.nearest import training_molecules
-from reign.train.partial import Written, about_stream, write_stream
+from reign.train.partial import Written, write_stream
 from reign.train.prediction_plan import Plan, make_plan
 from reign.train.prediction_table import column_names, forecast_columns
 from reign.train.recipe import Recipe
@@ -142,7 +143,6 @@ class Predictor:
             nearest: number of the most similar training molecules to add, see ``reign.train.nearest``.
             descriptors_path: a table of descriptors for this table, if the training had one.
             num_workers: number of processes that read SMILES; 0 for none, None for a number that suits the table and the machine.
-                Except on Linux, a script that uses processes needs ``if __name__ == "__main__":``.
             callback: receives progress events.
         """
         stream, _ = self.stream(
@@ -238,7 +238,8 @@ class Predictor:
             callback: receives progress events.
         """
         failed: dict[int, str] = {}
-        found = forecast(self.models, graphs, torch.arange(len(graphs)), self.task, plan.method, callback, failed)
+        models = [model.in_large_batches() for model in self.models]
+        found = forecast(models, graphs, torch.arange(len(graphs)), self.task, plan.method, callback, failed)
         bad = (~found.values.isfinite()).any(1)
         errors = {g: failed.get(g, "the prediction is not a finite number") for g in bad.nonzero().flatten().tolist()}
         found = Forecast(found.values[~bad], None if found.unsure is None else found.unsure[~bad])

@@ -108,4 +108,6 @@ def _check_shards(predictor: Predictor, tables: Sequence[Path], options: dict[st
 
     columns = options.get("smiles_columns") or predictor.recipe.data.smiles_columns
     for path in tables:
-        need_columns(TableFile(path).columns, [*columns, *predictor.recipe.data.descriptors_columns], path)
+        table = TableFile(path)
+        table.need_text(columns)
+        need_columns(table.columns, predictor.recipe.data.descriptors_columns, path)

@@ -5,47 +5,25 @@ Chunks are read ahead, in other processes if asked for. Graphs that a model sees
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-
 from reign._validate import check
-from reign.data import GraphPack
-from reign.kernels import ragged
 from reign.train.callbacks import Callback
+from reign.train.chunk_results import Computed, compute
 from reign.train.config import DataConfig
 from reign.train.inputs import descriptors_of
 from reign.train.row_progress import RowProgress
-from reign.train.table_jobs import Cells, Job
+from reign.train.table_jobs import Job
 from reign.train.window import Window
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from reign.data.molecules import Chunk, Descriptors, Graphs, Rows, TableFile
+    from reign.data.molecules import Chunk, Descriptors, Rows, TableFile
 
 CHUNK = 8_192  # number of rows that are computed and written together
 FEW = 2_000  # smallest number of rows for which other processes are worth their start
-
-
-@dataclass(frozen=True, eq=False)
-class Computed:
-    """A chunk of a table with its new columns.
-
-    Args:
-        chunk: the rows.
-        columns: the new columns, with None for rows that have an error; ``error`` is the last one.
-        new: keys of the graphs that were computed for this chunk.
-        failed: number of rows with an error.
-    """
-
-    chunk: "Chunk"
-    columns: dict[str, list[Any]]
-    new: list[bytes]
-    failed: int
 
 
 class Stream:
@@ -72,7 +50,7 @@ class Stream:
         from reign.data.molecules import TableFile, check_rows, need_columns
 
         path = table.path
-        need_columns(table.columns, smiles_columns, path)
+        table.need_text(smiles_columns)
         need_columns(table.columns, descriptors.columns, path)
         check("num_workers", num_workers, num_workers is None or num_workers >= 0, "at least 0")
         check("chunk_rows", chunk_rows, chunk_rows >= 1, "at least 1")
@@ -90,10 +68,10 @@ class Stream:
         from reign.data.molecules import Reader
 
         progress = RowProgress(callback, self.rows, skip, self.job.passes)
-        reader: Reader[Chunk] = Reader(self._workers())
-        for chunk, blocks in reader.read(self._blocks(skip)):
+        reader: Reader[tuple[Chunk, list[Rows]]] = Reader(self._workers())
+        for (chunk, rows), graphs in reader.read(self._blocks(skip)):
             progress.begin(chunk.size)
-            yield self._compute(chunk, blocks, window, progress)
+            yield compute(self.job, chunk, list(zip(rows, graphs, strict=True)), window, progress)
             window.trim()
             progress.end()
 
@@ -121,7 +99,7 @@ class Stream:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return 0 if self.rows < FEW or cores == 1 else min(16, cores)
 
-    def _blocks(self, skip: int) -> "Iterator[tuple[Chunk, list[Rows]]]":
+    def _blocks(self, skip: int) -> "Iterator[tuple[tuple[Chunk, list[Rows]], list[Rows]]]":
         """The chunks, each with the blocks that are read by one process at a time."""
         from reign.data.molecules import BLOCK, Rows, molecule_texts
 
@@ -130,18 +108,11 @@ class Stream:
             texts = list(molecule_texts([chunk.texts(column) for column in self.smiles_columns]))
             numbers, wrong = self._numbers(chunk, next(others) if others is not None else None)
             wrong |= chunk.odd
-            yield (
-                chunk,
-                [
-                    Rows(
-                        texts[at : at + BLOCK],
-                        {row - at: reason for row, reason in wrong.items() if at <= row < at + BLOCK},
-                        numbers[at : at + BLOCK],
-                        self.descriptors,
-                    )
-                    for at in range(0, chunk.size, BLOCK)
-                ],
-            )
+            rows = []
+            for at in range(0, chunk.size, BLOCK):
+                here = {row - at: reason for row, reason in wrong.items() if at <= row < at + BLOCK}
+                rows.append(Rows(texts[at : at + BLOCK], here, numbers[at : at + BLOCK], self.descriptors.featurizers))
+            yield (chunk, rows), rows
 
     def _numbers(self, chunk: "Chunk", other: "Chunk | None") -> tuple[list[list[float]], dict[int, str]]:
         parts = []
@@ -153,27 +124,6 @@ class Stream:
                 raise ValueError(f"{self.beside.path}, row {other.start + row + 1}: {reason}.")
             parts.append(({column: other.texts(column) for column in other.columns}, self.beside.path.name))
         return self.descriptors.numbers(parts, chunk.size) if parts else ([], {})
-
-    def _compute(self, chunk: "Chunk", blocks: "list[Graphs]", window: Window, callback: Callback) -> Computed:
-        new: dict[bytes, Any] = {}
-        keys: list[bytes] = []
-        errors: list[str] = []
-        for block in blocks:
-            new |= {key: each for key, each in block.found.items() if key not in window.found and key not in new}
-            errors += [block.errors.get(row, "") for row in range(len(block.keys))]
-            keys += block.keys
-        if new:
-            graphs = pack_of([arrays for _, arrays in new.values()])
-            found, failed = self.job.cells(graphs, [text for text, _ in new.values()], callback)
-            for g, key in enumerate(new):
-                window.add(key, None if g in failed else found[g], failed.get(g, ""))
-        none: Cells = (None,) * len(self.job.columns)
-        rows: list[Cells] = []
-        for row, key in enumerate(keys):
-            cells, error = window.found[key] if key else (None, errors[row])
-            rows.append((*(none if cells is None else cells), error))
-        columns = dict(zip([*self.job.columns, "error"], map(list, zip(*rows, strict=True)), strict=True))
-        return Computed(chunk, columns, list(new), sum(bool(row[-1]) for row in rows))
 
 
 def open_stream(
@@ -202,21 +152,3 @@ def open_stream(
     if config.descriptors_path is not None and descriptors_path is None:
         raise ValueError("the run was trained with a file of descriptors; give that of this table with --descriptors-path.")
     return Stream(table, job, columns, descriptors_of(config, descriptors_path), num_workers, chunk_rows)
-
-
-def pack_of(graphs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> GraphPack:
-    """A pack of graphs given as x, edge_index and edge_attr."""
-
-    def joined(parts: list[np.ndarray], axis: int = 0) -> torch.Tensor:
-        whole = torch.from_numpy(np.concatenate(parts, axis=axis))
-        return whole if whole.is_floating_point() else whole.long()
-
-    xs, edges, kinds = (list(part) for part in zip(*graphs, strict=True))
-    return GraphPack(
-        x=joined(xs),
-        edge_index=joined(edges, 1),
-        edge_attr=joined(kinds),
-        y=None,
-        node_ptr=ragged.offsets(torch.tensor([len(x) for x in xs])),
-        edge_ptr=ragged.offsets(torch.tensor([each.shape[1] for each in edges])),
-    )

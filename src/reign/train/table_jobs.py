@@ -97,5 +97,6 @@ class VectorJob(Job):
         """The vectors of each graph, and the reasons for graphs that are too large."""
         failed: dict[int, str] = {}
         ids = torch.arange(len(graphs))
-        found = torch.cat([model.vectors(graphs, ids, callback, failed) for model in self.predictor.models], dim=1)
+        models = [model.in_large_batches() for model in self.predictor.models]
+        found = torch.cat([model.vectors(graphs, ids, callback, failed) for model in models], dim=1)
         return [tuple(row) for row in found.tolist()], failed

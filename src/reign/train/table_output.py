@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reign.disk import csv_text, replaced
-from reign.train.stream import Computed
+from reign.train.chunk_results import Computed
 
 if TYPE_CHECKING:
     from reign.data.molecules import TableFile
@@ -35,6 +35,8 @@ class TableOutput:
         from reign.data.molecules import import_parquet, is_parquet
 
         self.target, self.table, self.new = target, table, {**new, "error": str}
+        if target.exists() and target.samefile(table.path):
+            raise ValueError(f"{target} is the input and the output; choose another file for the output.")
         if target.suffix == ".zip":
             raise ValueError(f"{target} would be a zip archive, which cannot be written in steps; use .csv.gz.")
         self.parquet = import_parquet() if is_parquet(target) else None

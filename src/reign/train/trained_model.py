@@ -1,7 +1,7 @@
 """A model of a finished run, with everything that its predictions depend on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -17,6 +17,8 @@ from reign.train.inference import Inference
 from reign.train.losses import LOSSES
 from reign.train.target_scaler import Scale
 
+PAIRS = 65_536  # number of pairs (subgraph, node) of a batch: larger ones are hardly faster on a CPU
+
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
@@ -28,6 +30,7 @@ class TrainedModel:
         scale: converts the outputs of the model to the units of the targets.
         config: the settings it was trained with.
         num_outputs: number of targets or classes.
+        least_pairs: number of pairs (subgraph, node) of a batch at least. Larger batches are faster; the last bits of outputs depend on them.
     """
 
     folder: Path
@@ -35,6 +38,7 @@ class TrainedModel:
     scale: Scale
     config: TrainingConfig
     num_outputs: int
+    least_pairs: int = 0
 
     @classmethod
     def load(
@@ -69,6 +73,10 @@ class TrainedModel:
             rows: the table rows of the graphs, for messages.
         """
         return self.moments(graphs, ids, callback, failed, rows)[:, : self.num_outputs]
+
+    def in_large_batches(self) -> "TrainedModel":
+        """The same model with batches of a size that suits predictions."""
+        return replace(self, least_pairs=PAIRS)
 
     @property
     def device(self) -> torch.device:
@@ -136,13 +144,16 @@ class TrainedModel:
         first = next(self.model.parameters())
         own = graphs.to(first.device, first.dtype)
         budget = Budget(self.model, own, first.device, self.config.max_pairs, "the input", callback, rows)
+        batch_size = self.config.batch_size
+        if dropped is None:  # what is dropped depends on the batches
+            batch_size = max(batch_size, self.least_pairs * len(own) // max(1, int(budget.pairs.sum())))
         inference = Inference(
             self.model,
             own,
             width,
             scale,
             budget,
-            self.config.batch_size,
+            batch_size,
             self.config.precision,
             callback,
             failed=failed,

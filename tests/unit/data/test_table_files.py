@@ -1,25 +1,15 @@
-"""Tables in chunks of rows, and SMILES that are read in blocks: what a chunk holds, and which rows are the same for a model."""
+"""Tables in chunks of rows: what a chunk holds."""
 
 import gzip
-import multiprocessing
-import os
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from reign.data.molecules import Chunk, Descriptors, Graphs, Molecule, Reader, Rows, TableFile, read_table
+from reign.data.molecules import Chunk, TableFile, read_table
 from reign.data.molecules._csv_reader import CsvTable
-from reign.data.molecules._reading import AHEAD, key_of, read_block
 
 TEXT = 'smiles,note\nC,a\nCC,"b\nb"\n\nCCC,c,d\nCCCC,\n'
-
-
-def rows_of(texts: list[str], **descriptors: list[str]) -> Rows:
-    return Rows(texts, {}, [], Descriptors(**descriptors))
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
@@ -77,74 +67,6 @@ def test_parquet_is_read_in_chunks(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1" + bytes(50))
     with pytest.raises(ValueError, match="cannot be read as a Parquet file"):
         TableFile(tmp_path / "bad.parquet")
-
-
-def test_a_molecule_has_one_key_however_it_is_written() -> None:
-    found = read_block(rows_of(["OCC", "CCO", "C(O)C", "CCN", "F/C=C/F", "F/C=C\\F", "C(=C/F)\\F", "[O-]CC"]))
-    first, *others = found.keys
-    assert [key == first for key in others] == [True, True, False, False, False, False, False]
-    assert found.keys[6] == found.keys[4]  # trans, written from the middle
-    assert found.keys[5] != found.keys[4]
-    assert len(found.found) == len(set(found.keys)) == 5
-    assert found.errors == {}
-
-
-def test_chirality_as_a_model_sees_it_is_part_of_the_key() -> None:
-    """The feature depends on the order of the neighbours: the same molecule, written in another way, can be another graph for a model."""
-    texts = ["N[C@@H](C)C(=O)O", "C[C@H](N)C(=O)O", "N[C@H](C)C(=O)O"]
-    found = read_block(rows_of(texts))
-    tags = [Molecule.read(text).graph().x[:, 1].sort().values.tolist() for text in texts]
-    for i in range(3):
-        for j in range(3):
-            assert (found.keys[i] == found.keys[j]) == (tags[i] == tags[j])
-    assert len(set(found.keys)) == 2
-
-
-def test_keys_tell_graphs_apart() -> None:
-    """A path and a star of the same atoms, and graphs that differ in one feature."""
-    x, edges = np.zeros((4, 2), np.uint8), np.array([[0, 1, 2, 1, 2, 3], [1, 2, 3, 0, 1, 2]])
-    star, kinds = np.array([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]]), np.zeros((6, 1), np.uint8)
-    key = key_of(x, edges, kinds, None)
-    assert key != key_of(x, star, kinds, None)
-    other, marked = x.copy(), kinds.copy()
-    other[1, 1], marked[[0, 3]] = 1, 1
-    assert key != key_of(other, edges, kinds, None)
-    assert key != key_of(x, edges, marked, None)
-    assert key == key_of(x[::-1], 3 - edges, kinds, np.array([3, 2, 1, 0]))
-
-
-def test_rows_that_cannot_be_read_and_descriptors() -> None:
-    rows = Rows(["CC", "xyz", "", "CC", "CC"], {3: "odd"}, [[1.0], [1.0], [1.0], [1.0], [2.0]], Descriptors(["pH"]))
-    found = read_block(rows)
-    assert [bool(key) for key in found.keys] == [True, False, False, False, True]
-    assert found.keys[0] != found.keys[4]  # the same molecule with another descriptor
-    assert list(found.errors) == [3, 1, 2]
-    assert found.errors[3] == "odd"
-    x, _, _ = found.found[found.keys[4]][1]
-    assert x[:, -1].tolist() == [2.0, 2.0]
-
-
-def test_rows_are_read_by_other_processes_but_not_far_ahead() -> None:
-    taken = []
-
-    def groups() -> Iterator[tuple[int, list[Rows]]]:
-        for number in range(8):
-            taken.append(number)
-            yield number, [rows_of(["C" * (number + 1), "x"]), rows_of(["CO"])]
-
-    def comparable(each: tuple[int, list[Graphs]]) -> object:
-        return each[0], [(block.keys, block.errors) for block in each[1]]
-
-    here = [comparable(each) for each in Reader[int](0).read(groups())]
-    taken.clear()
-    found = Reader[int](1).read(groups())
-    first = comparable(next(found))
-    assert taken == list(range(AHEAD + 1))
-    assert [first, *(comparable(next(found)) for _ in range(3))] == here[:4]
-    for process in multiprocessing.active_children():
-        os.kill(process.pid or 0, signal.SIGKILL)
-    with pytest.raises(OSError, match="a process that reads SMILES was killed"):
-        list(found)
 
 
 def test_a_chunk_as_text() -> None:

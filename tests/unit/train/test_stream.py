@@ -206,6 +206,19 @@ def test_unfinished_predictions_of_another_command_are_refused(
         predictor.write_predictions(table, out, chunk_rows=9)
 
 
+def test_a_command_that_ended_before_its_first_chunk_does_not_stand_in_the_way(
+    predictor: Predictor, table: Path, tmp_path: Path
+) -> None:
+    undo = stopped_at(2)  # after about.json and the rows of the first chunk, before its results
+    with pytest.raises(Stop):
+        predictor.write_predictions(table, tmp_path / "out.csv", chunk_rows=9)
+    undo()
+    assert (partial_folder(tmp_path / "out.csv") / "00000.part").is_file()
+    predictor.write_predictions(table, tmp_path / "out.csv", chunk_rows=8)
+    predictor.write_predictions(table, tmp_path / "whole.csv", chunk_rows=8)
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
 def test_results_that_no_later_row_needs_are_not_kept(tmp_path: Path) -> None:
     from reign.data.molecules import Chunk
     from reign.train.stream import Computed
@@ -247,6 +260,14 @@ def test_formats(predictor: Predictor, table: Path, tmp_path: Path) -> None:
     predictor.write_predictions(tmp_path / "in.parquet", tmp_path / "mixed.csv")
     assert [row["n"] for row in read(tmp_path / "mixed.csv")] == [str(n) for n in range(len(TEXTS))]
     assert predictor.predict_file(tmp_path / "in.parquet")["n"].tolist() == list(range(len(TEXTS)))
+    for values in ([1, 2], [b"C", b"CC"], [["C"], ["CC"]]):
+        pq.write_table(pa.table({"smiles": values}), tmp_path / "numbers.parquet")
+        with pytest.raises(ValueError, match=r"column 'smiles' of .*numbers\.parquet holds values of type .*, expected text"):
+            predictor.write_predictions(tmp_path / "numbers.parquet", tmp_path / "other.csv")
+    pq.write_table(pa.table({"smiles": pa.array(["C", "CC"]).dictionary_encode()}), tmp_path / "words.parquet")
+    assert predictor.write_predictions(tmp_path / "words.parquet", tmp_path / "words.csv").failed == 0
+    with pytest.raises(ValueError, match=r"in\.csv is the input and the output; choose another file"):
+        predictor.write_predictions(table, tmp_path / "in.csv")
     with pytest.raises(ValueError, match=r"would be a zip archive, .* use \.csv\.gz"):
         predictor.write_predictions(table, tmp_path / "out.csv.zip")
 

@@ -1,13 +1,24 @@
 """Tables of molecules: files with SMILES. This needs ``pip install 'reign[chem]'``."""
 
 from reign.data.molecules._csv_reader import need_columns
-from reign.data.molecules._descriptors import FEATURIZERS, Descriptors, check_rows
-from reign.data.molecules._reading import BLOCK, Graphs, Reader, Rows
+from reign.data.molecules._descriptors import Descriptors, check_rows
 from reign.data.molecules._report import Report
 from reign.data.molecules._similarity import Neighbours
-from reign.data.molecules._smiles import Molecule, canonical, from_smiles, graphs_of, read_many, scaffold
 from reign.data.molecules._table import load_table, molecule_texts, read_molecules
 from reign.data.molecules._table_file import Chunk, TableFile, import_parquet, is_parquet, read_table
+from reign.smiles import (
+    BLOCK,
+    FEATURIZERS,
+    Graphs,
+    Molecule,
+    Reader,
+    Rows,
+    canonical,
+    from_smiles,
+    graphs_of,
+    read_many,
+    scaffold,
+)
 
 __all__ = [
     "BLOCK",

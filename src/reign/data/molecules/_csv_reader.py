@@ -20,7 +20,6 @@ OPEN: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 BROKEN = (
     OSError,
     EOFError,
-    UnicodeDecodeError,
     csv.Error,
     zlib.error,
     lzma.LZMAError,
@@ -77,6 +76,10 @@ class CsvTable:
         try:
             with _opened(self.path) as file:
                 yield from _records(iter(partial(_line, file), ""), self.delimiter)
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{self.path} cannot be read as a table (byte {error.object[error.start]:#04x} is not UTF-8 text); save it as CSV in UTF-8."
+            ) from None
         except BROKEN as error:
             raise ValueError(f"{self.path} cannot be read as a table ({first_line(error)}).") from None
         except _OpenQuote as error:

@@ -1,7 +1,6 @@
 """Descriptors: numbers about a whole molecule that are an additional input of a model, from the table or computed by RDKit."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,40 +9,11 @@ import torch
 from torch_geometric.data import Data
 
 from reign.data.molecules._csv_reader import need_columns
-from reign.data.molecules._labels import LARGEST, read_number
-from reign.data.molecules._smiles import Molecule, in_one_line
+from reign.data.molecules._labels import read_number
 from reign.data.molecules._table_file import read_table
+from reign.smiles import FEATURIZERS, LARGEST, Molecule, descriptors
 
-BITS = 2_048
 Part = Mapping[str, Sequence[str]]
-
-
-def rdkit_2d(molecule: Molecule) -> list[float]:
-    """The 2D descriptors of RDKit; NaN where RDKit cannot compute one."""
-    from rdkit.Chem import Descriptors
-
-    found = Descriptors.CalcMolDescriptors(molecule.mol, missingVal=math.nan, silent=True)
-    return [value if math.isfinite(value) else math.nan for value in map(float, found.values())]
-
-
-def morgan_count(molecule: Molecule) -> list[float]:
-    """The number of occurrences of each of 2,048 Morgan environments of radius 2."""
-    from rdkit.Chem import rdFingerprintGenerator
-
-    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
-    return list(map(float, generator.GetCountFingerprintAsNumPy(molecule.mol)))
-
-
-def morgan_binary(molecule: Molecule) -> list[float]:
-    """Which of 2,048 Morgan environments of radius 2 occur."""
-    return [min(1.0, count) for count in morgan_count(molecule)]
-
-
-FEATURIZERS: dict[str, Callable[[Molecule], list[float]]] = {
-    "rdkit_2d": rdkit_2d,
-    "morgan_count": morgan_count,
-    "morgan_binary": morgan_binary,
-}
 
 
 @dataclass(frozen=True)
@@ -121,14 +91,8 @@ class Descriptors:
 
     def attach(self, data: Data, molecule: Molecule, numbers: Sequence[float]) -> Data:
         """A graph with its descriptors as additional columns: these numbers, and those of RDKit."""
-        with in_one_line(molecule.text):
-            values = [*numbers, *(v for name in self.featurizers for v in FEATURIZERS[name](molecule))]
-        found = torch.tensor(values, dtype=torch.float64).clamp(-LARGEST, LARGEST).float()
-        return Data(
-            x=torch.cat([data.x.float(), found.expand(data.num_nodes, -1)], dim=1),
-            edge_index=data.edge_index,
-            edge_attr=data.edge_attr,
-        )
+        found = torch.from_numpy(descriptors(molecule, numbers, self.featurizers)).expand(data.num_nodes, -1)
+        return Data(x=torch.cat([data.x.float(), found], dim=1), edge_index=data.edge_index, edge_attr=data.edge_attr)
 
     def _tables(self, table: pd.DataFrame | None, file: str | Path, number: int) -> list[tuple[Part, str]]:
         parts: list[tuple[Part, str]] = []

@@ -6,7 +6,7 @@ from typing import Any
 from rdkit import DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
-from reign.data.molecules._smiles import Molecule, in_one_line
+from reign.smiles import Molecule, in_one_line
 
 RADIUS, BITS = 2, 2_048
 SAMPLE = 1_000  # largest number of molecules used to estimate the usual similarity

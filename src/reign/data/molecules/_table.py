@@ -13,9 +13,9 @@ from reign.data.molecules._csv_reader import need_columns
 from reign.data.molecules._descriptors import Descriptors, num_descriptors
 from reign.data.molecules._labels import number_columns, read_labels, read_weights
 from reign.data.molecules._report import Report
-from reign.data.molecules._smiles import Molecule, graphs_of, read_many
 from reign.data.molecules._table_file import read_table
 from reign.nn import OGB_ATOM
+from reign.smiles import Molecule, graphs_of, read_many
 
 
 def read_molecules(

@@ -1,13 +1,13 @@
 """Files of tables in chunks of rows: CSV, which may be compressed, and Parquet."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from reign.data.molecules._csv_reader import LARGEST, CsvTable
+from reign.data.molecules._csv_reader import LARGEST, CsvTable, need_columns
 from reign.disk import first_line
 
 PARQUET = (".parquet", ".pq")
@@ -55,6 +55,12 @@ class TableFile:
     def schema(self) -> Any:
         """The Arrow schema of a Parquet file; None for text."""
         return self.source.schema if isinstance(self.source, ParquetTable) else None
+
+    def need_text(self, columns: Sequence[str]) -> None:
+        """Raise ``ValueError`` for a column that does not exist, or that is not a column of text."""
+        need_columns(self.columns, columns, self.path)
+        if isinstance(self.source, ParquetTable):
+            self.source.need_text(columns)
 
     def chunks(self, size: int, skip: int = 0) -> Iterator[Chunk]:
         """All rows in order, ``size`` at a time, without the first ``skip`` rows."""
@@ -124,6 +130,16 @@ class ParquetTable:
                     kept = batch.slice(max(0, batch.num_rows - (start - skip)))
                     found = pa.Table.from_batches([kept])
                     yield Chunk(start - kept.num_rows, kept.num_rows, found.to_pydict(), arrow=found)
+
+    def need_text(self, columns: Sequence[str]) -> None:
+        """Raise ``ValueError`` for a column that is not text. A column without any value is accepted."""
+        from pyarrow import types
+
+        for column in columns:
+            kind = self.schema.field(column).type
+            plain = kind.value_type if types.is_dictionary(kind) else kind
+            if not (types.is_string(plain) or types.is_large_string(plain) or types.is_string_view(plain) or types.is_null(plain)):
+                raise ValueError(f"column '{column}' of {self.path} holds values of type {kind}, expected text.")
 
     def _opened(self) -> Any:
         import pyarrow as pa

@@ -6,12 +6,13 @@ torch_geometric's ``from_smiles`` is not used, because it silently turns an unre
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch_geometric.data import Data
+from reign.smiles._features import Arrays, arrays_of, graph_of
+from reign.smiles._rdkit import BlockLogs, Chem
 
-from reign.data.molecules._features import graph_of
-from reign.data.molecules._rdkit import BlockLogs, Chem
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 LARGE = 2_000  # number of atoms above which RDKit cannot rank them
 
@@ -43,10 +44,15 @@ class Molecule:
             raise ValueError(f"{shortened(text)!r} holds white space, expected one SMILES")
         return cls(text, _parse(text, strict))
 
-    def graph(self) -> Data:
+    def graph(self) -> "Data":
         """The molecule as a graph. Salts are one graph of several components."""
         with in_one_line(self.text):
             return graph_of(self.mol)
+
+    def arrays(self) -> Arrays:
+        """The features of the graph as arrays."""
+        with in_one_line(self.text):
+            return arrays_of(self.mol)
 
     def canonical(self) -> str:
         """The canonical SMILES. Very large molecules, whose atoms RDKit cannot rank, keep their original SMILES."""
@@ -80,7 +86,10 @@ def shortened(text: str) -> str:
 
 def _parse(text: str, strict: bool) -> Chem.Mol:
     with BlockLogs(), in_one_line(text):
-        mol = Chem.MolFromSmiles(text, sanitize=False)
+        mol = Chem.MolFromSmiles(text)
+        if mol is not None and mol.GetNumAtoms():
+            return mol
+        mol = Chem.MolFromSmiles(text, sanitize=False)  # step by step, to find the reason
         if mol is None:
             raise ValueError(f"'{shortened(text)}' is not a SMILES")
         if mol.GetNumAtoms() == 0:
@@ -111,9 +120,9 @@ def read_many(texts: Iterable[Any]) -> tuple[list[Molecule | None], dict[int, st
     return molecules, wrong
 
 
-def graphs_of(molecules: Sequence[Molecule | None], wrong: dict[int, str]) -> tuple[list[Data | None], dict[int, str]]:
+def graphs_of(molecules: Sequence[Molecule | None], wrong: dict[int, str]) -> "tuple[list[Data | None], dict[int, str]]":
     """The graphs of molecules, or None, and all reasons, starting with those of molecules that cannot be read."""
-    graphs: list[Data | None] = []
+    graphs: "list[Data | None]" = []
     wrong = dict(wrong)
     for i, molecule in enumerate(molecules):
         graphs.append(None)
@@ -125,7 +134,7 @@ def graphs_of(molecules: Sequence[Molecule | None], wrong: dict[int, str]) -> tu
     return graphs, wrong
 
 
-def from_smiles(smiles: Any, strict: bool = True) -> Data:
+def from_smiles(smiles: Any, strict: bool = True) -> "Data":
     """Convert a SMILES to a graph. ``Molecule.read`` also gives the molecule, its canonical SMILES and its scaffold.
 
     >>> from_smiles("CO ")

@@ -1,12 +1,15 @@
 """A molecule as a graph, with OGB's columns of atom and bond types."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch_geometric.data import Data
 
-from reign.data.molecules._rdkit import Chem
+from reign.smiles._rdkit import Chem
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, edge_index, edge_attr
 
 # The values of each column in order. In a column with "misc", the last place is for all other values.
 MISC = "misc"
@@ -61,13 +64,16 @@ _PLACES = {
 }
 
 
-def graph_of(mol: Chem.Mol) -> Data:
+def graph_of(mol: Chem.Mol) -> "Data":
     """A molecule as a graph: atoms in their order, every bond in both directions."""
+    import torch
+    from torch_geometric.data import Data
+
     x, edge_index, edge_attr = map(torch.from_numpy, arrays_of(mol))
     return Data(x=x.long(), edge_index=edge_index, edge_attr=edge_attr.long())
 
 
-def arrays_of(mol: Chem.Mol) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def arrays_of(mol: Chem.Mol) -> Arrays:
     """The features of the atoms, the bonds in both directions, and the types of bonds."""
     x = np.array([_columns(atom, ATOM) for atom in mol.GetAtoms()], dtype=np.uint8)
     bonds = list(mol.GetBonds())

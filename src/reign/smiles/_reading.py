@@ -1,0 +1,146 @@
+"""Read blocks of SMILES. Rows in which a model sees the same graph are found by a key.
+
+The key of a molecule is a hash of its canonical SMILES, which determines its features, except the one for chirality: that depends on the order in which the
+neighbours of an atom are written, and is hashed, too. If graphs have descriptors, which may differ from row to row, all features are hashed, with the atoms
+in the order of the canonical SMILES. Two graphs with the same key are isomorphic, with all features, so that a model predicts the same for them.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+
+from reign.smiles._descriptors import described
+from reign.smiles._features import Arrays
+from reign.smiles._molecule import LARGE, Molecule
+
+SEEN = 65_536  # number of recent SMILES that are recognised
+KEY = 16  # bytes of a key
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows to read.
+
+    Args:
+        texts: the SMILES, without white space around them.
+        wrong: rows that must not be read, with the reasons.
+        numbers: the numbers of each row that are descriptors; empty if there are none.
+        featurizers: names of ``FEATURIZERS``, for further descriptors.
+    """
+
+    texts: Sequence[str]
+    wrong: dict[int, str] = field(default_factory=dict)
+    numbers: Sequence[Sequence[float]] = ()
+    featurizers: Sequence[str] = ()
+
+    def arrays(self, row: int, molecule: Molecule | None = None) -> Arrays:
+        """The graph of a row; its molecule is read if it is not given."""
+        molecule = molecule or Molecule.read(self.texts[row])
+        if not self.described:
+            return molecule.arrays()
+        return described(molecule, self.numbers[row] if self.numbers else (), self.featurizers)
+
+    @property
+    def described(self) -> bool:
+        """Whether graphs have descriptors."""
+        return bool(self.numbers or self.featurizers)
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """The graphs of some rows.
+
+    Args:
+        keys: the key of each row; empty if the row has an error.
+        errors: the reasons for the rows that cannot be read.
+        found: different graphs by row, without those that were found in earlier blocks.
+    """
+
+    keys: list[bytes]
+    errors: dict[int, str]
+    found: dict[int, Arrays]
+
+
+class BlockReader:
+    """Reads blocks of rows one after another, and makes no graph of a molecule that it remembers."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, bytes] = {}  # keys by SMILES: canonical ones, and those of the table
+
+    def read(self, rows: Rows) -> Graphs:
+        """Read some rows."""
+        found = Graphs([b""] * len(rows.texts), dict(rows.wrong), {})
+        here: set[bytes] = set()
+        for row, text in enumerate(rows.texts):
+            if row in found.errors:
+                continue
+            try:
+                key, arrays = self._read(rows, row, text)
+            except ValueError as error:
+                found.errors[row] = str(error)
+                continue
+            found.keys[row] = key
+            if arrays is not None and key not in here:
+                here.add(key)
+                found.found[row] = arrays
+        if len(self.seen) > SEEN:
+            self.seen = dict(islice(self.seen.items(), len(self.seen) - SEEN // 2, None))
+        return found
+
+    def _read(self, rows: Rows, row: int, text: str) -> tuple[bytes, Arrays | None]:
+        """The key of a row, and its graph, unless the molecule was seen before."""
+        if not rows.described and text in self.seen:
+            return self.seen[text], None
+        molecule = Molecule.read(text)
+        name = _canonical(molecule)
+        if rows.described or not name:
+            arrays = rows.arrays(row, molecule)
+            return key_of(*arrays, _order(molecule) if name else None), arrays
+        if "@" in name:
+            tags = np.array([int(atom.GetChiralTag()) for atom in molecule.mol.GetAtoms()])
+            name = f"{name} {tags[_order(molecule)].tolist()}"
+        if (known := self.seen.get(name)) is not None:
+            return known, None
+        key = hashlib.blake2b(name.encode(), digest_size=KEY).digest()
+        arrays = rows.arrays(row, molecule)
+        self.seen[name] = self.seen[text] = key
+        return key, arrays
+
+
+def key_of(x: np.ndarray, edge_index: np.ndarray, edge_attr: np.ndarray, order: np.ndarray | None) -> bytes:
+    """The key of a graph, whose first half of edges are the others turned around.
+
+    Args:
+        x, edge_index, edge_attr: the features.
+        order: the nodes in an order that does not depend on how they are numbered; as they are if not given.
+    """
+    n, half = len(x), edge_index.shape[1] // 2
+    place = np.arange(n)
+    if order is not None:
+        place[order] = np.arange(n)
+        x = x[order]
+    ends = np.sort(place[edge_index[:, :half]], axis=0)
+    names = ends[0] * n + ends[1]
+    edges = np.argsort(names, kind="stable")
+    found = hashlib.blake2b(f"{x.shape} {x.dtype} {half}".encode(), digest_size=KEY)
+    for part in (x, names[edges], edge_attr[:half][edges]):
+        found.update(np.ascontiguousarray(part).tobytes())
+    return found.digest()
+
+
+def _canonical(molecule: Molecule) -> str:
+    """The canonical SMILES; empty if RDKit finds none."""
+    if molecule.mol.GetNumAtoms() > LARGE:
+        return ""
+    try:
+        return molecule.canonical()
+    except ValueError:
+        return ""
+
+
+def _order(molecule: Molecule) -> np.ndarray:
+    """The atoms in the order of the canonical SMILES, after this was made."""
+    return np.array(molecule.mol.GetProp("_smilesAtomOutputOrder").strip("[],").split(","), dtype=np.int64)
