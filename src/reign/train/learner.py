@@ -147,7 +147,7 @@ class Learner:
         return loss, labels
 
     def _threads(self) -> AbstractContextManager[None]:
-        """On a CPU threads work on blocks of rows, if that is what all layers are computed in."""
+        """A context in which threads work on blocks of rows, if all layers are computed in blocks on a CPU."""
         plain = self.config.eager or self.fabric.device.type != "cpu" or self.config.precision == "bf16-mixed"
         in_blocks = not plain and isinstance(self.model, Model) and self.model.in_blocks
         return threads_for_blocks_only() if in_blocks else nullcontext()

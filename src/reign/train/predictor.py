@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Predictor:
     """All models of one or several runs. The mean over models is the prediction.
 
-    ``methods_of`` of ``reign.train.uncertainty`` says which methods of uncertainty are possible. A single run is calibrated on its validation
+    ``reign.train.uncertainty.methods_of`` lists the possible methods of uncertainty. A single run is calibrated on its validation
     rows; several runs together are not calibrated.
 
     Args:
@@ -141,7 +141,7 @@ class Predictor:
             uncertainty: "ensemble", "dropout" or "mve"; True for "mve" or "ensemble" if possible; False for none.
             calibration: "temperature" or "isotonic" for classes, "none" for no calibration. If not given, probabilities are not
                 calibrated, and numbers have calibrated deviations and intervals if the run has enough validation rows.
-            alpha: the share of rows that may lie outside of their interval.
+            alpha: the share of rows that may lie outside their interval.
             nearest: number of the most similar training molecules to add, see ``reign.train.nearest``.
             descriptors_path: a table of descriptors for this table, if the training had one.
             num_workers: number of processes that read SMILES; 0 for none, None for a number that suits the table and the machine.
@@ -210,10 +210,10 @@ class Predictor:
             return None
         check("nearest", nearest, nearest >= 1, "at least 1")
         if len(self.folders) > 1:
-            raise ValueError(f"--nearest is for one run, and {len(self.folders)} were given: each learned from its own molecules.")
+            raise ValueError(f"--nearest needs a single run, but {len(self.folders)} were given, each trained on its own molecules.")
         if self.recipe.data.descriptors_columns or self.recipe.data.descriptors_path:
             raise ValueError(
-                "--nearest is not possible for a run with descriptors from a table, which it does not keep; leave it out."
+                "--nearest is not possible for a run with descriptors from a table, because a run does not keep them; leave --nearest out."
             )
         return TrainingMolecules(self.folders[0], self.recipe.data, self.models[0], callback or Callback())
 
@@ -364,7 +364,7 @@ class Predictor:
 
 
 def load(*folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> Predictor:
-    """One or several runs that were trained: ``reign.load("run").predict(["CCO", "c1ccccc1"])``."""
+    """Load one or several finished runs: ``reign.load("run").predict(["CCO", "c1ccccc1"])``."""
     if not folders:
-        raise ValueError("no run was given, expected the folder of a run, as reign train makes it, or a zip of reign export.")
+        raise ValueError("no run was given, expected a folder made by reign train, or a zip made by reign export.")
     return Predictor(*folders, device=device, best=best)

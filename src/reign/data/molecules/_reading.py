@@ -88,7 +88,7 @@ def read_block(rows: Rows) -> Graphs:
 
 
 def key_of(x: np.ndarray, edge_index: np.ndarray, edge_attr: np.ndarray, order: np.ndarray | None) -> bytes:
-    """The key of a graph, whose first half of edges are the others turned around.
+    """The key of a graph. The second half of its edges is the first half in the other direction.
 
     Args:
         x, edge_index, edge_attr: the features.
@@ -158,8 +158,8 @@ class Reader(Generic[T]):
                 yield first, [future.result() for future in futures]
         except BrokenProcessPool:
             raise OSError(
-                "a process that reads SMILES was killed, perhaps because there is too little memory; use fewer with --num-workers. "
-                "The same command continues where this one ended."
+                "a process that reads SMILES was killed, perhaps because there is too little memory; use fewer processes (--num-workers). "
+                "Run the same command again to continue where this one ended."
             ) from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
