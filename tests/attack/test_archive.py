@@ -117,7 +117,9 @@ def test_names_that_are_refused(model: Path, tmp_path: Path, name: str) -> None:
     with changed(model, Path("bad.zip")) as made:
         made.writestr(zipfile.ZipInfo(name), "evil")
     before = set(tmp_path.parent.rglob("*"))
-    with pytest.raises(ValueError, match=r"bad\.zip is not a model that reign export made: it has the unexpected file .*; do not use it\."):
+    with pytest.raises(
+        ValueError, match=r"bad\.zip is not a model that reign export made: it has the unexpected file .*; do not use it\."
+    ):
         unpack(Path("bad.zip"))
     assert set(tmp_path.parent.rglob("*")) == before
     assert not Path("/evil").exists()

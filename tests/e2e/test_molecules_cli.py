@@ -197,7 +197,9 @@ def test_going_on_for_more_epochs() -> None:
     file = table()
     works("train", "-i", file, "--target-columns", "size", "-o", "run", *SMALL)
     done = works("train", "--resume", "run", "--epochs", "4", "--no-report")
-    assert "The run had 2 epochs and continues to 4; from here on, the learning rate follows the schedule of 4 epochs." in done.stderr
+    assert (
+        "The run had 2 epochs and continues to 4; from here on, the learning rate follows the schedule of 4 epochs." in done.stderr
+    )
     curve = pd.read_csv("run/seed-0/metrics.csv")
     works("train", "-i", file, "--target-columns", "size", "-o", "whole", *SMALL, "--epochs", "4")
     whole = pd.read_csv("whole/seed-0/metrics.csv")

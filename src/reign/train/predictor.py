@@ -210,7 +210,7 @@ class Predictor:
             return None
         check("nearest", nearest, nearest >= 1, "at least 1")
         if len(self.folders) > 1:
-            raise ValueError(f"--nearest needs a single run, but {len(self.folders)} were given, each trained on its own molecules.")
+            raise ValueError(f"--nearest needs a single run, but {len(self.folders)} were given, each with its own molecules.")
         if self.recipe.data.descriptors_columns or self.recipe.data.descriptors_path:
             raise ValueError(
                 "--nearest is not possible for a run with descriptors from a table, because a run does not keep them; leave --nearest out."

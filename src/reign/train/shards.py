@@ -44,7 +44,7 @@ def predict_folder(
     check("engine", engine, engine in ENGINES, " or ".join(map(repr, ENGINES)))
     callback, output = callback or Callback(), Path(output)
     if options.get("descriptors_path"):
-        raise ValueError("--descriptors-path is for one table, but the input is a folder of tables; predict for one table at a time.")
+        raise ValueError("--descriptors-path is for one table, but the input is a folder of tables; predict for one at a time.")
     shards = find_shards(Path(folder), output)
     _check_shards(predictor, [table for table, _ in shards], options)
     output.mkdir(parents=True, exist_ok=True)
