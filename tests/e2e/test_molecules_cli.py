@@ -236,7 +236,7 @@ def test_the_nearest_training_molecules_and_vectors() -> None:
     assert found["warning"][2].startswith("unlike all training molecules: the largest similarity is 0.")
     start = ("predict", "-i", "new.csv", "--model-paths", "run", "-q")
     assert "nearest is 0, expected at least 1" in fails(*start, "--nearest", "0")
-    assert "--nearest is for one run" in fails(*start, "--model-paths", "run", "--nearest", "1")
+    assert "--nearest needs a single run" in fails(*start, "--model-paths", "run", "--nearest", "1")
 
     works("fingerprint", "-i", "new.csv", "--model-paths", "run", "-o", "fps.csv", "-q")
     vectors = pd.read_csv("fps.csv")
