@@ -105,7 +105,7 @@ def test_intervals_of_an_ensemble() -> None:
     wider = package.load("run").predict(CARBON, alpha=0.05)
     assert (wider["size_upper"] - wider["size_lower"] > found["size_upper"] - found["size_lower"]).all()
     said = works("evaluate", "run", "--split", "val", "-q").stdout
-    assert f"size, ensemble: 0.9 intervals cover {20 / 21:.1%} of 21 labels, mean width " in said
+    assert f"size, ensemble: intervals of level 0.9 cover {20 / 21:.1%} of 21 labels, mean width " in said
     works("predict", "-i", file, "--model-paths", "run", "-o", "raw.csv", "-q", "--calibration-method", "none")
     raw = pd.read_csv("raw.csv")
     assert list(raw.columns)[3:] == ["size_pred", "size_unc", "error"]
