@@ -36,7 +36,11 @@ from reign.train.recipe import Recipe
 
 SPINS = getattr(reign.__main__, "SPINS", "")  # versions before have none
 keep_freed_memory = getattr(reign.kernels, "keep_freed_memory", nullcontext)
+threads_for_blocks_only = getattr(reign.kernels, "threads_for_blocks_only", nullcontext)
 HERE = Path(__file__).absolute().parents[1] / "src"
+
+MODEL = {"name": "sun", "hidden_channels": 64, "num_layers": 4, "residual": True}  # as `reign train -i` has it, for all versions the same
+TRAINING = {"batch_size": 50, "scale_targets": True, "optimiser": {"name": "adam", "lr": 0.001}}
 
 Product = tuple[torch.Size, tuple[int, ...], torch.Size, tuple[int, ...]]
 
@@ -86,7 +90,7 @@ def measure_step(rounds: int, clock: Callable[[], float]) -> None:
 
     def step(fast: bool) -> float:
         model.zero_grad()
-        with fast_path(fast):
+        with fast_path(fast), threads_for_blocks_only() if fast else nullcontext():  # as training does
             loss = (model.predict(batch.x, bag) - y).abs().mean()
             loss.backward()
         return loss.item()
@@ -131,7 +135,7 @@ def train(table: Path, epochs: int) -> None:
     """Train on a table of molecules with the default settings, and print the losses and the seconds of all epochs."""
     smiles, target = table.open().readline().strip().split(",")[:2]
     data = {"name": "csv", "path": str(table), "smiles_columns": [smiles], "target_columns": [target]}
-    recipe = Recipe.check({"data": data, "train": {"epochs": epochs}})
+    recipe = Recipe.check({"data": data, "model": MODEL, "train": {**TRAINING, "epochs": epochs}})
     problem, _ = make_problem(recipe.data)
     clock = Clock()
     fit(make_model(recipe.model, problem, 0), problem, recipe.train, callback=clock)

@@ -37,6 +37,7 @@ from reign.data import Ids, Problem, scaffold_split
 from reign.data.molecules import Molecule, load_table
 from reign.disk import write_text
 from reign.experiments import find_recipe
+from reign.kernels import keep_freed_memory
 from reign.train import fit, load, train
 from reign.train.build import make_model
 from reign.train.callbacks import Callback
@@ -194,6 +195,7 @@ def to_search(folder: str, name: str, split: int) -> Problem:
 # -- search ------------------------------------------------------------------------------------------------------------
 
 
+@keep_freed_memory()
 def curves(folder: str, device: str, name: str, split: int, settings: Settings, until: float) -> Settings | None:
     """Train once; after every epoch the metric and the loss of the rows that choose, and the metric of the judge. None if time is over."""
     problem = to_search(folder, name, split)

@@ -140,7 +140,7 @@ class WorkBack:
     def _first(self, g: Tensor, g_hidden: Sequence[Tensor | None], through: Sequence[Back | None]) -> list[Tensor | None]:
         work, gs = self.work, g.split(self.size)
         ghs = [None if v is None else v.split(self.size) for v in g_hidden]
-        gx = [torch.empty_like(v) if wanted else None for v, wanted in zip(self.x, self.wants, strict=True)]
+        gx = [self._room(place, g_hidden, through) if wanted else None for place, wanted in enumerate(self.wants)]
         gxs = [None if v is None else v.split(self.size) for v in gx]
         parts = [g.new_empty(self.blocks, *m.w1.shape) if self._wanted(t, 0) else None for t, m in enumerate(work.maps)]
 
@@ -169,6 +169,12 @@ class WorkBack:
         return gx
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _room(self, place: int, g_hidden: Sequence[Tensor | None], through: Sequence[Back | None]) -> Tensor:
+        """Room for the gradient of an input: that of the hidden values of the first slot that reads it, if that slot reads them no more by then."""
+        t = next(t for t, m in enumerate(self.work.maps) if m.reads == place)
+        gh = g_hidden[t]
+        return gh if gh is not None and through[t] is not None and gh.shape == self.x[place].shape else torch.empty_like(self.x[place])
 
     def _before(self, t: int, b: int, g: Tensor) -> Tensor:
         """The gradient of what a slot gives before the norm after it."""
