@@ -39,7 +39,12 @@ keep_freed_memory = getattr(reign.kernels, "keep_freed_memory", nullcontext)
 threads_for_blocks_only = getattr(reign.kernels, "threads_for_blocks_only", nullcontext)
 HERE = Path(__file__).absolute().parents[1] / "src"
 
-MODEL = {"name": "sun", "hidden_channels": 64, "num_layers": 4, "residual": True}  # as `reign train -i` has it, for all versions the same
+MODEL = {
+    "name": "sun",
+    "hidden_channels": 64,
+    "num_layers": 4,
+    "residual": True,
+}  # as `reign train -i` has it, for all versions the same
 TRAINING = {"batch_size": 50, "scale_targets": True, "optimiser": {"name": "adam", "lr": 0.001}}
 
 Product = tuple[torch.Size, tuple[int, ...], torch.Size, tuple[int, ...]]

@@ -1,4 +1,4 @@
-"""Optimisers inside a CUDA graph, which keep their state on the device. Their state on disk does not change."""
+"""Fused optimisers, which update all weights at once; in a CUDA graph they keep their state on the device. Their state on disk does not change."""
 
 from typing import Any
 
@@ -6,12 +6,18 @@ import torch
 from torch import Tensor
 
 
+def make_fused(optimiser: torch.optim.Optimizer) -> None:
+    """Update all weights in one operation."""
+    for group in optimiser.param_groups:
+        group["fused"], group["foreach"] = True, False
+
+
 def make_capturable(optimiser: torch.optim.Optimizer, device: torch.device) -> None:
     """Keep the learning rate and the step counters on the device, and use the fused optimiser."""
+    make_fused(optimiser)
     for group in optimiser.param_groups:
         if not isinstance(group["lr"], Tensor):
             group["lr"] = torch.tensor(float(group["lr"]), device=device)
-        group["fused"], group["foreach"] = True, False
         if "capturable" in group:
             group["capturable"] = device.type == "cuda"
     for state in optimiser.state.values():

@@ -16,7 +16,7 @@ from reign.nn import Model
 from reign.train import batches
 from reign.train.budget import Budget
 from reign.train.callbacks import Callback
-from reign.train.capturable import make_plain, portable
+from reign.train.capturable import make_fused, make_plain, portable
 from reign.train.config import TrainingConfig
 from reign.train.distributed import synchronise
 from reign.train.formats import dtype_of, number_format
@@ -113,6 +113,8 @@ class Learner:
                 self._leave_device(error)
                 seed_model(self.model, seed)
                 self._train_mode()
+        if self.fabric.device.type == "cpu":
+            make_fused(self.raw_optimiser)
         loss, labels = 0.0, 0.0
         for g, group in enumerate(groups):
             found, number = self._step(group, f"epoch {epoch + 1}, batch {g + 1}")

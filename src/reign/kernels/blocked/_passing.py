@@ -1,6 +1,6 @@
 """Message passing as in GIN and GINE, ``(1 + eps) own[t]`` plus the messages into t, without a tensor of all messages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -40,63 +40,74 @@ class _Collect(torch.autograd.Function):
         ctx.edges = edges
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(own, source, table, eps)
-        values, factor = own if source is None else source, 1 + float(eps)
-        out = torch.empty_like(own)
-        kind = _rows_of_table(edges, edges.edge)
-
-        def work(first: int, last: int, entries: slice, ptr: Tensor) -> None:
-            if table is None:
-                found = bag_sums(values, edges.source[entries], ptr)
-            else:
-                message = values.index_select(0, edges.source[entries]).add_(table.index_select(0, kind[entries])).relu_()
-                found = bag_sums(message, _count(message), ptr)
-            torch.add(found, own[first:last], alpha=factor, out=out[first:last])
-
-        _by_segment(edges.ptr, own.size(1), work)
-        return out, own.view_as(own)
+        return passed(edges, own, source, table, eps), own.view_as(own)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor | None, passed: Tensor | None) -> tuple[Tensor | None, ...]:
-        own, source, table, eps = ctx.saved_tensors
-        edges: Edges = ctx.edges
+    def backward(ctx: Any, g: Tensor | None, more: Tensor | None) -> tuple[Tensor | None, ...]:
+        inputs, edges = ctx.saved_tensors, ctx.edges
         if torch.is_grad_enabled():
-            plainly = differentiably(lambda *inputs: [_plain(edges, *inputs), inputs[0]], [own, source, table, eps], [g, passed])
-            return None, *plainly
+            return None, *differentiably(lambda *values: [plainly_passed(edges, *values), values[0]], inputs, [g, more])
         if g is None:
-            return None, passed, None, None, None
-        g, values, factor = g.contiguous(), own if source is None else source, 1 + float(eps)
-        wants_own, wants_source, wants_table, wants_eps = ctx.needs_input_grad[1:]
-        g_values = torch.empty_like(values)
-        kind = _rows_of_table(edges, edges.edge_t)
-        few = table is not None and edges.kind is not None and wants_table
-        types: dict[int, Tensor] = {}
+            return None, more, None, None, None
+        return None, *passed_back(edges, inputs, g.contiguous(), more, ctx.needs_input_grad[1:])
 
-        def work(first: int, last: int, entries: slice, ptr: Tensor) -> None:
-            if table is None:
-                found = bag_sums(g, edges.target[entries], ptr)
-            else:
-                message = g.index_select(0, edges.target[entries])
-                mine = kind[entries]
-                places = torch.repeat_interleave(ptr.diff(), output_size=message.size(0))
-                relu_back(message, values[first:last].index_select(0, places).add_(table.index_select(0, mine)))
-                found = bag_sums(message, _count(message), ptr)
-                if few:
-                    types[first] = _one_hot(mine, table) @ message
-            if source is None:
-                torch.add(found, g[first:last], alpha=factor, out=g_values[first:last])
-                if passed is not None:
-                    g_values[first:last].add_(passed[first:last])
-            else:
-                g_values[first:last] = found
 
-        if wants_own or wants_source or few:
-            _by_segment(edges.ptr_t, values.size(1), work)
-        g_table = None
-        if table is not None and wants_table:
-            g_table = _in_order(types, table) if few else _edge_gradient(g, values, table, edges)
-        g_own = g_values if source is None else g * factor if passed is None else torch.add(passed, g, alpha=factor)
-        g_eps = _dot(g, own).to(eps.dtype).view_as(eps) if wants_eps else None
-        return None, g_own, None if source is None else g_values, g_table, g_eps
+def passed(edges: Edges, own: Tensor, source: Tensor | None, table: Tensor | None, eps: Tensor) -> Tensor:
+    """Values with the messages to them; see ``collect``."""
+    values, factor = own if source is None else source, 1 + float(eps)
+    out = torch.empty_like(own)
+    kind = _rows_of_table(edges, edges.edge)
+
+    def work(first: int, last: int, entries: slice, ptr: Tensor) -> None:
+        if table is None:
+            found = bag_sums(values, edges.source[entries], ptr)
+        else:
+            message = values.index_select(0, edges.source[entries]).add_(table.index_select(0, kind[entries])).relu_()
+            found = bag_sums(message, _count(message), ptr)
+        torch.add(found, own[first:last], alpha=factor, out=out[first:last])
+
+    _by_segment(edges.ptr, own.size(1), work)
+    return out
+
+
+def passed_back(
+    edges: Edges, inputs: Sequence[Any], g: Tensor, more: Tensor | None, wants: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of values, sources, edge features and eps, as far as they are wanted; ``more`` is what else flows back to the values."""
+    own, source, table, eps = inputs
+    values, factor = own if source is None else source, 1 + float(eps)
+    wants_own, wants_source, wants_table, wants_eps = wants
+    g_values = torch.empty_like(values)
+    kind = _rows_of_table(edges, edges.edge_t)
+    few = table is not None and edges.kind is not None and wants_table
+    types: dict[int, Tensor] = {}
+
+    def work(first: int, last: int, entries: slice, ptr: Tensor) -> None:
+        if table is None:
+            found = bag_sums(g, edges.target[entries], ptr)
+        else:
+            message = g.index_select(0, edges.target[entries])
+            mine = kind[entries]
+            places = torch.repeat_interleave(ptr.diff(), output_size=message.size(0))
+            relu_back(message, values[first:last].index_select(0, places).add_(table.index_select(0, mine)))
+            found = bag_sums(message, _count(message), ptr)
+            if few:
+                types[first] = _one_hot(mine, table) @ message
+        if source is None:
+            torch.add(found, g[first:last], alpha=factor, out=g_values[first:last])
+            if more is not None:
+                g_values[first:last].add_(more[first:last])
+        else:
+            g_values[first:last] = found
+
+    if wants_own or wants_source or few:
+        _by_segment(edges.ptr_t, values.size(1), work)
+    g_table = None
+    if table is not None and wants_table:
+        g_table = _in_order(types, table) if few else _edge_gradient(g, values, table, edges)
+    g_own = g_values if source is None else g * factor if more is None else torch.add(more, g, alpha=factor)
+    g_eps = _dot(g, own).to(eps.dtype).view_as(eps) if wants_eps else None
+    return g_own, None if source is None else g_values, g_table, g_eps
 
 
 def _in_order(parts: dict[int, Tensor], like: Tensor) -> Tensor:
@@ -122,8 +133,9 @@ def _by_segment(ptr: Tensor, channels: int, work: Callable[[int, int, slice, Ten
     """Do something with blocks of segments: the first and the last of them, their entries, and where these begin."""
     number = ptr.numel() - 1
     entries = int(ptr[-1]) if number else 0
-    size = max(1, block_rows(number, channels) * number // max(number, entries)) if number else 1  # the entries are what takes room
-    starts = [*range(0, number, size), number]
+    most = max(number, entries)  # the entries are what takes room
+    blocks = -(-most // block_rows(most, channels)) if number else 1
+    starts = [*range(0, number, max(1, -(-number // blocks))), number]
     cuts = ptr[torch.tensor(starts)].tolist()
 
     def block(b: int) -> None:
@@ -133,7 +145,7 @@ def _by_segment(ptr: Tensor, channels: int, work: Callable[[int, int, slice, Ten
     each(len(starts) - 1, block)
 
 
-def _plain(edges: Edges, own: Tensor, source: Tensor | None, table: Tensor | None, eps: Tensor) -> Tensor:
+def plainly_passed(edges: Edges, own: Tensor, source: Tensor | None, table: Tensor | None, eps: Tensor) -> Tensor:
     """The same in operations that can be differentiated as often as one likes."""
     values = own if source is None else source
     message = values.index_select(0, edges.source)

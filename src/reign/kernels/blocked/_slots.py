@@ -86,15 +86,15 @@ class Work:
         training: whether norms take the statistics of these rows.
         act: whether a ReLU follows the sum.
         masked: whether the rows without the flag ``KEPT`` are set to zero.
-        pairs: what the rows are pairs of; None where they are nodes or subgraphs.
+        pairs: what the rows are pairs of.
     """
 
     maps: list[Map]
     rows: Rows
     training: bool
-    act: bool = False
-    masked: bool = False
-    pairs: Pairs | None = None
+    act: bool
+    masked: bool
+    pairs: Pairs
     inner: list[Affine | None] = field(default_factory=list)
     outer: list[Affine | None] = field(default_factory=list)
 
@@ -169,10 +169,8 @@ class Work:
     ) -> None:
         """Add all up in place."""
         after = [(y, affine) for y, affine in zip(normed, self.outer, strict=True) if y is not None and affine is not None]
-        added: list[tuple[Tensor, Sequence[Tensor]]] = []
-        if self.pairs is not None:
-            index = (subs, self.pairs.sub), (nodes, self.pairs.node)
-            added = [(table, where.split(self.size)) for table, where in index if table is not None]
+        index = (subs, self.pairs.sub), (nodes, self.pairs.node)
+        added = [(table, where.split(self.size)) for table, where in index if table is not None]
         if after:
             shift = torch.stack([affine.beta for _, affine in after]).sum(0)
             if added:  # in the small table, and not in every row
@@ -203,7 +201,6 @@ class Work:
 
     def roots(self) -> list[tuple[slice, Tensor]]:
         """For each block the subgraphs whose roots lie in it, and where."""
-        assert self.pairs is not None
         assert self.pairs.root is not None
         root = self.pairs.root.long()
         starts = torch.arange(self.blocks + 1) * self.size

@@ -174,7 +174,9 @@ class WorkBack:
         """Room for the gradient of an input: that of the hidden values of the first slot that reads it, if that slot reads them no more by then."""
         t = next(t for t, m in enumerate(self.work.maps) if m.reads == place)
         gh = g_hidden[t]
-        return gh if gh is not None and through[t] is not None and gh.shape == self.x[place].shape else torch.empty_like(self.x[place])
+        return (
+            gh if gh is not None and through[t] is not None and gh.shape == self.x[place].shape else torch.empty_like(self.x[place])
+        )
 
     def _before(self, t: int, b: int, g: Tensor) -> Tensor:
         """The gradient of what a slot gives before the norm after it."""

@@ -1,4 +1,4 @@
-"""Stages of a layer: the slots on nodes, subgraphs or roots, and those on pairs with all that is added to them."""
+"""The slots of a layer on pairs, with all that is added to them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,28 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from reign.kernels._indices import KEPT, Picks
-from reign.kernels._stages import NodeInput, NodePlan, PairPlan
+from reign.kernels._stages import PairPlan
 from reign.kernels.blocked._norm import Affine, Norm
 from reign.kernels.blocked._passing import collect
 from reign.kernels.blocked._slots import WEIGHTS, Work, maps_of
 from reign.kernels.blocked._slots_back import WorkBack
 from reign.kernels.blocked._sums import Sums, SumsBack, plain_sums, segment_sum, sums_of
 from reign.kernels.blocked._twice import differentiably
-
-
-class NodeStage(NodePlan):
-    """Slots on nodes and subgraphs, in blocks of rows."""
-
-    def __call__(self, inputs: Sequence[NodeInput]) -> Tensor:
-        """One sum of slots a group, shape (groups, rows, out)."""
-        maps = maps_of(self.stack, range(self.stack.slots))
-        x = [one.own if one.messages is None else collect(one.own, one.source, one.messages)[0] for one in inputs]
-        out = []
-        for group in range(max(self.groups) + 1):
-            mine = [m for m, g in zip(maps, self.groups, strict=True) if g == group]
-            found, *_ = _run(Work(mine, self.rows, self.training), x)
-            out.append(found)
-        return torch.stack(out)  # type: ignore[arg-type]
 
 
 class PairStage(PairPlan):
@@ -60,31 +45,18 @@ class PairStage(PairPlan):
                 made[t], h = collect(h, None, slot.messages)
         x = [made[t] if t in made else h if s.other is None else others[s.other] for t, s in enumerate(self.slots)]
         maps = [m for t, slot in enumerate(self.slots) for m in maps_of(slot.stack, [t])]
+        inputs: list[Tensor] = []  # a tensor that several slots read is one input
+        for place, m in enumerate(maps):
+            value = x[m.reads]
+            at = next((n for n, seen in enumerate(inputs) if seen is value), len(inputs))
+            if at == len(inputs):
+                inputs.append(value.contiguous())
+                if inputs[at] is not value:
+                    x = [inputs[at] if v is value else v for v in x]
+            maps[place] = replace(m, reads=at)
         work = Work(maps, self.rows, self.training, self.act, self.masked, self.pairs)
-        return _run(work, x, subs, nodes, roots, self.picks, self.wanted)
-
-
-def _run(
-    work: Work,
-    x: Sequence[Tensor],
-    subs: Tensor | None = None,
-    nodes: Tensor | None = None,
-    roots: Tensor | None = None,
-    picks: Picks | None = None,
-    wanted: frozenset[str] = frozenset(),
-) -> Sums:
-    """Evaluate slots, whose inputs are some of ``x``; a tensor that several read is one input."""
-    inputs: list[Tensor] = []
-    for place, m in enumerate(work.maps):
-        value = x[m.reads]
-        at = next((n for n, seen in enumerate(inputs) if seen is value), len(inputs))
-        if at == len(inputs):
-            inputs.append(value.contiguous())
-            if inputs[at] is not value:
-                x = [inputs[at] if v is value else v for v in x]
-        work.maps[place] = replace(m, reads=at)
-    weights = [w for m in work.maps for w in m.weights()]
-    return _Stage.apply(work, picks, wanted, len(inputs), *inputs, subs, nodes, roots, *weights)  # type: ignore[no-untyped-call]
+        weights = [w for m in maps for w in m.weights()]
+        return _Stage.apply(work, self.picks, self.wanted, len(inputs), *inputs, subs, nodes, roots, *weights)  # type: ignore[no-untyped-call]
 
 
 class _Stage(torch.autograd.Function):
@@ -94,7 +66,7 @@ class _Stage(torch.autograd.Function):
         out, hidden, normed = work.forward(x, subs, nodes, roots)
         ctx.work, ctx.picks, ctx.wanted, ctx.number, ctx.inputs = work, picks, wanted, number, len(tensors)
         ctx.save_for_backward(*tensors, out, *hidden, *normed)
-        return (out, None, None, None, None) if work.pairs is None else (out, *sums_of(out, work.pairs, picks, wanted))
+        return out, *sums_of(out, work.pairs, picks, wanted)
 
     @staticmethod
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Any, ...]:
@@ -108,25 +80,10 @@ class _Stage(torch.autograd.Function):
         hidden, normed = kept[: len(work.maps)], kept[len(work.maps) :]
         way = WorkBack(work, tensors[:number], out, hidden, normed, wants[:number], wants[number + 3 :])
         subs, nodes, roots = tensors[number : number + 3]
-        g, g_roots, gx = way(_flow(work, ctx.picks, given), roots is not None)
-        pairs = work.pairs
-        g_subs = None if subs is None or pairs is None else segment_sum(g, pairs.to_sub)
-        g_nodes = None if nodes is None or pairs is None else segment_sum(g, pairs.to_node)
+        g, g_roots, gx = way(SumsBack(work.pairs, ctx.picks, given, work.size), roots is not None)
+        g_subs = None if subs is None else segment_sum(g, work.pairs.to_sub)
+        g_nodes = None if nodes is None else segment_sum(g, work.pairs.to_node)
         return None, None, None, None, *gx, g_subs, g_nodes, g_roots, *way.grads
-
-
-def _flow(work: Work, picks: Picks | None, given: Sequence[Tensor | None]) -> Callable[[int, Tensor], None]:
-    """What writes the gradient of a block of results."""
-    if work.pairs is not None:
-        return SumsBack(work.pairs, picks, given, work.size)
-    own = given[0]
-    assert own is not None
-    blocks = own.split(work.size)
-
-    def copy(b: int, out: Tensor) -> None:
-        out.copy_(blocks[b])
-
-    return copy
 
 
 def _plain(work: Work, picks: Picks | None, wanted: frozenset[str], number: int, *tensors: Any) -> Sums:
@@ -141,8 +98,6 @@ def _plain(work: Work, picks: Picks | None, wanted: frozenset[str], number: int,
             value = F.linear(value.relu(), w2, b2)
         found.append(_plain_norm(value, work.outer[t], m.outer, work.count_outer.flags, *norms[2:]))
     out = torch.stack(found).sum(0)
-    if work.pairs is None:
-        return out, None, None, None, None
     for table, index in ((subs, work.pairs.sub), (nodes, work.pairs.node)):
         out = out if table is None else out + table.index_select(0, index)
     if roots is not None and work.pairs.root is not None:

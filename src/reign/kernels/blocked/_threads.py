@@ -14,7 +14,7 @@ from itertools import count
 import torch
 
 NUMBERS = 262_144  # of a block: a megabyte in float32
-SMALLEST, PIECES = 1024, 2  # a block has at least so many rows, if there are not at least so many blocks
+SMALLEST = 1024  # rows of a block, at least, where there are as many
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 _lock = threading.Lock()
@@ -22,8 +22,14 @@ _here = threading.local()  # the number of threads for blocks, where it is not t
 
 
 def block_rows(rows: int, channels: int) -> int:
-    """The number of rows of a block; it depends on the sizes alone, and not on the machine."""
-    return max(1, min(max(NUMBERS // max(channels, 1), SMALLEST), max(-(-rows // PIECES), SMALLEST)))
+    """The number of rows of a block: all blocks are about as large, and two threads get as many.
+
+    It depends on the sizes alone, and not on the machine.
+    """
+    blocks = -(-rows // max(NUMBERS // max(channels, 1), SMALLEST))
+    if rows >= 2 * SMALLEST:
+        blocks += blocks % 2
+    return max(1, -(-rows // max(blocks, 1)))
 
 
 @contextmanager
