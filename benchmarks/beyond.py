@@ -33,7 +33,7 @@ def seconds(recipe: Recipe, problem: Problem, device: torch.device, repeats: int
         except RuntimeError as error:
             print(f"  {recipe.model.name} is not captured: {str(error).splitlines()[0]}")
             model = make_model(recipe.model, problem, 0)
-    eager = our_step(model, problem, ids, device, fused=True)
+    eager = our_step(model, problem, ids, device, fast=True)
     times = []
     for r in range(repeats + 1):
         start = time.perf_counter()

@@ -7,10 +7,29 @@ from torch import nn
 
 import tiny
 from reign.nn import SUN
-from reign.train import Training, fit
+from reign.train import Callback, Training, fit
 from reign.train.devices import make_fabric
 
 CPU = make_fabric(accelerator="cpu")
+
+
+class Curve(Callback):
+    """The rows of all epochs, and the notes."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+
+    @property
+    def losses(self) -> list[float]:
+        """The training losses of all epochs."""
+        return [row["train_loss"] for row in self.rows]
+
+    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+        self.rows.append(row)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 def model(seed: int = 0, **options: Any) -> SUN:

@@ -121,3 +121,8 @@ def pool(b: PlainBag, c: dict[Pair, int], pooling: str) -> Any:
         return tuple(sorted(c[k, b.root[k]] for k in range(b.subgraphs) if (k, b.root[k]) in c))
     parts = [tuple(sorted(c[k, i] for i in range(b.n) if (k, i) in c)) for k in range(b.subgraphs)]
     return tuple(sorted(parts)) if pooling == "nested" else tuple(sorted(x for part in parts for x in part))
+
+
+def same_partition(ours: list[int], plain: list[Any]) -> bool:
+    """Whether two lists of colours are the same but for the names of colours."""
+    return len(set(ours)) == len(set(plain)) == len(set(zip(ours, plain, strict=True)))

@@ -3,17 +3,11 @@
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from reign.cli import app
-
-
-def reign(*args: str) -> Any:
-    return CliRunner().invoke(app, list(args), env={"COLUMNS": "200"})
+from commands import reign
 
 
 def test_separate(tmp_path: Path) -> None:

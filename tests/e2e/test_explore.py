@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import reign
+from commands import fails, works
 from devtools import Browser
-from reign.cli import app
 from reign.explore import Answers, Explorer, read_drawn
 from reign.explore._answers import models
 from reign.theory import Pair, separate
@@ -42,10 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--ensemble-size",
         "2",
     ]
-    done = CliRunner().invoke(
-        app, ["train", "-i", str(folder / "mols.csv"), "--target-columns", "size", "-o", str(folder / "run"), *small]
-    )
-    assert done.exit_code == 0, done.output
+    works("train", "-i", folder / "mols.csv", "--target-columns", "size", "-o", folder / "run", *small)
     return folder / "run"
 
 
@@ -154,6 +150,4 @@ def test_mistakes(tmp_path: Path) -> None:
         (["explore", str(tmp_path / "none"), "--no-open"], "none"),
         (["explore", "--port", "70000", "--no-open"], "--port is 70000, expected 0 to 65535"),
     ):
-        done = CliRunner().invoke(app, args, env={"COLUMNS": "200"})
-        assert done.exit_code == 2, done.output
-        assert message in done.stderr
+        assert message in fails(*args)

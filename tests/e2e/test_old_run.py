@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import reign
-from reign.cli import app
+from commands import works
 from reign.disk import read_json
 
 ARCHIVE = Path(__file__).parent / "data" / "run_0_1_0.zip"
@@ -25,18 +24,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run"
 
 
-def works(*args: str) -> str:
-    done = CliRunner().invoke(app, list(args), env={"COLUMNS": "200"})
-    assert done.exit_code == 0, done.output
-    return str(done.stdout)
-
-
 def test_it_predicts(run: Path) -> None:
     kept = pd.read_csv(run / "seed-0" / "predictions.csv")
     table = pd.read_csv("mols.csv")
     texts = [table["smiles"][row - 1] for row in kept["row"]]
     assert reign.load("run").predict(texts)["size_pred"].tolist() == pytest.approx(kept["size_pred"].tolist(), rel=1e-5)
-    assert "16 of 16 rows predicted" in works("predict", "-i", "mols.csv", "--model-paths", "run", "-o", "out.csv", "-q")
+    assert "16 of 16 rows predicted" in works("predict", "-i", "mols.csv", "--model-paths", "run", "-o", "out.csv", "-q").stdout
 
 
 def test_it_can_be_measured(run: Path) -> None:
@@ -44,7 +37,7 @@ def test_it_can_be_measured(run: Path) -> None:
     predictor = reign.load("run")
     for split in ("train", "val", "test"):
         assert predictor.evaluate(split)["models"] == pytest.approx(summary[split]["values"], rel=1e-5)
-    assert "seed-0: mols.csv rmse" in works("evaluate", "run", "-i", "mols.csv", "-q")
+    assert "seed-0: mols.csv rmse" in works("evaluate", "run", "-i", "mols.csv", "-q").stdout
 
 
 def test_it_continues_to_the_same_end(run: Path) -> None:

@@ -5,23 +5,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
+from commands import fails, works
 from pictures import browser, look_at
-from reign.cli import app
 
 SMALL = ["--set", "model.hidden_channels=8", "--set", "model.num_layers=1", "-b", "16", "--epochs", "2", "-q", "--report"]
 MOLECULES = ["C" * n + end for end in ("", "O", "N") for n in range(1, 11)] + ["c1ccccc1" + "C" * n for n in range(10)]
-
-
-def reign(*args: str) -> Any:
-    done = CliRunner().invoke(app, list(args), env={"COLUMNS": "200"})
-    assert done.exit_code == 0, done.output
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +26,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame["kind"] = ["ring" if "1" in s else "oxygen" if "O" in s else "$other" for s in MOLECULES]
     frame.to_csv(folder / "mols.csv", index=False)
     start = ["train", "-i", str(folder / "mols.csv")]
-    done = reign(*start, "--target-columns", "size", "-o", str(folder / "size"), "--ensemble-size", "2", *SMALL)
+    done = works(*start, "--target-columns", "size", "-o", str(folder / "size"), "--ensemble-size", "2", *SMALL)
     assert done.stdout.splitlines()[-1] == f"The report is in {folder / 'size' / 'report.html'}.", done.stderr  # the last line
-    reign(
+    works(
         *start,
         "--target-columns",
         "<b>ring</b>",
@@ -48,7 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(folder / "ring"),
         *SMALL,
     )
-    reign(
+    works(
         *start,
         "--target-columns",
         "kind",
@@ -82,9 +74,9 @@ def test_reports_of_every_task(runs: Path) -> None:
 
 
 def test_pages_in_a_browser(runs: Path, tmp_path: Path) -> None:
-    reign("explain", str(runs / "size"), "--smiles", "CCO", "--smiles", "c1ccccc1CC", "--smiles", "xx", "-o", str(tmp_path / "why.html"),
+    works("explain", str(runs / "size"), "--smiles", "CCO", "--smiles", "c1ccccc1CC", "--smiles", "xx", "-o", str(tmp_path / "why.html"),
           "--csv", str(tmp_path / "why.csv"))  # fmt: skip
-    reign("report", str(runs / "size"), str(runs / "ring"), "-o", str(tmp_path / "both.html"))
+    works("report", str(runs / "size"), str(runs / "ring"), "-o", str(tmp_path / "both.html"))
     table = pd.read_csv(tmp_path / "why.csv")
     assert list(table.columns) == ["smiles", "target", "prediction", "atom", "symbol", "score", "without_its_subgraph"]
     assert table["symbol"].tolist()[:3] == ["C0", "C1", "O2"]
@@ -127,7 +119,7 @@ def test_a_table_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     little = ["data.options.num_graphs=510", "train.epochs=1", "model.hidden_channels=4", "model.num_layers=1"]
     columns = ["--row", "gin", "--column", "50", "--column", "150", "--seeds", "1"]
     changes = [word for change in little for word in ("--set", change)]
-    reign("reproduce", "generalisation-4-cycle", *columns, *changes, "-o", str(folder), "-q", "--report")
+    works("reproduce", "generalisation-4-cycle", *columns, *changes, "-o", str(folder), "-q", "--report")
     text = (folder / "report.html").read_text()
     assert "Generalisation, counting 4-cycles" in text
     assert '<figure id="generalisation">' in text
@@ -150,14 +142,11 @@ def test_mistakes(runs: Path, tmp_path: Path) -> None:
         (["show", "layer"], "give either a model, such as sun, or --terms"),
         (["show", "layers", "sunn"], "unknown model 'sunn'; did you mean 'sun'?"),
     ):
-        done = CliRunner().invoke(app, args, env={"COLUMNS": "200"})
-        assert done.exit_code == 2, (args, done.output)
-        assert message in done.stderr
+        assert message in fails(*args)
     damaged = tmp_path / "damaged"
     shutil.copytree(runs / "size", damaged)
     (damaged / "predictions.csv").write_text("row,smiles,size\n1,C\n")
-    done = CliRunner().invoke(app, ["report", str(damaged)])
-    assert (done.exit_code, "predictions.csv is damaged" in done.stderr) == (2, True)
+    assert "predictions.csv is damaged" in fails("report", damaged)
 
 
 def test_a_report_that_fails_is_a_note(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +156,7 @@ def test_a_report_that_fails_is_a_note(runs: Path, tmp_path: Path, monkeypatch: 
         raise RuntimeError("no ink\nat all")
 
     monkeypatch.setattr(plots, "write_report", fails)
-    done = reign("train", "-i", str(runs / "mols.csv"), "--target-columns", "size", "-o", str(tmp_path / "run"), *SMALL)
+    done = works("train", "-i", str(runs / "mols.csv"), "--target-columns", "size", "-o", str(tmp_path / "run"), *SMALL)
     assert "The report could not be written (no ink)." in done.stderr
     assert (tmp_path / "run" / "summary.json").is_file()
     assert not (tmp_path / "run" / "report.html").exists()
@@ -175,8 +164,8 @@ def test_a_report_that_fails_is_a_note(runs: Path, tmp_path: Path, monkeypatch: 
 
 def test_one_model_has_no_uncertainty(runs: Path, tmp_path: Path) -> None:
     start = ["predict", "-i", str(runs / "mols.csv"), "--model-paths", str(runs / "ring"), "-o", str(tmp_path / "out.csv"), "-q"]
-    assert "A single model has no spread" in reign(*start, "--uncertainty-method", "ensemble").stderr
-    assert "no spread" not in reign(*start).stderr
+    assert "A single model has no spread" in works(*start, "--uncertainty-method", "ensemble").stderr
+    assert "no spread" not in works(*start).stderr
 
 
 def test_show(tmp_path: Path) -> None:
@@ -188,7 +177,7 @@ def test_show(tmp_path: Path) -> None:
         ["orbits"],
     ):
         file = tmp_path / f"{args[0]}.svg"
-        assert f"The picture is in {file}." in reign("show", *args, "-o", str(file)).stdout
+        assert f"The picture is in {file}." in works("show", *args, "-o", str(file)).stdout
         assert file.read_text().count("<svg") == 1
     assert (tmp_path / "orbits-symmetry.svg").is_file()
 

@@ -15,10 +15,9 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
 import reign as package
-from reign.cli import app
+from commands import fails, works
 from reign.disk import read_json
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
@@ -37,23 +36,6 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REIGN_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("REIGN_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-
-
-def reign(*args: str) -> Any:
-    return CliRunner().invoke(app, list(args), env={"COLUMNS": "200"})
-
-
-def works(*args: str) -> Any:
-    done = reign(*args)
-    assert done.exit_code == 0, done.output
-    return done
-
-
-def fails(*args: str) -> str:
-    done = reign(*args)
-    assert done.exit_code == 2, done.output
-    assert "Traceback" not in done.output
-    return str(done.stderr)
 
 
 def table(folder: Path, name: str = "mols.csv", **columns: list[Any]) -> str:
@@ -289,7 +271,7 @@ def test_seeds_that_were_added_and_then_stopped(tmp_path: Path, monkeypatch: pyt
     file = table(tmp_path)
     works("train", "-i", file, "-o", "run", *SMALL)
     with monkeypatch.context() as patch:
-        patch.setattr("reign.train.jobs.train_member", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("reign.train.job.train_member", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
         assert "stopped; continue with: reign train --resume run" in fails("train", "--resume", "run", "--seeds", "2")
     works("train", "--resume", "run")
     assert len(read_json(tmp_path / "run/summary.json")["members"]) == 2

@@ -4,39 +4,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 
 import reign
+from golden import Golden
+from learning import Curve
 from reign.data import Problem
 from reign.experiments.workload import _random_molecules
 from reign.nn import from_authors
 from reign.train import fit
 from reign.train.build import make_model
-from reign.train.callbacks import Callback
 from reign.train.config import ModelConfig, OptimiserConfig, TrainingConfig
 from reign.train.devices import make_fabric
 from reproduction.test_golden import FILES
-from zinc import zinc
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")]
 IEEE = TrainingConfig(epochs=10, batch_size=64, loss="l1", metric="mae", precision="32-ieee")
-
-
-class Curve(Callback):
-    """The losses of all epochs, and the notes."""
-
-    def __init__(self) -> None:
-        self.losses: list[float] = []
-        self.notes: list[str] = []
-
-    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
-        self.losses.append(row["train_loss"])
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def curve(problem: Problem, config: TrainingConfig, model: ModelConfig) -> Curve:
@@ -55,13 +40,9 @@ def small(name: str, **options: Any) -> ModelConfig:
 
 @pytest.mark.parametrize("name", FILES)
 def test_golden_files_through_the_fast_path(name: str, real_data: Path) -> None:
-    file = real_data.parent / "reference" / "golden" / f"{name}.npz"
-    if not file.is_file():
-        pytest.skip(f"{file.name} is not beside the real data")
-    golden = np.load(file)
-    params = {key.removeprefix("param/"): golden[key] for key in golden.files if key.startswith("param/")}
-    model = from_authors(params, model=str(golden["model"]), policy=str(golden["policy"])).float().cuda()
-    batch = Batch.from_data_list(zinc(real_data, str(golden["split"]), golden["graph_ids"].tolist())).to("cuda")
+    golden = Golden(real_data, f"golden/{name}")
+    model = from_authors(golden.part("param/"), model=str(golden["model"]), policy=str(golden["policy"])).float().cuda()
+    batch = golden.batch().to("cuda")
     torch.set_float32_matmul_precision("highest")
     with torch.no_grad():
         out = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch)

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 
 from property.authors_reference import BONDS, FORMULAS, TYPES, Arrays, Config, dense, hops
+from property.directed import directed_graphs
 from reign.interop import from_authors
 from reign.nn import Model, PPGNPublished
 
@@ -122,17 +123,6 @@ CASES: list[tuple[str, Config]] = [
 ]
 
 
-def graphs() -> list[Data]:
-    """Directed graphs without loops and parallel edges; the last two are not connected, and a single node."""
-    rng = torch.Generator().manual_seed(1)
-    found = []
-    for n, share in ((6, 0.35), (5, 0.4), (7, 0.12), (1, 0.0)):
-        edges = (torch.rand(n, n, generator=rng) < share).fill_diagonal_(False).nonzero().t()
-        types, kinds = torch.randint(0, TYPES, (n, 1), generator=rng), torch.randint(0, BONDS, (edges.size(1), 1), generator=rng)
-        found.append(Data(x=types, edge_index=edges, edge_attr=kinds))
-    return found
-
-
 def close(ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
 
@@ -140,7 +130,7 @@ def close(ours: Tensor, theirs: Tensor) -> None:
 @pytest.mark.parametrize(("name", "config"), CASES)
 def test_settings_of_authors(name: str, config: Config) -> None:
     """Outputs and gradients of all weights in evaluation and in training mode, and the running statistics after a step."""
-    made, formula = graphs(), FORMULAS[name]
+    made, formula = directed_graphs(TYPES, BONDS), FORMULAS[name]
     batch, dense_graphs = Batch.from_data_list(made), [dense(data, hops(config)) for data in made]
     theirs = Arrays()
     with torch.no_grad():
@@ -186,7 +176,7 @@ DROPOUTS = [
 
 @pytest.mark.parametrize(("name", "config", "part", "key"), DROPOUTS)
 def test_dropout_of_authors_is_on_in_training_only(name: str, config: Config, part: str, key: str) -> None:
-    made, theirs, dropped = graphs(), Arrays(), deepcopy(config)
+    made, theirs, dropped = directed_graphs(TYPES, BONDS), Arrays(), deepcopy(config)
     batch = Batch.from_data_list(made)
     FORMULAS[name](theirs, [dense(data, hops(config)) for data in made], config)
     (dropped[part] if part else dropped)[key] = 0.5
@@ -198,7 +188,7 @@ def test_dropout_of_authors_is_on_in_training_only(name: str, config: Config, pa
 
 def test_ngnn_for_tu_sets_has_its_dropout() -> None:
     """The published one is fixed; settings that say in words that it is off have none."""
-    made, theirs, config = graphs(), Arrays(), tu()
+    made, theirs, config = directed_graphs(TYPES, BONDS), Arrays(), tu()
     FORMULAS["ngnn_tu"](theirs, [dense(data, 2) for data in made], config)
     del config["dropout"]
     assert from_authors(theirs.arrays, "ngnn_tu", config=config).head.dropout.p == 0.5
@@ -256,7 +246,7 @@ def test_settings_that_are_refused_by_name(name: str, config: Config, message: s
 def test_arrays_that_the_settings_have_no_use_for() -> None:
     def made(name: str, config: Config) -> dict[str, Tensor]:
         theirs = Arrays()
-        FORMULAS[name](theirs, [dense(data, hops(config)) for data in graphs()], config)
+        FORMULAS[name](theirs, [dense(data, hops(config)) for data in directed_graphs(TYPES, BONDS)], config)
         return theirs.arrays
 
     with pytest.raises(
@@ -276,7 +266,7 @@ def test_arrays_that_the_settings_have_no_use_for() -> None:
 
 
 def test_a_table_of_hops_may_end_with_those_of_ego_nets() -> None:
-    made, theirs, config = graphs(), Arrays(), tu()
+    made, theirs, config = directed_graphs(TYPES, BONDS), Arrays(), tu()
     FORMULAS["ngnn_tu"](theirs, [dense(data, 2) for data in made], config)
     table = theirs.arrays["z_embedding.weight"]
     batch, outs = Batch.from_data_list(made), []
@@ -292,7 +282,7 @@ def test_ego_nets_of_id_gnn_are_as_deep_as_its_layers() -> None:
     """If the settings do not say more; beyond 4 hops it is the whole graph."""
     for layers, policy in ((2, "ego:2"), (4, "ego:4"), (5, "null")):
         theirs, config = Arrays(), ident("idgnn_gin", gnn__layers_mp=layers)
-        FORMULAS["idgnn_gin"](theirs, [dense(data, layers) for data in graphs()], config)
+        FORMULAS["idgnn_gin"](theirs, [dense(data, layers) for data in directed_graphs(TYPES, BONDS)], config)
         assert str(from_authors(theirs.arrays, "idgnn_gin", config=config).policy) == "ego:2"
         del config["hops"]
         assert str(from_authors(theirs.arrays, "idgnn_gin", config=config).policy) == policy

@@ -9,6 +9,7 @@ from torch.nn.functional import relu
 from torch_geometric.data import Batch, Data
 
 import reign
+from property.directed import directed_graphs
 from reign.nn import (
     OF_PAIRS,
     PPGNRRWP,
@@ -25,17 +26,6 @@ from reign.nn.models._ppgn_rrwp import SMALLEST, signed_root
 
 TYPES, BONDS = 4, 3
 ALONG = {"folklore": ["own+folklore"], "swap_folklore": ["own+swap_folklore"]}
-
-
-def graphs() -> list[Data]:
-    """Directed graphs with types of nodes and edges; the third is not connected, the last has one node."""
-    rng = torch.Generator().manual_seed(1)
-    found = []
-    for n, share in ((6, 0.35), (5, 0.4), (7, 0.12), (1, 0.0)):
-        edges = (torch.rand(n, n, generator=rng) < share).fill_diagonal_(False).nonzero().t()
-        x, kinds = torch.randint(0, TYPES, (n, 1), generator=rng), torch.randint(0, BONDS, (edges.size(1), 1), generator=rng)
-        found.append(Data(x=x, edge_index=edges, edge_attr=kinds))
-    return found
 
 
 def randomised(module: nn.Module) -> nn.Module:
@@ -108,7 +98,7 @@ def product_layer(layer: nn.Module, x: Tensor, data: Data) -> Tensor:
 def test_layers_are_their_formulas(layer: nn.Module, plain: Callable[[nn.Module, Tensor, Data], Tensor]) -> None:
     """Values, and gradients of input and weights."""
     randomised(layer)
-    made = graphs()
+    made = directed_graphs(TYPES, BONDS)
     bag = reign.policy("null").from_data(Batch.from_data_list(made))
     torch.manual_seed(3)
     h = torch.randn(bag.num_pairs, layer.in_channels, dtype=torch.float64, requires_grad=True)
@@ -125,7 +115,7 @@ def test_layers_are_their_formulas(layer: nn.Module, plain: Callable[[nn.Module,
 @pytest.mark.parametrize("part", ALONG)
 def test_one_folklore_sum_by_itself(part: str) -> None:
     layer = randomised(SubgraphConv(4, 5, ALONG[part], edge_encoder=BONDS, norm_at="sum"))
-    (data, *_) = graphs()
+    (data, *_) = directed_graphs(TYPES, BONDS)
     bag = reign.policy("null").from_data(data)
     h = torch.randn(bag.num_pairs, 4, dtype=torch.float64)
     encoder = layer.terms[0].encoder
@@ -155,7 +145,10 @@ def plain_ppgn(model: Model, data: Data, walks: Tensor) -> Tensor:
 
 
 def test_local_folklore_is_its_formula() -> None:
-    model, made = randomised(LocalFolklore(6, 6, 2, 2, node_encoder=TYPES, edge_encoder=BONDS, max_distance=2)), graphs()
+    model, made = (
+        randomised(LocalFolklore(6, 6, 2, 2, node_encoder=TYPES, edge_encoder=BONDS, max_distance=2)),
+        directed_graphs(TYPES, BONDS),
+    )
     batch = Batch.from_data_list(made)
     out = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
     for g, data in enumerate(made):
@@ -164,7 +157,10 @@ def test_local_folklore_is_its_formula() -> None:
 
 
 def test_ppgn_is_its_formula() -> None:
-    model, made = randomised(PPGNRRWP(6, 6, 2, 2, node_encoder=TYPES, edge_encoder=BONDS, walk_length=4)), graphs()
+    model, made = (
+        randomised(PPGNRRWP(6, 6, 2, 2, node_encoder=TYPES, edge_encoder=BONDS, walk_length=4)),
+        directed_graphs(TYPES, BONDS),
+    )
     batch = Batch.from_data_list(made)
     out = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
     for g, data in enumerate(made):
@@ -193,7 +189,7 @@ def test_signed_roots() -> None:
 
 def test_members_alone_take_part() -> None:
     """A j for which x[k, j] or x[j, i] is not in its subgraph sends no message, not even that of its bond."""
-    data = graphs()[0]
+    data = directed_graphs(TYPES, BONDS)[0]
     layer = randomised(SubgraphConv(4, 5, ["own+folklore+swap_folklore"], edge_encoder=BONDS, domain="members"))
     bag = reign.policy("ego:1").from_data(data)
     h = torch.randn(bag.num_pairs, 4, dtype=torch.float64)

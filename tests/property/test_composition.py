@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import reign
+from property.slopes import slopes
 from reign.nn import DiagonalPooling, MeanPooling, Model, NodePooling, RootPooling
 from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs
 
@@ -111,19 +112,7 @@ def test_gradients_are_slopes(name: str) -> None:
     """The slope along a random direction of all weights is the gradient times that direction, and every weight has a gradient."""
     model, batch = make(OPTIONS[name][0] | {"act": "silu"}).train(), Batch.from_data_list(data())
     bag = model.policy.from_data(batch)
-    weights = [p for p in model.parameters() if p.requires_grad]
-    start, way = [p.detach().clone() for p in weights], [torch.randn_like(p) for p in weights]
-
-    def loss(step: float) -> Tensor:
-        with torch.no_grad():
-            for p, value, direction in zip(weights, start, way, strict=True):
-                p.copy_(value + step * direction)
-        return model(batch.x, batch.edge_index, bag=bag).square().sum()
-
-    grads = torch.autograd.grad(loss(0.0), weights)
-    slope = sum((g * direction).sum() for g, direction in zip(grads, way, strict=True))
-    with torch.no_grad():
-        numeric = (loss(1e-5) - loss(-1e-5)) / 2e-5
+    slope, numeric = slopes(model, lambda: model(batch.x, batch.edge_index, bag=bag).square().sum(), 1e-5)
     torch.testing.assert_close(slope, numeric, atol=1e-5, rtol=1e-5)
 
 

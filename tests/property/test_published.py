@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import reign
+from property.slopes import slopes
 from reign.nn import Model
 from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs
 
@@ -133,19 +134,7 @@ def test_gradients_are_slopes(name: str, options: dict[str, Any]) -> None:
     """The slope along a random direction of all weights is the gradient times that direction."""
     model, batch = make(name, options | {"act": "silu"}), Batch.from_data_list(data())
     bag = model.policy.from_data(batch, domain=model.domain)
-    weights = [p for p in model.parameters() if p.requires_grad]
-    start, way = [p.detach().clone() for p in weights], [torch.randn_like(p) for p in weights]
-
-    def loss(step: float) -> Tensor:
-        with torch.no_grad():
-            for p, value, direction in zip(weights, start, way, strict=True):
-                p.copy_(value + step * direction)
-        return model(batch.x, batch.edge_index, bag=bag).tanh().sum()
-
-    grads = torch.autograd.grad(loss(0.0), weights)
-    slope = sum((g * direction).sum() for g, direction in zip(grads, way, strict=True))
-    with torch.no_grad():
-        numeric = (loss(1e-6) - loss(-1e-6)) / 2e-6
+    slope, numeric = slopes(model, lambda: model(batch.x, batch.edge_index, bag=bag).tanh().sum(), 1e-6)
     assert abs(slope) > 1e-6
     torch.testing.assert_close(slope, numeric, atol=1e-6, rtol=1e-5)
 

@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Batch
 
 import reign
+from golden import Golden
 from reign.nn import from_authors
 from reproduction.make_tiny_golden import FILE, SOURCES, graphs, predict
-from zinc import zinc
 
 TINY = json.loads(FILE.read_text())
 FILES = [
@@ -22,13 +21,8 @@ FILES = [
 
 @pytest.mark.parametrize("name", FILES)
 def test_golden_outputs(name: str, real_data: Path) -> None:
-    file = real_data.parent / "reference" / "golden" / f"{name}.npz"
-    if not file.is_file():
-        pytest.skip(f"{file.name} is not beside the real data")
-    golden = np.load(file)
-    params = {key.removeprefix("param/"): golden[key] for key in golden.files if key.startswith("param/")}
-    model = from_authors(params, model=str(golden["model"]), policy=str(golden["policy"]))
-    batch = Batch.from_data_list(zinc(real_data, str(golden["split"]), golden["graph_ids"].tolist()))
+    golden = Golden(real_data, f"golden/{name}")
+    model, batch = from_authors(golden.part("param/"), model=str(golden["model"]), policy=str(golden["policy"])), golden.batch()
     with torch.no_grad():
         out = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
     expected = torch.from_numpy(golden["output"]).view(-1, 1)

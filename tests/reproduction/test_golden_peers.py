@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch
 
 import reign
+from golden import Golden
 from reign.interop import from_authors
 from reign.nn import num_parameters
-from zinc import zinc
 
 PEERS = [
     "gnn_ak", "gnn_ak_ctx", "gnn_ak_plus", "gnn_ak_plus_molhiv", "sswl", "sswl_plus", "ngnn_tu", "ngnn_ogb", "idgnn_idconv", "idgnn_gcn",
@@ -26,17 +25,9 @@ PEERS = [
 @pytest.mark.parametrize("name", PEERS)
 def test_golden_peers(name: str, real_data: Path) -> None:
     """Outputs in evaluation and in training mode to 1e-10, and running statistics after the step to 1e-8."""
-    file = real_data.parent / "reference" / "golden_peers" / f"{name}_a.npz"
-    if not file.is_file():
-        pytest.skip(f"{file.name} is not beside the real data")
-    golden, config = np.load(file), json.loads(str(np.load(file)["config"]))
-
-    def arrays(kind: str) -> dict[str, Any]:
-        return {key.removeprefix(kind): golden[key] for key in golden.files if key.startswith(kind)}
-
-    params = arrays("param/")
+    golden = Golden(real_data, f"golden_peers/{name}_a")
+    config, params, batch = json.loads(str(golden["config"])), golden.part("param/"), golden.batch()
     model = from_authors(params, name, config=config)
-    batch = Batch.from_data_list(zinc(real_data, str(golden["split"]), golden["graph_ids"].tolist()))
 
     def compare(mode: str) -> None:
         pooled: list[Tensor] = []
@@ -50,15 +41,15 @@ def test_golden_peers(name: str, real_data: Path) -> None:
             assert (pooled[0] - torch.from_numpy(golden[f"pooled{mode}"])).abs().max() < 1e-10
 
     compare("")
-    if "output_train" not in golden.files:
+    if "output_train" not in golden:
         assert not any("running" in key for key in params)
         return
     model.train()
     compare("_train")
     found = model.state_dict()
-    expected = from_authors(params | arrays("after_train/"), name, config=config).state_dict()
+    expected = from_authors(params | golden.part("after_train/"), name, config=config).state_dict()
     statistics = [key for key in found if "running" in key]
-    assert len(statistics) == len(arrays("after_train/"))
+    assert len(statistics) == len(golden.part("after_train/"))
     for key in statistics:
         assert (found[key] - expected[key]).abs().max() < 1e-8, key
 
@@ -77,11 +68,8 @@ def whole(listed: list[str]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", PEERS)
 def test_whole_state_dicts_of_peers(name: str, real_data: Path) -> None:
     """What the forward pass of the authors does not use is left out, and tables keep the rows that can occur."""
-    file = real_data.parent / "reference" / "golden_peers" / f"{name}_a.npz"
-    if not file.is_file():
-        pytest.skip(f"{file.name} is not beside the real data")
-    golden = np.load(file)
-    config, params = json.loads(str(golden["config"])), {key[6:]: golden[key] for key in golden.files if key.startswith("param/")}
+    golden = Golden(real_data, f"golden_peers/{name}_a")
+    config, params = json.loads(str(golden["config"])), golden.part("param/")
     more = whole(config.get("unused_parameters_left_out", []) + config.get("same_tensor_under_a_second_name", []))
     for key, ((rows, width), _) in config.get("tables_cut_to_rows_that_can_occur", {}).items():
         more[key] = np.concatenate([params[key], np.ones((rows - len(params[key]), width))])

@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 import reign
-from plain_colours import PlainBag, plain_bag, pool, refine
+from plain_colours import PlainBag, plain_bag, pool, refine, same_partition
 from reign.bags import SubgraphBag
 from reign.data import from_networkx
 from reign.kernels.ragged import offsets
@@ -28,10 +28,6 @@ OTHERS = ["ed", "2-nd", "2-nm", "2-ego:1", "whole"]
 def atlas(nodes: int) -> list[Data]:
     """All graphs of up to some nodes, with two kinds of features in the smallest ones."""
     return [from_networkx(g) for g in nx.graph_atlas_g() if 1 <= len(g) <= nodes]
-
-
-def same_partition(ours: list[int], plain: list[object]) -> bool:
-    return len(set(ours)) == len(set(plain)) == len(set(zip(ours, plain, strict=True)))
 
 
 def refused(name: str, policy: str, domain: str, on: bool) -> bool:

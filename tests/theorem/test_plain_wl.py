@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import reign
-from plain_colours import plain_bag, pool, refine
+from plain_colours import plain_bag, pool, refine, same_partition
 from reign.data import from_networkx
 from reign.testing import random_permutation
 from reign.theory import Pair, model_colours, wl, wl_classes
@@ -73,10 +73,6 @@ def plain_refinements(graphs: list[Data], k: int, folklore: bool, rounds: int) -
         colours = new
         found.append(colours)
     return found
-
-
-def same_partition(ours: list[int], plain: list[Any]) -> bool:
-    return len(set(ours)) == len(set(plain)) == len(set(zip(ours, plain, strict=True)))
 
 
 @pytest.mark.parametrize(("k", "folklore"), [(1, False), (2, False), (2, True), (3, False), (3, True)])

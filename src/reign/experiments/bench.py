@@ -2,6 +2,7 @@
 
 import os
 import platform
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,8 +14,8 @@ from reign.data import Ids, Problem
 from reign.experiments.measure import Kernel, KernelClock, added_bytes, copy_bandwidth, seconds_of
 from reign.experiments.steps import PRECISION, EagerStep, ResidentStep, our_step, yardstick_step
 from reign.experiments.workload import Workload, bench_graphs
-from reign.kernels import kernels_for
-from reign.nn import SUN
+from reign.kernels import keep_freed_memory, kernels_for
+from reign.nn import SUN, Model
 from reign.train.batches import shuffled
 from reign.train.devices import find_device
 
@@ -22,6 +23,7 @@ PASSES = 30  # passes over the pair rows in a layer: 10 forward, 20 backward
 VERSIONS = {
     "resident": "one CUDA graph, with batches assembled on the GPU",
     "fused": "separate operations, with fused kernels",
+    "blocked": "as in training on a CPU, with layers in blocks of rows that stay in the cache",
     "plain": "separate operations, plain PyTorch",
     "yardstick": "SUN written in plain torch_geometric on a disjoint union of subgraphs, which is made before the step",
 }
@@ -123,9 +125,13 @@ def bench(workload: Workload) -> Report:
     )
     if device.type == "cuda":
         _measure_resident(report, problem, ids)
-    steps = {"plain": our_step(workload.build(problem), problem, ids, device, fused=False)}
-    if device.type == "cuda" and kernels_for(torch.zeros(1, device=device)) is not None:
-        steps = {"fused": our_step(workload.build(problem), problem, ids, device, fused=True), **steps}
+    steps = {"plain": our_step(workload.build(problem), problem, ids, device, fast=False)}
+    if (fast := _fast_version(model, bag.num_pairs, device)) is not None:
+        steps = {fast: our_step(workload.build(problem), problem, ids, device, fast=True), **steps}
+    elif device.type == "cpu":
+        report.notes.append(
+            f"Training uses the plain step here: the layers of {type(model).__name__} cannot be computed in blocks of rows, or the batch is too small."
+        )
     if model.policy.node_based:
         sun = workload.build(problem, "sun")
         assert isinstance(sun, SUN)
@@ -136,6 +142,13 @@ def bench(workload: Workload) -> Report:
         report.notes.append(f"There is no yardstick for policy {model.policy}, which does not have one subgraph per node.")
     _measure_eager(report, steps, device)
     return report
+
+
+def _fast_version(model: Model, pairs: int, device: torch.device) -> str | None:
+    """The version with fused kernels or blocks of rows; None if training uses plain operations for this batch."""
+    if device.type == "cuda":
+        return "fused" if kernels_for(torch.zeros(1, device=device)) is not None else None
+    return "blocked" if model.uses_blocks(pairs) else None
 
 
 def _measure_resident(report: Report, problem: Problem, ids: Ids) -> None:
@@ -151,7 +164,9 @@ def _measure_resident(report: Report, problem: Problem, ids: Ids) -> None:
 
 
 def _measure_eager(report: Report, steps: dict[str, EagerStep], device: torch.device) -> None:
-    for name, seconds in seconds_of(steps, device, report.workload.repeats).items():
+    with keep_freed_memory() if device.type == "cpu" else nullcontext():  # as in training
+        times = seconds_of(steps, device, report.workload.repeats)
+    for name, seconds in times.items():
         report.steps[name] = Cost(seconds, added_bytes(steps[name], device))
     if device.type == "cuda" and report.kernels_of is None:
         name, step = next(iter(steps.items()))

@@ -49,8 +49,13 @@ def added_bytes(run: Run, device: torch.device) -> int:
         run()
         _wait(device)
         return torch.cuda.max_memory_allocated(device) - before
-    with _profiler(ProfilerActivity.CPU, memory=True) as found:
-        run()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the profiler does not see what other threads allocate
+    try:
+        with _profiler(ProfilerActivity.CPU, memory=True) as found:
+            run()
+    finally:
+        torch.set_num_threads(threads)
     held = peak = 0
     events = [event for event in found.profiler.kineto_results.events() if event.name() == "[memory]"]
     for event in sorted(events, key=lambda event: event.start_ns()):

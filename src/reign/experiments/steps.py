@@ -1,6 +1,8 @@
 """Training steps to measure: ours, as separate operations or as one CUDA graph, and those of the yardstick."""
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from statistics import median
 
 import torch
@@ -13,11 +15,13 @@ from reign.experiments.yardstick import Union, YardstickSUN
 from reign.kernels import fast_path
 from reign.nn import SUN, Model
 from reign.train.callbacks import Callback
+from reign.train.capturable import make_fused
 from reign.train.config import TrainingConfig
 from reign.train.devices import make_fabric
 from reign.train.formats import number_format
 from reign.train.learner import Learner
 from reign.train.resident import Resident, why_not_resident
+from reign.train.threads import threads_of
 
 PRECISION = "32-true"  # as in training; on GPUs, products are computed in TF32
 RATE = 1e-3
@@ -31,26 +35,32 @@ class EagerStep:
         forward: function that returns the outputs and the targets of the batch.
         weights: the weights to train.
         device: the device.
-        fused: whether fused kernels are used where available.
+        fast: whether fused kernels are used on a GPU, and blocks of rows on a CPU, where available.
+        threads: function that makes the context of threads in which the step runs.
     """
 
     def __init__(
-        self, forward: Callable[[], tuple[Tensor, Tensor]], weights: Iterable[nn.Parameter], device: torch.device, fused: bool
+        self,
+        forward: Callable[[], tuple[Tensor, Tensor]],
+        weights: Iterable[nn.Parameter],
+        device: torch.device,
+        fast: bool,
+        threads: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self.forward, self.device, self.fused = forward, device, fused
+        self.forward, self.device, self.fast, self.threads = forward, device, fast, threads
         self.optimiser = Adam(weights, RATE)
 
     def __call__(self) -> None:
         """Run one step. Gradients are freed at its end, so that all steps start in the same state."""
-        with number_format(self.device, PRECISION), fast_path(self.fused):
+        with number_format(self.device, PRECISION), fast_path(self.fast), self.threads():
             out, y = self.forward()
             (out - y).abs().mean().backward()
             self.optimiser.step()
             self.optimiser.zero_grad()
 
 
-def our_step(model: Model, problem: Problem, ids: Ids, device: torch.device, fused: bool) -> EagerStep:
-    """A step of one of our models. It includes the assembly of the batch and of its bag."""
+def our_step(model: Model, problem: Problem, ids: Ids, device: torch.device, fast: bool) -> EagerStep:
+    """A step of one of our models, with threads and an optimiser as in training. It includes the assembly of the batch and of its bag."""
     graphs = problem.graphs.to(device, torch.float32)
     model.to(device).train()
 
@@ -59,7 +69,11 @@ def our_step(model: Model, problem: Problem, ids: Ids, device: torch.device, fus
         assert b.y is not None
         return model(b.x, b.edge_index, b.edge_attr, b.batch, b.size), b.y
 
-    return EagerStep(forward, model.parameters(), device, fused)
+    threads = partial(threads_of, model, device, PRECISION, eager=not fast)
+    step = EagerStep(forward, model.parameters(), device, fast, threads)
+    if device.type == "cpu":
+        make_fused(step.optimiser)
+    return step
 
 
 def yardstick_step(sun: SUN, problem: Problem, ids: Ids, device: torch.device) -> EagerStep:

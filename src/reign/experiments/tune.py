@@ -8,7 +8,7 @@ from typing import Any
 
 from reign.experiments.table_files import YAML, find_recipe, find_table
 from reign.train.callbacks import Callback
-from reign.train.jobs import MOST
+from reign.train.job_threads import MOST
 from reign.train.metrics import METRICS
 from reign.train.overrides import merge, nested
 from reign.train.processes import Fabric

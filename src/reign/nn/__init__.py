@@ -19,7 +19,7 @@ from reign.nn._labels import PairLabels
 from reign.nn._latex import Latex, latex_formula
 from reign.nn._make_conv import make_conv
 from reign.nn._mlp import Activation, BatchNorm, make_act, make_norm, normalise, num_parameters
-from reign.nn._model import MODELS, Model
+from reign.nn._model import Model
 from reign.nn._options import (
     BaseEncoderOptions,
     CompositionOptions,
@@ -38,6 +38,7 @@ from reign.nn._options import (
 )
 from reign.nn._outer_mpnn import OuterMPNN
 from reign.nn._pooling import DeepSets, IGNPooling, MeanPooling, Pooling, RootPooling
+from reign.nn._registry import MODELS
 from reign.nn._slots import EncoderSlot, TermSlot
 from reign.nn._state import State
 from reign.nn._structure import OF_NODES, OF_PAIRS

@@ -7,9 +7,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from reign.bags import Messages
-from reign.nn._edge_encoders import encode_edges, make_edge_encoder
-from reign.nn._encoders import EncoderSpec
-from reign.nn._mlp import MLP, Activation
+from reign.nn._edge_encoders import encode_edges
+from reign.nn._gin_parts import GINParts
 from reign.nn._neighbourhood import MERGED, Neighbourhood
 from reign.nn._options import BaseEncoderOptions
 from reign.nn._reset import Resettable
@@ -54,31 +53,17 @@ class GIN(BaseEncoder):
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
         merged: which terms are merged, one of ``MERGED``.
-        edge_dim, edge_encoder, expansion, train_eps: see ``MessageOptions``.
-        norm, act: see ``TransformOptions``.
-        bias: whether the linear maps of the MLP have biases.
+        options: see ``BaseEncoderOptions``.
     """
 
     takes_edges: ClassVar[bool] = True
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        merged: str = "own+local",
-        *,
-        edge_dim: int | None = None,
-        edge_encoder: EncoderSpec = None,
-        norm: str | None = "batch_norm",
-        act: Activation = "relu",
-        expansion: int = 1,
-        train_eps: bool = True,
-        bias: bool = True,
+        self, in_channels: int, out_channels: int, merged: str = "own+local", **options: Unpack[BaseEncoderOptions]
     ) -> None:
         super().__init__(in_channels, merged)
-        self.mlp = MLP(in_channels, out_channels, hidden=expansion * out_channels, norm=norm, act=act, bias=bias)
-        self.eps = nn.Parameter(torch.zeros(1), requires_grad=train_eps)
-        self.edge_encoder = make_edge_encoder(edge_encoder, edge_dim, in_channels)
+        parts = GINParts(in_channels, out_channels, **options)
+        self.mlp, self.eps, self.edge_encoder = parts.mlp(), parts.eps(), parts.edges()
 
     def reset_own(self) -> None:
         """Epsilon is 0 again."""

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from reign.nn._model import MODELS, Model
+from reign.nn._model import Model
+from reign.nn._registry import MODELS
 
 
 def list_models() -> list[str]:

@@ -1,8 +1,7 @@
 """Local folklore message passing: each message is made from two pairs, and the messages are then summed."""
 
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -10,10 +9,10 @@ from reign.bags import FolkloreMessages as Messages
 from reign.bags import Neighbours
 from reign.kernels import Segments, Sum, kernels_for
 from reign.nn._base_encoders import BaseEncoder
-from reign.nn._edge_encoders import encode_edges, make_edge_encoder
-from reign.nn._encoders import EncoderSpec
-from reign.nn._mlp import MLP, Activation
+from reign.nn._edge_encoders import encode_edges
+from reign.nn._gin_parts import GINParts
 from reign.nn._neighbourhood import MERGED, Neighbourhood
+from reign.nn._options import BaseEncoderOptions
 
 ALONG: dict[str, Neighbours] = {"folklore": "A", "swap_folklore": "swap"}
 FOLKLORE = {name for name, (_, parts, _) in MERGED.items() if parts[0] in ALONG}
@@ -31,9 +30,7 @@ class Folklore(BaseEncoder):
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
         merged: which terms are merged, one of ``FOLKLORE``.
-        edge_dim, edge_encoder, expansion, train_eps: see ``MessageOptions``.
-        norm, act: see ``TransformOptions``.
-        bias: whether the linear maps of the MLPs have biases; A and B always have them.
+        options: see ``BaseEncoderOptions``; A and B always have biases.
     """
 
     takes_edges: ClassVar[bool] = True
@@ -43,24 +40,15 @@ class Folklore(BaseEncoder):
         in_channels: int,
         out_channels: int,
         merged: str = "own+folklore+swap_folklore",
-        *,
-        edge_dim: int | None = None,
-        edge_encoder: EncoderSpec = None,
-        norm: str | None = "batch_norm",
-        act: Activation = "relu",
-        expansion: int = 1,
-        train_eps: bool = True,
-        bias: bool = True,
+        **options: Unpack[BaseEncoderOptions],
     ) -> None:
         super().__init__(in_channels, "own+folklore")  # there is nothing to mix
         self.parts = MERGED[merged][1]
         self.along, self.across = (nn.Linear(in_channels, in_channels) for _ in range(2))
-        hidden = expansion * out_channels
-        self.mlps = nn.ModuleList(
-            [MLP(in_channels, out_channels, hidden=hidden, norm=norm, act=act, bias=bias) for _ in self.parts]
-        )
-        self.eps = nn.Parameter(torch.zeros(len(self.parts)), requires_grad=train_eps)
-        encoders = [make_edge_encoder(edge_encoder, edge_dim, in_channels) for _ in self.parts]
+        gin = GINParts(in_channels, out_channels, **options)
+        self.mlps = nn.ModuleList([gin.mlp() for _ in self.parts])
+        self.eps = gin.eps(len(self.parts))
+        encoders = [gin.edges() for _ in self.parts]
         self.edge_encoders = nn.ModuleList([encoder for encoder in encoders if encoder is not None])
 
     def reset_own(self) -> None:

@@ -49,12 +49,15 @@ def _watched(conv: "SubgraphConv") -> bool:
     every = nn.modules.module
     if every._global_forward_hooks or every._global_forward_pre_hooks or every._global_backward_hooks:
         return True
-    hooks = (
-        m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks
-        for m in conv.modules()
-        if m is not conv
-    )
-    return any(hooks)
+    return any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks for m in _inside(conv))
+
+
+def _inside(module: nn.Module) -> list[nn.Module]:
+    """All modules inside of a module; ``modules()`` takes several times as long, which counts where batches are small."""
+    found = [m for m in module._modules.values() if m is not None]
+    for m in found:
+        found.extend(inner for inner in m._modules.values() if inner is not None)
+    return list(dict.fromkeys(found))
 
 
 def covered(conv: "SubgraphConv", widest: int | None) -> bool:
@@ -191,13 +194,13 @@ class _Update:
         source = self.state.once(("near",), lambda: self.state.near) if on_pairs else None
         return _NodeSlot(slot, self.kernels.NodeInput(near.own, self._messages(slot.encoder, edges, near), source), into, rows)
 
-    def _node_stages(self, slots: Sequence[_NodeSlot]) -> dict[str, Tensor]:
-        """Stacks of slots of one shape, each with its sums for subgraphs, nodes and roots."""
+    def _node_stages(self, slots: Sequence[_NodeSlot]) -> dict[str, Any]:
+        """Stacks of slots of one shape, each with its sums for subgraphs, nodes and roots, which some kernels compute later."""
         same_rows = self.state.bag.node_based
         groups: dict[Any, list[_NodeSlot]] = {}
         for slot in sorted(slots, key=lambda slot: slot.input.messages is not None):
             groups.setdefault((_shape(slot.slot), "node" if same_rows else slot.rows), []).append(slot)
-        found: dict[str, Tensor] = {}
+        found: dict[str, Any] = {}
         for (_, rows), members in groups.items():
             into = sorted({slot.into for slot in members})
             own, real = members[0].input.own, self.state.bag.real(rows)
@@ -210,7 +213,7 @@ class _Update:
                 self.conv.training,
             )
             sums = stage([slot.input for slot in members])
-            for name, value in zip(into, sums.unbind(0), strict=True):
+            for name, value in zip(into, sums, strict=True):
                 found[name] = found[name] + value if name in found else value
         return found
 
@@ -340,7 +343,7 @@ def _count_batches(conv: "SubgraphConv") -> None:
         elsewhere = {
             slot.norm for slot in conv.slots(on=True) if isinstance(slot, EncoderSlot) and slot.everywhere
         }  # count themselves
-        norms = [m for m in conv.modules() if isinstance(m, BatchNorm) and m not in elsewhere]
+        norms = [m for m in _inside(conv) if isinstance(m, BatchNorm) and m not in elsewhere]
         counters = [m.num_batches_tracked for m in norms if m.num_batches_tracked is not None]
         if counters:
             torch._foreach_add_(counters, 1)

@@ -1,50 +1,30 @@
 """The composition mu . rho . S . pi as a PyG-style model."""
 
-import copy
-import inspect
-from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.data.data import BaseData
 
-import reign.policies as policies
-from reign._validate import check, check_count, check_probability, did_you_mean
-from reign.bags import Domain, SubgraphBag
-from reign.disk import first_line
+from reign._validate import did_you_mean
+from reign.bags import SubgraphBag
 from reign.kernels import Sum, blocked, fast_path
+from reign.nn import _fused as fused
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import describe_model
-from reign.nn._edge_mask import EdgeMask
-from reign.nn._encoders import EncoderSpec, make_encoder
-from reign.nn._encodings import Encodings
 from reign.nn._facts import Facts
-from reign.nn._fused import covered
 from reign.nn._halo import halo_of, needs_every_root
-from reign.nn._head import Head
 from reign.nn._inputs import check_bag, check_ends, check_features, inputs_of, warn_of_unused_edges
-from reign.nn._labels import PairLabels
-from reign.nn._mlp import Activation
-from reign.nn._options import JumpingKnowledge, Residual, TaskLevel
-from reign.nn._pooling import MeanPooling, Pooling
-from reign.nn._pretrained import Pretrained
-from reign.nn._reset import Resettable
+from reign.nn._parts import Parts
+from reign.nn._saving import load_model, save_model
 from reign.nn._state import State
-from reign.nn._virtual_node import VirtualNode
-from reign.policies import Policy
-from reign.registry import Registry
-
-M = TypeVar("M", bound=nn.Module)
 
 
-class Model(Facts, Resettable, metaclass=ModelType):
+class Model(Facts, Parts, metaclass=ModelType):
     r"""A subgraph GNN: :math:`(A, X) \mapsto (\mu \circ \rho \circ S \circ \pi)(A, X)`.
 
     Args:
@@ -63,71 +43,6 @@ class Model(Facts, Resettable, metaclass=ModelType):
 
     _config: dict[str, Any]
     """The arguments that the constructor was given; empty if they do not, or no longer, describe the model."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int | None = None,
-        *,
-        layer: Callable[[int, int], nn.Module] | Sequence[Callable[[int, int], nn.Module]],
-        policy: str | Policy = "ego+:3",
-        pooling: Callable[[int], Pooling] | None = None,
-        node_encoder: EncoderSpec = None,
-        dropout: float = 0.0,
-        act: Activation = "relu",
-        jk: JumpingKnowledge = None,
-        residual: Residual = False,
-        task_level: TaskLevel = "graph",
-        widths: Sequence[int] | None = None,
-        labels: dict[str, Any] | None = None,
-        encodings: dict[str, Any] | None = None,
-        virtual_node: bool = False,
-        head: dict[str, Any] | None = None,
-        domain: Domain = "all",
-    ) -> None:
-        super().__init__()
-        for name, size in (("in_channels", in_channels), ("hidden_channels", hidden_channels), ("num_layers", num_layers)):
-            check_count(name, size)
-        good = out_channels is None or (type(out_channels) is int and out_channels >= 1)
-        check("out_channels", out_channels, good, "a whole number of at least 1, or None")
-        check_probability("dropout", dropout)
-        check("pooling", pooling, pooling is None or callable(pooling), "a function that makes a pooling for a number of channels")
-        check("jk", jk, jk in (None, "last", "cat", "max", "sum"), "None, 'last', 'cat', 'max' or 'sum'")
-        check("task_level", task_level, task_level in ("graph", "node", "edge"), "'graph', 'node' or 'edge'")
-        check("residual", residual, residual in (True, False, "identity"), "True, False or 'identity'")
-        check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
-        makers = [layer] * num_layers if callable(layer) else list(layer)
-        widths = [hidden_channels] * len(makers) if widths is None else list(widths)
-        good = len(widths) == len(makers) and all(type(size) is int and size >= 1 for size in widths)
-        check("widths", widths, good, f"one whole number of at least 1 for each of {len(makers)} layers")
-        same = len(set(widths)) == 1
-        check(
-            "widths", widths, same or not (residual or jk in ("max", "sum")), f"equal widths with residual={residual!r}, jk={jk!r}"
-        )
-        self.policy = copy.deepcopy(policies.policy(policy))  # sampled policies have a state
-        self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels
-        self.num_layers, self.jk, self.task_level, self.domain = num_layers, jk, task_level, domain
-        self.node_encoder = make_encoder(node_encoder, None, in_channels)
-        self.edge_mask = EdgeMask()  # for PyG's explainers
-        self._saw_edges = False
-        first = self.lifted_channels()
-        self.labels = None if labels is None else _made("labels", PairLabels, first, **labels)
-        widths = [first if self.labels is None else self.labels.out_channels, *widths]
-        self.encodings = None if encodings is None else _made("encodings", partial(Encodings, widths[:-1]), **encodings)
-        widths = [widths[0] if self.encodings is None else self.encodings.out_channels, *widths[1:]]
-        self.layers = nn.ModuleList([make(a, b) for make, (a, b) in zip(makers, pairwise(widths), strict=True)])
-        self.virtual_node = VirtualNode(widths[:-1], bool(residual), dropout, act) if virtual_node else None
-        self.residual = _residual(residual, widths[0], widths[1])
-        self.dropout = nn.Dropout(dropout)
-        channels = sum(widths[1:]) if jk == "cat" else widths[-1]
-        self.pooling = (pooling or MeanPooling)(channels)
-        if task_level != "graph" and type(self.pooling).nodes is Pooling.nodes:
-            self.pooling = MeanPooling(channels)  # the learned pooling of graphs is not used here
-        ends = self.pooling.out_channels * (2 if task_level == "edge" else 1)
-        given = {"act": act, "dropout": dropout} | (head or {})
-        self.head = None if out_channels is None else _made("head", Head, ends, out_channels, **given)
 
     # -- arguments -------------------------------------------------------------------------------------------------
 
@@ -304,7 +219,12 @@ class Model(Facts, Resettable, metaclass=ModelType):
     @property
     def in_blocks(self) -> bool:
         """Whether all layers are computed in blocks of rows on a CPU (see ``reign.kernels``)."""
-        return all(isinstance(layer, SubgraphConv) and covered(layer, blocked.WIDEST) for layer in self.layers)
+        return all(isinstance(layer, SubgraphConv) and fused.covered(layer, blocked.WIDEST) for layer in self.layers)
+
+    def uses_blocks(self, num_pairs: int) -> bool:
+        """Whether some layers, or parts of them, are computed in blocks of rows on a CPU, for a batch of so many pairs."""
+        layers = [part for part in self.modules() if isinstance(part, SubgraphConv) and fused.covered(part, blocked.WIDEST)]
+        return any(num_pairs * layer.out_channels >= fused.WORTH_BLOCKS for layer in layers)
 
     @property
     def halo(self) -> int | None:
@@ -337,11 +257,7 @@ class Model(Facts, Resettable, metaclass=ModelType):
         Args:
             folder: folder to save to; it is created if it does not exist.
         """
-        if not self._config:
-            raise ValueError(
-                "the weights of this model were constructed, so its arguments do not describe it; save model.state_dict() instead."
-            )
-        Pretrained(_saved_name(type(self)), self._config, self.state_dict()).write(Path(folder))
+        save_model(self, Path(folder))
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "Model":
@@ -350,45 +266,4 @@ class Model(Facts, Resettable, metaclass=ModelType):
         Args:
             folder: the folder it was saved in. A custom model class is found if it is registered in ``MODELS``.
         """
-        saved = Pretrained.read(Path(folder))
-        if saved.model != _saved_name(cls) and saved.model not in MODELS:
-            raise ValueError(
-                f"{folder} holds a {saved.model}, which is not registered; import the module that registers it with "
-                f"@reign.nn.MODELS.register, or use {saved.model}.from_pretrained."
-            )
-        kind = cls if saved.model == _saved_name(cls) else MODELS[saved.model]
-        if not issubclass(kind, cls):
-            raise ValueError(f"{folder} holds a {saved.model}, expected a {cls.__name__}; use {saved.model}.from_pretrained.")
-        try:
-            saved.check_sizes(kind)
-            model = kind(**saved.arguments)
-            model.to(next((value.dtype for value in saved.weights.values() if value.is_floating_point()), torch.float32))
-            model.load_state_dict(saved.weights)
-        except Exception as error:  # arguments that do not match the weights can raise any error
-            raise ValueError(f"{folder} is damaged: it does not describe a valid {saved.model} ({first_line(error)}).") from error
-        return model.eval()
-
-
-MODELS: Registry[type[Model]] = Registry("model", hint="; a model of your own must be registered first")
-
-
-def _made(name: str, make: Callable[..., M], *sizes: int, **options: Any) -> M:
-    """Make a part of a model from the user's options for it."""
-    known = [p.name for p in inspect.signature(make).parameters.values() if p.default is not p.empty]
-    for key in options:
-        if key not in known:
-            raise ValueError(f"{name} has no option '{key}'{did_you_mean(key, known)}")
-    return make(*sizes, **options)
-
-
-def _residual(kind: Residual, in_channels: int, out_channels: int) -> nn.Module | None:
-    """The map of a layer's input before it is added to the layer's output, or None for no residual connection."""
-    if kind is False:
-        return None
-    return nn.Identity() if kind == "identity" and in_channels == out_channels else nn.Linear(in_channels, out_channels)
-
-
-def _saved_name(kind: type[Model]) -> str:
-    """The name of a class, or its registered name if the class cannot be found by its own name."""
-    name = kind.__name__
-    return name if name in MODELS and MODELS[name] is kind else MODELS.name_of(kind) or name
+        return load_model(cls, Path(folder))

@@ -10,8 +10,9 @@ from reign.bags import Domain
 from reign.nn._conv import SubgraphConv, Transform
 from reign.nn._encoders import EncoderSpec
 from reign.nn._mlp import Activation
-from reign.nn._model import MODELS, Model
+from reign.nn._model import Model
 from reign.nn._options import Bias, CompositionOptions, Conv, LayerOptions, NormAt, RootNorms, Roots
+from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
 from reign.policies import Policy
 

@@ -55,15 +55,13 @@ def draw_layer(
         rows = 1 if figure.row else N
         at = (0, at[1]) if figure.row else at
         matrix = Matrix(0.55, y - 0.5, cell, rows, N, at)
-        draw_matrix(ax, matrix, _marks(parameters, colours, at, figure.row), look, target.strip("x[]").replace(",", "-"))
+        draw_matrix(ax, matrix, _marks(parameters, colours, at), look, target.strip("x[]").replace(",", "-"))
         _axes_of_matrix(ax, matrix, look)
         for p, parameter in enumerate(parameters):
             column, row = divmod(p, -(-len(parameters) // columns))
             x, low = N * cell + 1.1 + column * WIDE, y - 0.45 - row * line
             small = Matrix(x, low, 0.085, rows, N, at)
-            draw_matrix(
-                ax, small, _marks([parameter], colours, at, figure.row), look, f"{target.strip('x[]').replace(',', '-')}-{p}"
-            )
+            draw_matrix(ax, small, _marks([parameter], colours, at), look, f"{target.strip('x[]').replace(',', '-')}-{p}")
             formulas = ",\\; ".join(map(latex_formula, parameter.formulas))
             _text(ax, x + 0.58, low - 0.1, f"{parameter.name}  ({parameter.kind})", look, 8)
             _text(ax, x + 0.58, low - 0.32, f"${formulas}$", look, 8.5)
@@ -99,7 +97,7 @@ def draw_layers(models: Sequence[str] | None = None, dark: bool = False) -> Pict
                 continue
             at = (0, at[1]) if figure.row else at
             matrix = Matrix(x, y - 0.18 - part * (N * cell + 0.15), cell, 1 if figure.row else N, N, at)
-            draw_matrix(ax, matrix, _marks(parameters, colours, at, figure.row), look, f"{names[f]}-{'on' if part else 'off'}")
+            draw_matrix(ax, matrix, _marks(parameters, colours, at), look, f"{names[f]}-{'on' if part else 'off'}")
     for s, (name, roots) in enumerate(shown):
         row, column = divmod(s, per_line)
         x, y = 0.4 + column * 2.1, 0.55 + (lines - row - 1) * 0.24
@@ -111,7 +109,7 @@ def draw_layers(models: Sequence[str] | None = None, dark: bool = False) -> Pict
     return finish(made, "layers", look)
 
 
-def _marks(parameters: Sequence[Parameter], colours: dict[tuple[str, bool], str], at: tuple[int, int], row: bool) -> list[Mark]:
+def _marks(parameters: Sequence[Parameter], colours: dict[tuple[str, bool], str], at: tuple[int, int]) -> list[Mark]:
     marks = []
     for parameter in parameters:
         for formula in parameter.formulas:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from reign.disk import first_line, read_json
 from reign.train.metrics import METRICS
 from reign.train.recipe import Recipe
-from reign.train.run_folder import read_about, read_summary
+from reign.train.run_folder import read_about
+from reign.train.summary import read_summary
 from reign.train.tasks import as_outputs
 
 Floats = NDArray[np.float64]
@@ -66,7 +67,7 @@ class Record:
     @classmethod
     def read(cls, folder: Path) -> "Record":
         """Read the folder of a run. If a file is damaged, ``ValueError`` names it."""
-        about, summary = read_about(folder), _checked(read_summary(folder), folder / "summary.json")
+        about, summary = read_about(folder), read_summary(folder)
         members = [folder / member["folder"] for member in summary["members"]]
         return cls(
             folder,
@@ -95,23 +96,6 @@ class Record:
             out, y = as_outputs(torch.from_numpy(values), self.about["task"]), torch.from_numpy(found.y[:, t : t + 1])
             rows.append([METRICS[name](out, y) for name in names])
         return names, rows
-
-
-def _checked(summary: dict[str, Any], file: Path) -> dict[str, Any]:
-    """The results of a run, after a check that its numbers are valid."""
-    for split in ("train", "val", "test", "best_train"):
-        found = summary.get(split, {"mean": 0.0, "values": []})
-        good = isinstance(found, dict) and _is_number(found.get("mean")) and isinstance(found.get("values"), list)
-        if not good or not (found.get("std") is None or _is_number(found["std"])):
-            raise ValueError(f"{file} is damaged (the result for {split} is {found!r:.80}).")
-    for name in ("parameters", "seconds"):
-        if not _is_number(summary.get(name, 0)):
-            raise ValueError(f"{file} is damaged ({name} is {summary[name]!r:.80}).")
-    return summary
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _object(file: Path) -> dict[str, Any]:

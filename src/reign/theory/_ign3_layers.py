@@ -131,8 +131,8 @@ def _gathered(
     return Program([broadcast]) + gates + collect
 
 
-def bound_of(layer: SubgraphConv, state: State) -> float:
-    """The largest value, or sum of values over neighbours, that occurs in a layer on a bag."""
+def bound_of(state: State) -> float:
+    """The largest value of a bag, or sum of values over neighbours."""
     sums = [state.h, state.get(TERMS["local"]), state.get(TERMS["readout@A"])]
     return max([float(value.abs().max()) for value in sums if value.numel()], default=1.0)
 

@@ -39,12 +39,11 @@ class IGN3Model(nn.Module):
         bag = self.model.policy.from_data(batch)
         h = self.model.lift(self.model.encode(batch.x), bag)
         stack: list[Any] = [new for layer in self.model.layers for new in to_reign2(layer)]
-        self.inner_width = stack[-1].out_channels
         stack += [] if outer is None else _outer(outer)
         bounds = []
         with torch.no_grad():
             for layer in stack:
-                bounds.append(2 * bound_of(layer, State(h, bag)) + 1)
+                bounds.append(2 * bound_of(State(h, bag)) + 1)
                 h = layer(h, bag)
         marks, features = self.model.policy.num_marks, self.model.in_channels
         self.channels = max([room(layer) for layer in stack] + [marks + features + 1, 4])

@@ -20,7 +20,6 @@ from reign.theory._matrices import glue, sum_glue
 from reign.theory._orbits import basis, orbits, pool_broadcast
 
 ORBITS = orbits(3)
-NODES = ("aaa", "abb")
 LINKS = ("aab", "aba", "abc")
 
 Update = list[tuple[str, Tensor]]  # "source->target" and its matrix (channels out, channels in)

@@ -23,7 +23,8 @@ from reign.disk import first_line, replaced
 from reign.train.model_card import model_card
 from reign.train.nearest import FILE as TRAINING
 from reign.train.recipe import Recipe
-from reign.train.run_folder import read_about, read_summary
+from reign.train.run_folder import read_about
+from reign.train.summary import read_summary
 
 NAMES = re.compile(
     r"README\.md|(recipe|problem|summary|calibration)\.json|training\.csv"

@@ -15,6 +15,7 @@ def make_fused(optimiser: torch.optim.Optimizer) -> None:
 def make_capturable(optimiser: torch.optim.Optimizer, device: torch.device) -> None:
     """Keep the learning rate and the step counters on the device, and use the fused optimiser."""
     make_fused(optimiser)
+    optimiser._opt_called = True  # type: ignore[attr-defined]  # schedules warn otherwise: they do not see the steps of a graph
     for group in optimiser.param_groups:
         if not isinstance(group["lr"], Tensor):
             group["lr"] = torch.tensor(float(group["lr"]), device=device)

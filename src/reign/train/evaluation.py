@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -10,8 +10,75 @@ from torch import Tensor
 
 from reign.data import Ids, Problem
 from reign.disk import read_record
+from reign.train.build import make_problem
+from reign.train.callbacks import Callback
+from reign.train.inputs import descriptors_of
 from reign.train.metrics import METRICS, measure_all
-from reign.train.tasks import as_outputs, as_values
+from reign.train.prediction_plan import Plan
+from reign.train.reliability import measure_uncertainty
+from reign.train.tasks import as_outputs, as_values, choose
+
+if TYPE_CHECKING:
+    from reign.train.predictor import Predictor
+
+
+def evaluate_split(
+    predictor: "Predictor", split: str, metrics: Sequence[str] | None, plan: Plan, callback: Callback
+) -> dict[str, Any]:
+    """The metrics and the quality of uncertainties on a split of the data of the run. See ``Predictor.evaluate``."""
+    names = _metrics(predictor, metrics)
+    if not (predictor.models[0].folder / "splits.json").is_file():
+        raise ValueError(f"{predictor.paths[0]} is an exported model, which has no splits; evaluate on a table with -i FILE.")
+    problem, _ = make_problem(predictor.recipe.data)
+    if problem.graphs.fingerprint() != predictor.fingerprint:
+        raise ValueError(f"the data of {problem.name} have changed since the run was trained; evaluate on a table with -i FILE.")
+    ids = [split_of(model.folder, split, problem) for model in predictor.models]
+    outs = [
+        model.outputs(problem.graphs, own, callback, rows=problem.names) for model, own in zip(predictor.models, ids, strict=True)
+    ]
+    return {"split": split, **measure_models(names, problem, outs, ids), **measure_uncertainty(predictor, problem, ids, plan)}
+
+
+def evaluate_table(
+    predictor: "Predictor",
+    path: str | Path,
+    metrics: Sequence[str] | None,
+    plan: Plan,
+    callback: Callback,
+    descriptors_path: str | Path | None = None,
+) -> dict[str, Any]:
+    """The metrics and the quality of uncertainties on all rows of a table. See ``Predictor.evaluate_file``."""
+    names = _metrics(predictor, metrics)
+    predictor.need_smiles("leave -i out.")
+    from reign.data.molecules import load_table
+
+    problem, report = load_table(
+        path,
+        predictor.recipe.data.smiles_columns,
+        predictor.targets,
+        predictor.task,
+        classes=predictor.classes,
+        descriptors=descriptors_of(predictor.recipe.data, descriptors_path),
+    )
+    callback.table(report)
+    failed: dict[int, str] = {}
+    outs = predictor.outputs(problem.graphs, callback=callback, failed=failed)
+    assert problem.names is not None
+    report.leave_out({int(problem.names[g]): reason for g, reason in failed.items()})
+    ids = torch.tensor([g for g in range(len(problem.graphs)) if g not in failed], dtype=torch.long)
+    if not ids.numel():
+        row, reason = next(iter(report.left_out.items()))
+        raise ValueError(f"{path} has no row that can be evaluated; row {row}: {reason}.")
+    every = [ids] * len(predictor.models)
+    measured = measure_models(names, problem, list(outs[:, ids]), every) | measure_uncertainty(predictor, problem, every, plan)
+    return {"split": Path(path).name, **measured, "rows": report.rows, "left_out": report.left_out}
+
+
+def _metrics(predictor: "Predictor", given: Sequence[str] | None) -> list[str]:
+    """Metrics by their names, each of which must suit the task; those of the training if none are given."""
+    names = list(given) if given else [predictor.metric, *predictor.recipe.train.metrics]
+    known = [str(METRICS.name_of(METRICS[name])) for name in names]
+    return list(dict.fromkeys(choose(METRICS, name, predictor.task) for name in known))
 
 
 def split_of(member: Path, split: str, problem: Problem) -> Ids:

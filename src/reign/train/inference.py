@@ -1,7 +1,6 @@
 """Inference: the outputs of a model for some graphs. Training, ``evaluate`` and ``predict`` all use this code."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,12 +9,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.data import GraphPack, Ids
-from reign.kernels import threads_for_blocks_only
 from reign.train.budget import Budget, GraphTooLarge
 from reign.train.callbacks import Callback
 from reign.train.distributed import total
 from reign.train.formats import number_format
 from reign.train.target_scaler import Scale
+from reign.train.threads import threads_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +76,7 @@ class Inference:
         mine = torch.arange(self.rank, ids.numel(), self.world)
         out = torch.zeros(ids.numel(), self.num_outputs, dtype=torch.float64, device=device)
         batches = mine.split(self.batch_size) if mine.numel() else ()
-        in_blocks = device.type == "cpu" and self.precision != "bf16-mixed" and getattr(self.model, "in_blocks", False)
-        with threads_for_blocks_only() if in_blocks else nullcontext():
+        with threads_of(self.model, device, self.precision):
             for b, places in enumerate(batches):
                 out[places.to(device)] = self._outputs(ids[places]).double()
                 self.callback.batch(label, b + 1, len(batches))

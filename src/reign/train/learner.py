@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from reign.data import Ids, Problem
 from reign.disk import write_tensors
-from reign.kernels import fast_path, threads_for_blocks_only
+from reign.kernels import fast_path
 from reign.nn import Model
 from reign.train import batches
 from reign.train.budget import Budget
@@ -32,6 +32,7 @@ from reign.train.seeds import epoch_seed, seed_model
 from reign.train.sharpness import Sharpness
 from reign.train.target_scaler import Scale
 from reign.train.tasks import choose
+from reign.train.threads import threads_of
 from reign.train.turns import hand_over
 
 
@@ -149,10 +150,7 @@ class Learner:
         return loss, labels
 
     def _threads(self) -> AbstractContextManager[None]:
-        """A context in which threads work on blocks of rows, if all layers are computed in blocks on a CPU."""
-        plain = self.config.eager or self.fabric.device.type != "cpu" or self.config.precision == "bf16-mixed"
-        in_blocks = not plain and isinstance(self.model, Model) and self.model.in_blocks
-        return threads_for_blocks_only() if in_blocks else nullcontext()
+        return threads_of(self.model, self.fabric.device, self.config.precision, self.config.eager)
 
     # -- on the device ---------------------------------------------------------------------------------------------
 

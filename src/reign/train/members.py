@@ -10,10 +10,10 @@ from reign.disk import write_json
 from reign.train.build import make_model, scale_descriptors
 from reign.train.callbacks import Callback
 from reign.train.loop import fit
+from reign.train.prediction_files import write_predictions
 from reign.train.pretrained import start_from
 from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
-from reign.train.results import write_predictions
 from reign.train.target_scaler import Scale
 from reign.train.tasks import as_values
 

@@ -17,6 +17,7 @@ from reign.train.trained_model import TrainedModel
 
 if TYPE_CHECKING:
     from reign.data.molecules import Molecule
+    from reign.train.predictor import Predictor
 
 FILE = "training.csv"
 COLUMNS = ["nearest_rows", "nearest_smiles", "nearest_similarity", "vector_rows", "vector_similarity", "warning"]
@@ -99,6 +100,18 @@ class TrainingMolecules:
         """The pooled vectors, scaled to length 1."""
         found = self.model.vectors(pack, torch.arange(len(pack)), self.callback)
         return torch.nn.functional.normalize(found, dim=1)
+
+
+def training_molecules(predictor: "Predictor", callback: Callback) -> TrainingMolecules:
+    """The training molecules of a run. Raise ``ValueError`` if there are several runs, or if the run does not keep all that is needed."""
+    if len(predictor.folders) > 1:
+        raise ValueError(f"--nearest needs a single run, but {len(predictor.folders)} were given, each with its own molecules.")
+    data = predictor.recipe.data
+    if data.descriptors_columns or data.descriptors_path:
+        raise ValueError(
+            "--nearest is not possible for a run with descriptors from a table, because a run does not keep them; leave --nearest out."
+        )
+    return TrainingMolecules(predictor.folders[0], data, predictor.models[0], callback)
 
 
 def _joined(parts: Any) -> str:

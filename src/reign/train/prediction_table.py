@@ -3,12 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from jaxtyping import Float
-from torch import Tensor
-
 from reign.train.calibration import Interval
-from reign.train.results import spread_of
-from reign.train.tasks import as_values
 from reign.train.uncertainty import Forecast
 
 
@@ -66,12 +61,3 @@ def forecast_columns(
         elif unsure is not None:
             columns.append(unsure[:, t].tolist())
     return dict(zip(column_names(targets, [], unsure is not None, list(intervals)), columns, strict=True))
-
-
-def prediction_columns(
-    outs: Float[Tensor, "models graphs outputs"], task: str, targets: list[str], classes: list[str]
-) -> dict[str, list[Any]]:
-    """The columns of some models: their mean, and their spread where there are several."""
-    values = as_values(outs, task)
-    found = Forecast(values.mean(0), spread_of(values) if len(values) > 1 else None)
-    return forecast_columns(found, task, targets, classes, {}, 0.1)

@@ -15,22 +15,19 @@ from torch_geometric.data import Data
 from reign._validate import check
 from reign.data import GraphPack, Ids
 from reign.train.archive import unpack
-from reign.train.build import make_problem
 from reign.train.calibration import Calibration
 from reign.train.callbacks import Callback
-from reign.train.evaluation import measure_models, split_of
-from reign.train.inputs import descriptors_of, read_inputs, without_targets
-from reign.train.metrics import METRICS
-from reign.train.nearest import TrainingMolecules
+from reign.train.evaluation import evaluate_split, evaluate_table
+from reign.train.inputs import read_inputs, without_targets
+from reign.train.nearest import training_molecules
 from reign.train.partial import Written, about_stream, write_stream
 from reign.train.prediction_plan import Plan, make_plan
 from reign.train.prediction_table import column_names, forecast_columns
 from reign.train.recipe import Recipe
-from reign.train.reliability import measure_uncertainty
-from reign.train.run_folder import best_member, read_about, read_summary
+from reign.train.run_folder import read_about
 from reign.train.stream import CHUNK, Stream, open_stream
+from reign.train.summary import best_member, read_summary
 from reign.train.table_jobs import ForecastJob
-from reign.train.tasks import choose
 from reign.train.trained_model import TrainedModel
 from reign.train.uncertainty import Forecast, forecast
 
@@ -200,22 +197,12 @@ class Predictor:
         """
         self.need_smiles("use reign.load(...).predict(graphs) from Python.")
         plan = make_plan(self, uncertainty, calibration, alpha)
+        check("nearest", nearest, nearest is None or nearest >= 1, "at least 1")
         job = ForecastJob(self, plan, nearest)
         stream = open_stream(self.recipe.data, job, path, smiles_columns, descriptors_path, num_workers, chunk_rows)
-        job.trained_on = self._training_molecules(nearest, callback)  # after all checks, because it takes a while
+        if nearest is not None:  # after all checks, because it takes a while
+            job.trained_on = training_molecules(self, callback or Callback())
         return stream, lambda: about_stream(self, stream, {"plan": repr(plan), "nearest": nearest})
-
-    def _training_molecules(self, nearest: int | None, callback: Callback | None) -> "TrainingMolecules | None":
-        if nearest is None:
-            return None
-        check("nearest", nearest, nearest >= 1, "at least 1")
-        if len(self.folders) > 1:
-            raise ValueError(f"--nearest needs a single run, but {len(self.folders)} were given, each with its own molecules.")
-        if self.recipe.data.descriptors_columns or self.recipe.data.descriptors_path:
-            raise ValueError(
-                "--nearest is not possible for a run with descriptors from a table, because a run does not keep them; leave --nearest out."
-            )
-        return TrainingMolecules(self.folders[0], self.recipe.data, self.models[0], callback or Callback())
 
     def table(
         self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None, plan: Plan | None = None
@@ -296,20 +283,7 @@ class Predictor:
             metrics: names of metrics, the main one first; those of the training if not given.
             uncertainty, alpha: as in ``predict_file``. The key "uncertainty" of the result holds the quality of uncertainties by target.
         """
-        names, plan = self._metrics(metrics), make_plan(self, uncertainty, None, alpha)
-        if not (self.models[0].folder / "splits.json").is_file():
-            raise ValueError(f"{self.paths[0]} is an exported model, which has no splits; evaluate on a table with -i FILE.")
-        problem, _ = make_problem(self.recipe.data)
-        if problem.graphs.fingerprint() != self.fingerprint:
-            raise ValueError(
-                f"the data of {problem.name} have changed since the run was trained; evaluate on a table with -i FILE."
-            )
-        ids = [split_of(model.folder, split, problem) for model in self.models]
-        outs = [
-            model.outputs(problem.graphs, own, callback or Callback(), rows=problem.names)
-            for model, own in zip(self.models, ids, strict=True)
-        ]
-        return {"split": split, **measure_models(names, problem, outs, ids), **measure_uncertainty(self, problem, ids, plan)}
+        return evaluate_split(self, split, metrics, make_plan(self, uncertainty, None, alpha), callback or Callback())
 
     def evaluate_file(
         self,
@@ -325,37 +299,8 @@ class Predictor:
 
         The result also has ``left_out``: the rows that could not be used, counted from 1, with the reasons.
         """
-        names, plan = self._metrics(metrics), make_plan(self, uncertainty, None, alpha)
-        self.need_smiles("leave -i out.")
-        from reign.data.molecules import load_table
-
-        callback = callback or Callback()
-        problem, report = load_table(
-            path,
-            self.recipe.data.smiles_columns,
-            self.targets,
-            self.task,
-            classes=self.classes,
-            descriptors=descriptors_of(self.recipe.data, descriptors_path),
-        )
-        callback.table(report)
-        failed: dict[int, str] = {}
-        outs = self.outputs(problem.graphs, callback=callback, failed=failed)
-        assert problem.names is not None
-        report.leave_out({int(problem.names[g]): reason for g, reason in failed.items()})
-        ids = torch.tensor([g for g in range(len(problem.graphs)) if g not in failed], dtype=torch.long)
-        if not ids.numel():
-            row, reason = next(iter(report.left_out.items()))
-            raise ValueError(f"{path} has no row that can be evaluated; row {row}: {reason}.")
-        measured = measure_models(names, problem, list(outs[:, ids]), [ids] * len(self.models))
-        measured |= measure_uncertainty(self, problem, [ids] * len(self.models), plan)
-        return {"split": Path(path).name, **measured, "rows": report.rows, "left_out": report.left_out}
-
-    def _metrics(self, given: Sequence[str] | None) -> list[str]:
-        """Metrics by their names, each of which must suit the task."""
-        names = list(given) if given else [self.metric, *self.recipe.train.metrics]
-        known = [str(METRICS.name_of(METRICS[name])) for name in names]
-        return list(dict.fromkeys(choose(METRICS, name, self.task) for name in known))
+        plan = make_plan(self, uncertainty, None, alpha)
+        return evaluate_table(self, path, metrics, plan, callback or Callback(), descriptors_path)
 
     def need_smiles(self, advice: str) -> None:
         """Raise ``ValueError`` unless the models were trained on SMILES."""

@@ -9,7 +9,8 @@ from reign.data import Problem
 from reign.nn import Model
 from reign.train.config import TrainingConfig
 from reign.train.recipe import Recipe
-from reign.train.run_folder import read_about, read_summary
+from reign.train.run_folder import read_about
+from reign.train.summary import read_summary
 
 
 def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int) -> bool:

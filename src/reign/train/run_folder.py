@@ -33,10 +33,10 @@ import reign._version
 from reign.data import TASKS, Problem
 from reign.disk import is_unfinished, read_record, remove_unfinished
 from reign.train import lock
-from reign.train.metrics import METRICS
 from reign.train.overrides import merge
 from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
+from reign.train.summary import read_summary
 
 
 def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str, Any] | None]:
@@ -127,74 +127,6 @@ def read_about(folder: Path) -> dict[str, Any]:
     ):
         raise ValueError(f"{file} is damaged (it has the targets {about['targets']!r} and the classes {about['classes']!r}).")
     return about
-
-
-def read_summary(folder: Path) -> dict[str, Any]:
-    """Read the results of a finished run. They must not refer to folders outside the run."""
-    file = folder / "summary.json"
-    summary = read_record(file, metric=str, report=str, members=list)
-    if summary["metric"] not in METRICS or summary["report"] not in ("best", "last") or not summary["members"]:
-        raise ValueError(
-            f"{file} is damaged (it has the metric {summary['metric']!r}, the report {summary['report']!r} and {len(summary['members'])} models)."
-        )
-    for split in ("train", "val", "test"):
-        found = summary.get(split, {"mean": 0.0, "std": 0.0, "values": []})
-        if (
-            not isinstance(found, dict)
-            or not _numbers(found.get("mean"), found.get("std"))
-            or not isinstance(found.get("values"), list)
-        ):
-            raise ValueError(f"{file} is damaged (the results of {split} are {found!r:.100}).")
-    if not _numbers(summary.get("parameters"), summary.get("seconds")) or None in (
-        summary.get("parameters"),
-        summary.get("seconds"),
-    ):
-        raise ValueError(f"{file} is damaged (it has no number of weights or of seconds).")
-    ensemble = summary.get("ensemble", {"test": None})
-    if not isinstance(ensemble, dict) or not _numbers(ensemble.get("test", "")):
-        raise ValueError(f"{file} is damaged (its ensemble is {ensemble!r:.100}).")
-    if not _metrics(summary.get("metrics")):
-        raise ValueError(f"{file} is damaged (its metrics are {summary['metrics']!r:.100}).")
-    for member in summary["members"]:
-        place = member.get("folder") if isinstance(member, dict) else None
-        if not isinstance(place, str) or not place or "\0" in place:
-            raise ValueError(f"{file} is damaged (one of its models has the folder {place!r}).")
-        if not (folder / place).resolve().is_relative_to(folder.resolve()):
-            raise ValueError(f"{file} refers to the folder {place}, which is outside the run; do not use this run.")
-    return summary
-
-
-def _numbers(*values: object) -> bool:
-    """Whether these are numbers; None stands for one that is not finite."""
-    return all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values)
-
-
-def _metrics(found: object) -> bool:
-    """Whether these are metrics by split and name, each a mean over targets and perhaps a number for each target."""
-    if found is None:
-        return True
-    tables: list[Any] = list(found.values()) if isinstance(found, dict) else [None]
-    if not all(isinstance(table, dict) and table.keys() == tables[0].keys() for table in tables):
-        return False
-    each: list[Any] = [about for table in tables for about in table.values()]
-    if not all(isinstance(about, dict) and "mean" in about and isinstance(about.get("targets", {}), dict) for about in each):
-        return False
-    same = all(about.get("targets", {}).keys() == each[0].get("targets", {}).keys() for about in each)
-    return same and all(_numbers(about["mean"], *about.get("targets", {}).values()) for about in each)
-
-
-def best_member(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
-    """The model of a run with the best validation metric."""
-    best: dict[str, Any] | None = None
-    for member in summary["members"]:
-        values = member.get(summary["report"])
-        value = values.get("val") if isinstance(values, dict) else None
-        if not isinstance(value, int | float):
-            raise ValueError(f"{folder} has no validation metric by which one of its models is the best.")
-        if best is None or METRICS[summary["metric"]].better(float(value), float(best[summary["report"]]["val"])):
-            best = member
-    assert best is not None
-    return best
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

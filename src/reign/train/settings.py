@@ -31,20 +31,20 @@ def fields(settings: type[BaseModel], prefix: str = "") -> list[str]:
     return names
 
 
-def explain(error: ValidationError, settings: type[BaseModel]) -> str:
-    """All errors that pydantic found, each with the field, the problem and the value."""
-    return "; ".join(_explain(dict(each), settings) for each in error.errors())
+def explain(error: ValidationError, settings: type[BaseModel], most: int | None = None) -> str:
+    """All errors that pydantic found, or at most some, each with the field, the problem and the value."""
+    return "; ".join(_explain(dict(each), settings) for each in error.errors()[:most])
 
 
 def _explain(error: dict[str, Any], settings: type[BaseModel]) -> str:
     place = [str(part) for part in error["loc"]]
-    name = ".".join(place) or "settings"
+    name = ".".join(place)
     if error["type"] == "extra_forbidden":
         known = [field.split(".") for field in fields(settings)]
         beside = {field[len(place) - 1] for field in known if field[: len(place) - 1] == place[:-1]}
         return f"there is no setting '{name}'{did_you_mean(place[-1], beside)} Known: {', '.join(sorted(beside))}"
-    message = error["msg"].removeprefix("Value error, ").rstrip(".")
+    message = error["msg"].removeprefix("Value error, ").rstrip(".").split(" or instance of")[0]
     given = error.get("input")
     said = error["type"] == "value_error"  # our own messages include the value
-    shown = "" if said or isinstance(given, dict | BaseModel) else f" (got {given!r})"
-    return f"{name}: {message[:1].lower()}{message[1:]}{shown}"
+    shown = "" if said or isinstance(given, dict | BaseModel) else f" (got {given!r:.100})"
+    return f"{name + ': ' if place else ''}{message[:1].lower()}{message[1:]}{shown}"

@@ -14,7 +14,9 @@ from reign.experiments.bench import VERSIONS, Cost, Report, bench
 from reign.experiments.measure import Kernel
 from reign.experiments.steps import our_step, yardstick_step
 from reign.experiments.workload import Workload, bench_graphs
+from reign.kernels import blocked
 from reign.nn import SUN
+from reign.nn import _fused as fused
 
 CPU = torch.device("cpu")
 TINY = Workload(batch_size=4, hidden_channels=8, num_layers=1, device="cpu", repeats=1)
@@ -23,6 +25,12 @@ TINY = Workload(batch_size=4, hidden_channels=8, num_layers=1, device="cpu", rep
 @pytest.fixture(autouse=True)
 def _no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REIGN_DATA", raising=False)
+
+
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small batches are computed in blocks, too."""
+    monkeypatch.setattr(fused, "WORTH_BLOCKS", 1)
 
 
 def report(**changes: Any) -> Report:
@@ -71,9 +79,9 @@ def test_tables_show_all_that_was_measured() -> None:
     assert "yardstick" not in "\n".join(explanations(report(steps={"plain": Cost(1.0, 1)})))
 
 
-def test_sun_is_measured_beside_its_yardstick() -> None:
+def test_sun_is_measured_beside_its_yardstick(blocks: None) -> None:
     found = bench(TINY)
-    assert list(found.steps) == ["plain", "yardstick"]
+    assert list(found.steps) == ["blocked", "plain", "yardstick"]
     assert all(cost.seconds > 0 and cost.peak_bytes > 4 * found.pairs * 8 for cost in found.steps.values())
     assert found.data.startswith("random graphs")
     assert 4 * 18**2 <= found.pairs <= 4 * 28**2
@@ -81,30 +89,65 @@ def test_sun_is_measured_beside_its_yardstick() -> None:
     assert set(found.steps) <= set(VERSIONS)
 
 
-def test_other_models_are_measured_beside_the_yardstick_of_sun() -> None:
+def test_other_models_are_measured_beside_the_yardstick_of_sun(blocks: None) -> None:
     found = bench(replace(TINY, model="dss", policy="nm"))
     assert found.policy == "nm"
     assert "yardstick" in found.steps
     assert found.notes == ["The yardstick is SUN with policy nm, because there is none for DSS."]
 
 
-def test_without_one_subgraph_per_node_there_is_no_yardstick() -> None:
+def test_without_one_subgraph_per_node_there_is_no_yardstick(blocks: None) -> None:
     found = bench(replace(TINY, model="ds", policy="ed"))
-    assert list(found.steps) == ["plain"]
+    assert list(found.steps) == ["blocked", "plain"]
     assert found.notes == ["There is no yardstick for policy ed, which does not have one subgraph per node."]
 
 
-def test_models_without_a_policy_take_none() -> None:
-    assert list(bench(replace(TINY, model="mpnn")).steps) == ["plain"]
+@pytest.mark.parametrize("model", ["sun", "localfolklore"])  # a small batch, and layers for which there are no blocks
+def test_where_training_uses_the_plain_step(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if model != "sun":
+        monkeypatch.setattr(fused, "WORTH_BLOCKS", 1)
+    found = bench(replace(TINY, model=model))
+    assert list(found.steps) == ["plain", "yardstick"]
+    assert found.notes[0].startswith("Training uses the plain step here")
+
+
+def test_steps_use_what_they_are_named_after(blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU the first step computes layers in blocks, with threads for blocks only, as training does; the plain one does not."""
+    problem, _ = bench_graphs(4)
+    made: list[int] = []
+    stage = blocked.PairStage
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        made.append(torch.get_num_threads())
+        return stage(*args, **kwargs)
+
+    monkeypatch.setattr(blocked, "PairStage", counted)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        our_step(TINY.build(problem), problem, problem.splits["train"], CPU, fast=False)()
+        assert made == []
+        step = our_step(TINY.build(problem), problem, problem.splits["train"], CPU, fast=True)
+        step()
+        assert made == [1]
+        assert step.optimiser.param_groups[0]["fused"]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_models_without_a_policy_take_none(blocks: None) -> None:
+    assert list(bench(replace(TINY, model="mpnn")).steps) == ["blocked", "plain"]
     with pytest.raises(ValueError, match="policy is not an argument of MPNN"):
         bench(replace(TINY, model="mpnn", policy="nm"))
 
 
-def test_a_step_learns() -> None:
+def test_a_step_learns(blocks: None) -> None:
     problem, _ = bench_graphs(4)
     ids = problem.splits["train"]
     for make in (
-        lambda sun: our_step(sun, problem, ids, CPU, fused=False),
+        lambda sun: our_step(sun, problem, ids, CPU, fast=True),
+        lambda sun: our_step(sun, problem, ids, CPU, fast=False),
         lambda sun: yardstick_step(sun, problem, ids, CPU),
     ):
         sun = TINY.build(problem)

@@ -46,7 +46,10 @@ def test_a_single_graph_and_stored_distances() -> None:
 def test_empty_last_graphs_are_counted() -> None:
     data = batch()
     data.batch, data._num_graphs = data.batch, data.num_graphs + 1
-    assert SUN(3, 8, 1, 2, policy="ego+:1").eval()(data).shape == (7, 2)
+    model = SUN(3, 8, 1, 2, policy="ego+:1").eval()
+    out = model(data)
+    assert out.shape == (7, 2)
+    assert torch.equal(out[:6], model(batch()))
 
 
 @pytest.mark.usefixtures("signatures_unchecked")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch_geometric import nn as pyg
 
 import reign
 from model_inputs import batch, run
@@ -77,6 +78,12 @@ def test_base_encoders_of_ones_own() -> None:
         def forward(self, n: Any) -> torch.Tensor:
             return self.lin(n.own + self.gather(n.sums))
 
-    model = DS(3, 6, 2, 2, conv="mine")
+    model = DS(3, 6, 2, 2, conv="mine").double()
     assert isinstance(model.layers[0].terms[0].encoder, Mine)
-    assert run(model, batch()).shape == (6, 2)
+    theirs = DS(3, 6, 2, 2, conv=lambda a, b: pyg.GINConv(nn.Linear(a, b))).double()
+    with torch.no_grad():
+        for ours, other in zip(model.parameters(), theirs.parameters(), strict=True):
+            other.copy_(ours)
+    data = batch()
+    data.x = data.x.double()
+    torch.testing.assert_close(run(model, data), run(theirs, data))

@@ -5,18 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 from torch_geometric.explain import Explainer, GNNExplainer
 
 import reign
+from model_inputs import graph
 from reign.nn import SUN, SubgraphGNN
-from reign.testing import random_graphs
-
-
-def graph(seed: int = 0) -> Data:
-    data = random_graphs(1, min_nodes=6, max_nodes=7, edge_prob=0.4, num_features=3, seed=seed)[0]
-    data.x = data.x.double()
-    return data
 
 
 @pytest.mark.parametrize("name", reign.list_models())

@@ -22,5 +22,9 @@ def test_batch_norm_over_some_rows() -> None:
 
 
 def test_norms_can_be_replaced_by_synchronised_ones() -> None:
-    model = nn.SyncBatchNorm.convert_sync_batchnorm(SUN(3, 6, 2, 2)).eval()
-    assert run(model, batch()).shape == (6, 2)
+    model, data = SUN(3, 6, 2, 2), batch()
+    run(model, data)  # the statistics are now those of these graphs
+    before = run(model.eval(), data)
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    assert any(isinstance(part, nn.SyncBatchNorm) for part in model.modules())
+    torch.testing.assert_close(run(model, data), before)

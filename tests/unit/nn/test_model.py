@@ -70,9 +70,15 @@ def test_dropout_acts_in_training_alone() -> None:
     assert torch.equal(run(model, data), run(model, data))
 
 
-def test_without_a_head_the_pooled_vectors_come_out() -> None:
-    assert run(SUN(3, 6, 2), batch()).shape == (6, 6)
-    assert run(SUN(3, 6, 2, jk="cat"), batch()).shape == (6, 12)
+@pytest.mark.parametrize(("jk", "channels"), [(None, 6), ("cat", 12)])
+def test_without_a_head_the_pooled_vectors_come_out(jk: str | None, channels: int) -> None:
+    whole, pooled = SUN(3, 6, 2, 2, jk=jk).eval(), SUN(3, 6, 2, jk=jk).eval()
+    missing, more = pooled.load_state_dict(whole.state_dict(), strict=False)
+    assert missing == []
+    assert all(name.startswith("head.") for name in more)
+    vectors = run(pooled, batch())
+    assert vectors.shape == (6, channels)
+    assert torch.equal(whole.head(vectors), run(whole, batch()))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +103,9 @@ def test_wrong_arguments(options: dict[str, Any], message: str, monkeypatch: pyt
     import inspect
 
     sizes = {"in_channels": 3, "hidden_channels": 6, "num_layers": 2, "out_channels": 2}
-    for kind in (SubgraphGNN, SubgraphConv, reign.nn.Model):  # as users run it, without the checks of signatures
+    for kind in (SubgraphGNN, SubgraphConv, reign.nn._parts.Parts):  # as users run it, without the checks of signatures
         monkeypatch.setattr(kind, "__init__", inspect.unwrap(kind.__init__))
-    monkeypatch.setattr(reign.nn._model, "make_encoder", inspect.unwrap(make_encoder))
+    monkeypatch.setattr(reign.nn._parts, "make_encoder", inspect.unwrap(make_encoder))
     with pytest.raises(ValueError, match=message):
         SubgraphGNN(**(sizes | options))
 

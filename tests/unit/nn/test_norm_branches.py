@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 import reign
+from model_inputs import randomised
 from reign.nn import AKConv, BatchNorm, SubgraphConv, normalise
 from reign.testing import random_graphs
 
@@ -103,14 +104,6 @@ def expected_of(layer: SubgraphConv, dense: Dense, root_norms: str = "roots") ->
         out = out.clone()
         out[dense.roots] = roots
     return out.relu() * dense.kept[:, None]
-
-
-def randomised(module: nn.Module) -> Any:
-    rng = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in module.double().parameters():
-            parameter.normal_(0, 0.5, generator=rng)
-    return module.train()
 
 
 def check(layer: SubgraphConv, dense: Dense, root_norms: str = "roots") -> None:

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import tiny
-from learning import learn, model
+from learning import Curve, learn, model
 from reign.bags import DoesNotFit
 from reign.nn import SUN
-from reign.train import Callback
 from reign.train.budget import GraphTooLarge
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
@@ -37,18 +36,10 @@ class Small(nn.Module):
         return out
 
 
-class Notes(Callback):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 @pytest.mark.parametrize("error", [RuntimeError, torch.OutOfMemoryError, MemoryError, DoesNotFit])
 def test_batches_are_split_where_memory_is_too_small(error: type[Exception]) -> None:
     """The same weights as with the bound given from the start: nothing of the failed attempt is left."""
-    notes = Notes()
+    notes = Curve()
     net = Small(model(), 100, error)
     learn(net, config={"batch_size": 12}, callback=notes)
     assert net.failed >= 1
@@ -86,7 +77,7 @@ def test_the_error_survives_pickling_and_a_longer_message() -> None:
 
 
 def test_a_guess_that_splits_batches_is_told() -> None:
-    notes = Notes()
+    notes = Curve()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("reign.train.batches.free_memory", lambda device: 2 * 8 * 2 * 8 * 4 * 100)  # for 100 pairs of this model
         result = learn(config={"batch_size": 12}, callback=notes)

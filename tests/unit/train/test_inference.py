@@ -45,7 +45,7 @@ def test_bf16_makes_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "recipe.yaml").write_text(recipe.replace("bf16-mixed", "32-true"))
     other = load(tmp_path).evaluate("test")["models"]
     assert other != summary["test"]["values"]
-    assert other == pytest.approx(summary["test"]["values"], rel=0.1)
+    assert other == pytest.approx(summary["test"]["values"], rel=0.005)
 
 
 def test_everything_predicts_through_inference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from reign.experiments import find_recipe
 from reign.train import Callback
 from reign.train.devices import make_fabric
-from reign.train.jobs import _Threads
+from reign.train.job_threads import JobThreads
 from reign.train.recipe import Recipe
 from reign.train.run import train, train_all
 
@@ -55,7 +55,7 @@ class Started(Callback):
 def test_threads_that_take_turns_train_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(small(3), tmp_path / "turn", fabric=FABRIC)
     monkeypatch.setattr(
-        "reign.train.run.run_jobs", lambda jobs, fabric, callback, number: _Threads(jobs, fabric, callback, 3).run()
+        "reign.train.run.run_jobs", lambda jobs, fabric, callback, number: JobThreads(jobs, fabric, callback, 3).run()
     )
     told = Started()
     summary = train(small(3), tmp_path / "once", fabric=FABRIC, callback=told)
@@ -82,7 +82,7 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: py
 
     from reign.train.members import train_member as real
 
-    monkeypatch.setattr("reign.train.jobs.train_member", fails)
+    monkeypatch.setattr("reign.train.job.train_member", fails)
     plans = [(small(3), tmp_path / "a"), (small(1), tmp_path / "b")]
     with pytest.raises(ValueError, match=r"seed-1: no luck \(3 of 4 models are done\)"):
         train_all(plans, fabric=FABRIC)
@@ -96,7 +96,7 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: py
 def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C stops all threads, and the runs can be continued."""
 
-    class Impatient(_Threads):
+    class Impatient(JobThreads):
         def _room(self) -> bool:
             if self.settled:
                 raise KeyboardInterrupt

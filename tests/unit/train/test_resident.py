@@ -8,9 +8,9 @@ import torch
 from torch_geometric.data import Data
 
 import reign
+from learning import Curve
 from reign.data import Problem
 from reign.train import fit, learner
-from reign.train.callbacks import Callback
 from reign.train.capturable import portable
 from reign.train.config import TrainingConfig
 
@@ -36,27 +36,15 @@ def problem(label: float | None = None) -> Problem:
     return Problem.of(graphs[:17], graphs[17:21], graphs[21:], node_encoder=4, edge_encoder=3)
 
 
-class Notes(Callback):
-    def __init__(self) -> None:
-        self.losses: list[float] = []
-        self.notes: list[str] = []
-
-    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
-        self.losses.append(row["train_loss"])
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 def train(
     monkeypatch: pytest.MonkeyPatch, resident: bool, name: str = "sun", folder: Path | None = None, **options: Any
-) -> tuple[Notes, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+) -> tuple[Curve, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     monkeypatch.setattr(learner, "why_not_resident", lambda _: None if resident else "a test")
     torch.manual_seed(1)
     data = options.pop("data", None) or problem()
     model = reign.build_model(name, 4, 4, 2, 1, node_encoder=4, edge_encoder=3, **options.pop("model", {}))
     config = {"epochs": 2, "batch_size": 6, "optimiser": SGD, "precision": "64-true", "report": "last", **options}
-    notes = Notes()
+    notes = Curve()
     _, predictions = fit(model, data, TrainingConfig(**config), folder=folder, callback=notes)
     return notes, dict(model.state_dict()), predictions
 

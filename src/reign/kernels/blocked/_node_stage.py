@@ -5,7 +5,8 @@
     y[t]      = relu(norm(hidden[t])) W2[t] + b2[t]
     out[g]    = the sum of norm(y[t]) over the slots t of group g
 
-Threads work on different slots. Of an MLP only ``hidden`` is kept, and y if a norm comes after it; the way back computes the rest again.
+Slots do not depend on each other, and the sums are only needed when those of the pairs are put together: so threads work on slots of nodes and on blocks of
+pairs at the same time. Of an MLP only ``hidden`` is kept, and y if a norm comes after it; the way back computes the rest again.
 """
 
 from collections.abc import Sequence
@@ -16,47 +17,132 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from reign.kernels._indices import Edges
 from reign.kernels._stages import NodeInput, NodePlan
 from reign.kernels.blocked._norm import Affine, Norm, back
 from reign.kernels.blocked._passing import passed, passed_back, plainly_passed, relu_back
 from reign.kernels.blocked._slots import WEIGHTS, Map, maps_of
-from reign.kernels.blocked._threads import each
-from reign.kernels.blocked._twice import differentiably
 
-TOGETHER = 2  # slots of one task
+TOGETHER = 4  # slots of one task
 INPUTS = 4  # of a slot: values, sources, edge features, eps
 
 
 class NodeStage(NodePlan):
     """Slots on nodes and subgraphs, several at once."""
 
-    def __call__(self, inputs: Sequence[NodeInput]) -> Tensor:
-        """One sum of slots a group, shape (groups, rows, out)."""
-        maps = maps_of(self.stack, range(self.stack.slots))
-        plan = Plan(
-            self.groups, [None if one.messages is None else one.messages.edges for one in inputs], tasks_of(maps, self.training)
-        )
-        tensors = [v for one in inputs for v in one.tensors()] + [w for m in maps for w in m.weights()]
-        out: Tensor = _NodeStage.apply(plan, *tensors)  # type: ignore[no-untyped-call]
-        return out
+    def __call__(self, inputs: Sequence[NodeInput]) -> "list[Later]":
+        """One sum of slots a group; they are computed along with the pairs they are added to."""
+        nodes = Nodes(self, inputs)
+        return [Later([(nodes, group)]) for group in range(max(self.groups) + 1)]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """The group of each slot, the edges of its messages if it has some, and which slots are evaluated together."""
+class Later:
+    """A sum of groups of slots that are not computed yet, and of a tensor."""
 
-    groups: tuple[int, ...]
-    edges: list[Edges | None]
-    tasks: "list[Task]"
+    parts: "list[tuple[Nodes, int]]"
+    tensor: Tensor | None = None
 
-    def inputs(self, t: int, tensors: Sequence[Any]) -> Sequence[Any]:
+    def __add__(self, other: "Tensor | Later") -> "Later":
+        more = other if isinstance(other, Later) else Later([], other)
+        tensors = [t for t in (self.tensor, more.tensor) if t is not None]
+        return Later(self.parts + more.parts, sum(tensors[1:], tensors[0]) if tensors else None)
+
+
+class Nodes:
+    """The slots of a stage at work, forth and back, in tasks that do not depend on each other.
+
+    Args:
+        plan: the slots.
+        inputs: what each of them reads.
+    """
+
+    def __init__(self, plan: NodePlan, inputs: Sequence[NodeInput]) -> None:
+        maps = maps_of(plan.stack, range(plan.stack.slots))
+        self.groups, self.slots = plan.groups, len(plan.groups)
+        self.edges = [None if one.messages is None else one.messages.edges for one in inputs]
+        self.tasks = tasks_of(maps, plan.training)
+        self.inputs = [v for one in inputs for v in one.tensors()] + [w for m in maps for w in m.weights()]
+
+    def begin(self, tensors: Sequence[Any]) -> None:
+        """Prepare the way forth; the tensors are ``inputs``."""
+        self._tensors = tensors
+        self._read: list[Tensor | None] = [None] * self.slots
+        self._kept: list[Tensor | None] = [None] * (2 * len(self.tasks))
+        self._found: list[Tensor | None] = [None] * self.slots
+
+    def forward(self, n: int) -> None:
+        """Do one task."""
+        task, read = self.tasks[n], []
+        for t in task.places:
+            own, *others = self._of(t, self._tensors)
+            edges = self.edges[t]
+            read.append(own if edges is None else passed(edges, own, *others))
+            self._read[t] = None if edges is None else read[-1]
+        self._kept[2 * n], self._kept[2 * n + 1], results = task.forward(read)
+        for t, y in zip(task.places, results, strict=True):
+            self._found[t] = y
+
+    def finish(self) -> tuple[list[Tensor], list[Tensor | None]]:
+        """When all tasks are done: the sum of each group, and what is kept for the way back."""
+        groups = range(max(self.groups) + 1)
+        sums = [_total([y for y, own in zip(self._found, self.groups, strict=True) if own == g]) for g in groups]
+        kept = [*self._read, *self._kept]
+        del self._tensors, self._read, self._kept, self._found
+        return sums, kept
+
+    @property
+    def keeps(self) -> int:
+        """The number of tensors that are kept."""
+        return self.slots + 2 * len(self.tasks)
+
+    def begin_back(self, g: Sequence[Tensor], tensors: Sequence[Any], kept: Sequence[Any], wants: Sequence[bool]) -> None:
+        """Prepare the way back: the gradient of each group, and which gradients are wanted."""
+        self._g, self._tensors, self._wants = g, tensors, wants
+        self._read, self._kept = list(kept[: self.slots]), list(kept[self.slots :])
+        self._grads: list[Tensor | None] = [None] * len(tensors)
+
+    def backward(self, n: int) -> None:
+        """Do one task."""
+        task, grads = self.tasks[n], self._grads
+        g = torch.stack([self._g[self.groups[t]] for t in task.places])
+        read = [self._of(t, self._tensors)[0] if (x := self._read[t]) is None else x for t in task.places]
+        wanted = [any(self._of(t, self._wants)) for t in task.places]
+        found, weights = task.backward(g, read, wanted, *self._kept[2 * n : 2 * n + 2])
+        for t, gx, own in zip(task.places, found, weights, strict=True):
+            grads[self._weights(t)] = own
+            if (edges := self.edges[t]) is None or gx is None:
+                grads[INPUTS * t] = gx
+            else:
+                back = passed_back(edges, self._of(t, self._tensors), gx, None, self._of(t, self._wants))
+                grads[INPUTS * t : INPUTS * (t + 1)] = back
+
+    def finish_back(self) -> list[Tensor | None]:
+        """When all tasks are done: the gradients of ``inputs``."""
+        grads = [value if wanted else None for value, wanted in zip(self._grads, self._wants, strict=True)]
+        del self._g, self._tensors, self._wants, self._read, self._kept, self._grads
+        return grads
+
+    def plain(self, tensors: Sequence[Any]) -> list[Tensor]:
+        """The sum of each group in operations that can be differentiated as often as one likes."""
+        found: list[list[Tensor]] = [[] for _ in range(max(self.groups) + 1)]
+        for task in self.tasks:
+            for n, t in enumerate(task.places):
+                own, *others = self._of(t, tensors)
+                w1, b1, w2, b2, *norms = tensors[self._weights(t)]
+                edges = self.edges[t]
+                value = F.linear(own if edges is None else plainly_passed(edges, own, *others), w1, b1)
+                if w2 is not None:
+                    value = F.linear(_plain_norm(value, task.inner, n, task.maps[n].inner, *norms[:2]).relu(), w2, b2)
+                found[self.groups[t]].append(_plain_norm(value, task.outer, n, task.maps[n].outer, *norms[2:]))
+        return [torch.stack(values).sum(0) for values in found]
+
+    def _of(self, t: int, tensors: Sequence[Any]) -> Sequence[Any]:
         """Values, sources, edge features and eps of a slot, out of all tensors."""
         return tensors[INPUTS * t : INPUTS * (t + 1)]
 
-    def weights(self, t: int) -> slice:
+    def _weights(self, t: int) -> slice:
         """Where the weights of a slot are among all tensors."""
-        start = INPUTS * len(self.groups) + WEIGHTS * t
+        start = INPUTS * self.slots + WEIGHTS * t
         return slice(start, start + WEIGHTS)
 
 
@@ -150,79 +236,11 @@ def _through(g: Tensor, affine: Affine | None, y: Tensor | None) -> tuple[Tensor
     return through, bias[:, 0], list(zip(scale[:, 0], total[:, 0], strict=True))
 
 
-class _NodeStage(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, plan: Plan, *tensors: Any) -> Tensor:
-        tasks, slots = plan.tasks, len(plan.groups)
-        x: list[Tensor | None] = [None] * slots
-        kept: list[Tensor | None] = [None] * (2 * len(tasks))
-        found: list[Tensor | None] = [None] * slots
-
-        def work(n: int) -> None:
-            task = tasks[n]
-            read = []
-            for t in task.places:
-                own, *others = plan.inputs(t, tensors)
-                edges = plan.edges[t]
-                read.append(own if edges is None else passed(edges, own, *others))
-                x[t] = None if edges is None else read[-1]
-            kept[2 * n], kept[2 * n + 1], results = task.forward(read)
-            for t, y in zip(task.places, results, strict=True):
-                found[t] = y
-
-        each(len(tasks), work)
-        ctx.plan = plan
-        ctx.save_for_backward(*tensors, *x, *kept)
-        groups = range(max(plan.groups) + 1)
-        return torch.stack([_total([y for y, own in zip(found, plan.groups, strict=True) if own == g]) for g in groups])
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
-        plan, wants = ctx.plan, ctx.needs_input_grad[1:]
-        tasks, slots, saved = plan.tasks, len(plan.groups), ctx.saved_tensors
-        tensors, x, kept = saved[: len(wants)], saved[len(wants) : len(wants) + slots], saved[len(wants) + slots :]
-        if torch.is_grad_enabled():
-            return None, *differentiably(lambda *values: [_plain(plan, *values)], tensors, [g])
-        grads: list[Tensor | None] = [None] * len(tensors)
-
-        def work(n: int) -> None:
-            task = tasks[n]
-            mine = g.index_select(0, torch.tensor([plan.groups[t] for t in task.places]))
-            read = [plan.inputs(t, tensors)[0] if x[t] is None else x[t] for t in task.places]
-            wanted = [any(plan.inputs(t, wants)) for t in task.places]
-            found, weights = task.backward(mine, read, wanted, *kept[2 * n : 2 * n + 2])
-            for t, gx, own in zip(task.places, found, weights, strict=True):
-                grads[plan.weights(t)] = own
-                if (edges := plan.edges[t]) is None or gx is None:
-                    grads[INPUTS * t] = gx
-                else:
-                    back = passed_back(edges, plan.inputs(t, tensors), gx, None, plan.inputs(t, wants))
-                    grads[INPUTS * t : INPUTS * (t + 1)] = back
-
-        each(len(tasks), work)
-        return None, *(value if wanted else None for value, wanted in zip(grads, wants, strict=True))
-
-
 def _total(values: Sequence[Tensor | None]) -> Tensor:
     first, *others = (value for value in values if value is not None)
     for value in others:
         first.add_(value)
     return first
-
-
-def _plain(plan: Plan, *tensors: Any) -> Tensor:
-    """The same in operations that can be differentiated as often as one likes."""
-    found: list[list[Tensor]] = [[] for _ in range(max(plan.groups) + 1)]
-    for task in plan.tasks:
-        for n, t in enumerate(task.places):
-            own, *others = plan.inputs(t, tensors)
-            w1, b1, w2, b2, *norms = tensors[plan.weights(t)]
-            edges = plan.edges[t]
-            value = F.linear(own if edges is None else plainly_passed(edges, own, *others), w1, b1)
-            if w2 is not None:
-                value = F.linear(_plain_norm(value, task.inner, n, task.maps[n].inner, *norms[:2]).relu(), w2, b2)
-            found[plan.groups[t]].append(_plain_norm(value, task.outer, n, task.maps[n].outer, *norms[2:]))
-    return torch.stack([torch.stack(values).sum(0) for values in found])
 
 
 def _plain_norm(y: Tensor, affine: Affine | None, n: int, norm: Norm | None, scale: Tensor | None, shift: Tensor | None) -> Tensor:

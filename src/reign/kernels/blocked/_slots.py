@@ -7,7 +7,7 @@
 Of an MLP only ``hidden`` is kept, and y where a norm comes after it; the way back computes the rest again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from reign.kernels._indices import KEPT, Pairs
 from reign.kernels._stages import Rows, Stack
 from reign.kernels.blocked._norm import Affine, Moments, Norm
-from reign.kernels.blocked._threads import block_rows, each
+from reign.kernels.blocked._threads import block_rows, both, each
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,9 +116,15 @@ class Work:
         return hidden.relu() if affine is None else affine(hidden).relu_()
 
     def forward(
-        self, x: Sequence[Tensor], subs: Tensor | None, nodes: Tensor | None, roots: Tensor | None
+        self, x: Sequence[Tensor], beside: Sequence[Callable[[], None]], added: Callable[[], Sequence[Tensor | None]]
     ) -> tuple[Tensor, list[Tensor | None], list[Tensor | None]]:
-        """The new values, and what is kept: hidden values, and results that a norm follows."""
+        """The new values, and what is kept: hidden values, and results that a norm follows.
+
+        Args:
+            x: the inputs.
+            beside: work that is done at the same time.
+            added: gives, after that work, what is added for each subgraph and each node, and what roots become.
+        """
         hidden, out = self.hidden(x[0]), x[0].new_empty(self.rows.number, self.channels)
         normed = [None if m.outer is None else torch.empty_like(out) for m in self.maps]
         xs, os = [v.split(self.size) for v in x], out.split(self.size)
@@ -151,11 +157,11 @@ class Work:
                     begun = True
                     torch.addmm(bias, value, weight.t(), out=os[b])  # type: ignore[arg-type]
 
-        each(self.blocks, first)
+        both(self.blocks, first, beside)
         self.inner = [None if m.inner is None else inner[t].finish(m.inner, self.training) for t, m in enumerate(self.maps)]
         each(self.blocks, second)
         self.outer = [None if m.outer is None else outer[t].finish(m.outer, self.training) for t, m in enumerate(self.maps)]
-        self._combine(os, ys, bias is not None, subs, nodes, roots)
+        self._combine(os, ys, bias is not None, *added())
         return out, hidden, normed
 
     def _combine(

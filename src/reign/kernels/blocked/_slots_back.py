@@ -13,9 +13,10 @@ from torch import Tensor
 from reign.kernels.blocked._norm import Back, Slopes, back
 from reign.kernels.blocked._passing import relu_back
 from reign.kernels.blocked._slots import WEIGHTS, Work
-from reign.kernels.blocked._threads import each
+from reign.kernels.blocked._threads import both, each
 
 Flow = Callable[[int, Tensor], None]
+Beside = Callable[[Tensor, Tensor | None], Sequence[Callable[[], None]]]
 
 
 class WorkBack:
@@ -46,11 +47,17 @@ class WorkBack:
         self.wants, self.wants_weights = wants, wants_weights
         self.grads: list[Tensor | None] = [None] * len(wants_weights)
 
-    def __call__(self, flow: Flow, has_roots: bool) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
-        """The gradient of the sum, of the roots that were put in, and of the inputs; ``flow`` writes that of a block of results."""
+    def __call__(self, flow: Flow, has_roots: bool, beside: Beside) -> list[Tensor | None]:
+        """The gradients of the inputs.
+
+        Args:
+            flow: writes the gradient of a block of results.
+            has_roots: whether roots were put in.
+            beside: from the gradients of the sum and of the roots, work that is done at the same time as the rest of the way.
+        """
         g, g_roots = self._begin(flow, has_roots)
-        g_hidden, through = self._second(g)
-        return g, g_roots, self._first(g, g_hidden, through)
+        g_hidden, through = self._second(g, beside(g, g_roots))
+        return self._first(g, g_hidden, through)
 
     # -- the three passes ------------------------------------------------------------------------------------------
 
@@ -94,7 +101,7 @@ class WorkBack:
             self._keep(t, 1 if m.w2 is None else 3, bias)
         return g, g_roots
 
-    def _second(self, g: Tensor) -> tuple[list[Tensor | None], list[Back | None]]:
+    def _second(self, g: Tensor, beside: Sequence[Callable[[], None]]) -> tuple[list[Tensor | None], list[Back | None]]:
         work, gs = self.work, g.split(self.size)
         g_hidden = work.hidden(g)
         ghs = [None if v is None else v.split(self.size) for v in g_hidden]
@@ -118,8 +125,7 @@ class WorkBack:
                     gh[b].index_fill_(0, skipped, 0)
                 slopes[t].add(b, gh[b], h[b], work.inner[t])
 
-        if any(v is not None for v in g_hidden):
-            each(self.blocks, block)
+        both(self.blocks if any(v is not None for v in g_hidden) else 0, block, beside)
         through: list[Back | None] = []
         for t, (m, affine) in enumerate(zip(work.maps, work.inner, strict=True)):
             through.append(None)

@@ -1,7 +1,9 @@
-"""The slots of a layer on pairs, with all that is added to them."""
+"""The slots of a layer on pairs, with all that is added to them; slots on nodes are computed at the same time."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ from torch import Tensor
 
 from reign.kernels._indices import KEPT, Picks
 from reign.kernels._stages import PairPlan
+from reign.kernels.blocked._node_stage import Later, Nodes
 from reign.kernels.blocked._norm import Affine, Norm
 from reign.kernels.blocked._passing import collect
 from reign.kernels.blocked._slots import WEIGHTS, Work, maps_of
@@ -24,9 +27,9 @@ class PairStage(PairPlan):
     def __call__(
         self,
         h: Tensor,
-        subs: Tensor | None,
-        nodes: Tensor | None,
-        roots: Tensor | None,
+        subs: Later | Tensor | None,
+        nodes: Later | Tensor | None,
+        roots: Later | Tensor | None,
         others: Sequence[Tensor] = (),
         join: Callable[[], None] = lambda: None,
     ) -> Sums:
@@ -55,40 +58,109 @@ class PairStage(PairPlan):
                     x = [inputs[at] if v is value else v for v in x]
             maps[place] = replace(m, reads=at)
         work = Work(maps, self.rows, self.training, self.act, self.masked, self.pairs)
+        added = [value if isinstance(value, Later) else Later([], value) for value in (subs, nodes, roots)]
+        layer = _Layer(work, self.picks, self.wanted, len(inputs), added)
         weights = [w for m in maps for w in m.weights()]
-        return _Stage.apply(work, self.picks, self.wanted, len(inputs), *inputs, subs, nodes, roots, *weights)  # type: ignore[no-untyped-call]
+        more = [v for nodes in layer.nodes for v in nodes.inputs]
+        return _Stage.apply(layer, *inputs, *(one.tensor for one in added), *weights, *more)  # type: ignore[no-untyped-call]
+
+
+class _Layer:
+    """What there is to compute: the slots on pairs, and those on nodes whose sums are added for subgraphs and nodes and put in as roots.
+
+    All tensors are the inputs of the slots on pairs, the three tensors that are added, the weights of these slots, and the inputs of those on nodes.
+    """
+
+    def __init__(self, work: Work, picks: Picks | None, wanted: frozenset[str], number: int, added: Sequence[Later]) -> None:
+        self.work, self.picks, self.wanted, self.number, self.added = work, picks, wanted, number, added
+        self.nodes = list(dict.fromkeys(nodes for one in added for nodes, _ in one.parts))
+        self.has = [one.tensor is not None or bool(one.parts) for one in added]
+
+    def split(self, tensors: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any], list[Sequence[Any]]]:
+        """The four kinds of tensors."""
+        ends = [self.number, self.number + 3, self.number + 3 + WEIGHTS * len(self.work.maps)]
+        for nodes in self.nodes:
+            ends.append(ends[-1] + len(nodes.inputs))
+        x, added, weights, *more = (tensors[a:b] for a, b in pairwise([0, *ends]))
+        return x, added, weights, more
+
+    def total(self, tensors: Sequence[Tensor | None], sums: Sequence[Sequence[Tensor]]) -> list[Tensor | None]:
+        """What is added for subgraphs and nodes and put in as roots, given the sums of all groups of slots on nodes."""
+        found = []
+        for one, tensor in zip(self.added, tensors, strict=True):
+            values = [sums[self.nodes.index(nodes)][group] for nodes, group in one.parts]
+            values += [] if tensor is None else [tensor]
+            found.append(sum(values[1:], values[0]) if values else None)
+        return found
+
+    def flows(self, g: Sequence[Tensor | None], nodes: Nodes) -> list[Tensor]:
+        """The gradients of the groups of some slots, given those of what is added."""
+        found = {
+            group: value
+            for one, value in zip(self.added, g, strict=True)
+            for own, group in one.parts
+            if own is nodes and value is not None
+        }
+        return [found[group] for group in sorted(found)]
 
 
 class _Stage(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, work: Work, picks: Picks | None, wanted: frozenset[str], number: int, *tensors: Any) -> Sums:
-        x, (subs, nodes, roots) = tensors[:number], tensors[number : number + 3]
-        out, hidden, normed = work.forward(x, subs, nodes, roots)
-        ctx.work, ctx.picks, ctx.wanted, ctx.number, ctx.inputs = work, picks, wanted, number, len(tensors)
-        ctx.save_for_backward(*tensors, out, *hidden, *normed)
-        return out, *sums_of(out, work.pairs, picks, wanted)
+    def forward(ctx: Any, layer: _Layer, *tensors: Any) -> Sums:
+        work = layer.work
+        x, tables, _, more = layer.split(tensors)
+        kept: list[Tensor | None] = []
+        for nodes, own in zip(layer.nodes, more, strict=True):
+            nodes.begin(own)
+
+        def added() -> Sequence[Tensor | None]:
+            sums = []
+            for nodes in layer.nodes:
+                found, keep = nodes.finish()
+                sums.append(found)
+                kept.extend(keep)
+            return layer.total(tables, sums)
+
+        beside = [partial(nodes.forward, n) for nodes in layer.nodes for n in range(len(nodes.tasks))]
+        out, hidden, normed = work.forward(x, beside, added)
+        ctx.layer, ctx.inputs = layer, len(tensors)
+        ctx.save_for_backward(*tensors, out, *hidden, *normed, *kept)
+        return out, *sums_of(out, work.pairs, layer.picks, layer.wanted)
 
     @staticmethod
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Any, ...]:
-        work, number, wants = ctx.work, ctx.number, ctx.needs_input_grad[4:]
-        saved = ctx.saved_tensors
+        layer, work, wants, saved = ctx.layer, ctx.layer.work, ctx.needs_input_grad[1:], ctx.saved_tensors
         tensors, (out, *kept) = saved[: ctx.inputs], saved[ctx.inputs :]
         if torch.is_grad_enabled():
-            again = differentiably(lambda *values: _plain(work, ctx.picks, ctx.wanted, number, *values), tensors, given)
-            return None, None, None, None, *again
+            return None, *differentiably(lambda *values: _plain(layer, *values), tensors, given)
         given = tuple(None if g is None else g.contiguous() for g in given)
-        hidden, normed = kept[: len(work.maps)], kept[len(work.maps) :]
-        way = WorkBack(work, tensors[:number], out, hidden, normed, wants[:number], wants[number + 3 :])
-        subs, nodes, roots = tensors[number : number + 3]
-        g, g_roots, gx = way(SumsBack(work.pairs, ctx.picks, given, work.size), roots is not None)
-        g_subs = None if subs is None else segment_sum(g, work.pairs.to_sub)
-        g_nodes = None if nodes is None else segment_sum(g, work.pairs.to_node)
-        return None, None, None, None, *gx, g_subs, g_nodes, g_roots, *way.grads
+        slots = len(work.maps)
+        hidden, normed, kept = kept[:slots], kept[slots : 2 * slots], kept[2 * slots :]
+        x, _, _, more = layer.split(tensors)
+        wants_x, wants_added, wants_weights, wants_more = layer.split(wants)
+        g_added: list[Tensor | None] = []
+
+        def beside(g: Tensor, g_roots: Tensor | None) -> list[Callable[[], None]]:
+            start = 0
+            places = work.pairs.to_sub, work.pairs.to_node
+            g_added.extend(segment_sum(g, where) if has else None for where, has in zip(places, layer.has, strict=False))
+            g_added.append(g_roots)
+            for nodes, own, wanted in zip(layer.nodes, more, wants_more, strict=True):
+                nodes.begin_back(layer.flows(g_added, nodes), own, kept[start : start + nodes.keeps], wanted)
+                start += nodes.keeps
+            return [partial(nodes.backward, n) for nodes in layer.nodes for n in range(len(nodes.tasks))]
+
+        way = WorkBack(work, x, out, hidden, normed, wants_x, wants_weights)
+        gx = way(SumsBack(work.pairs, layer.picks, given, work.size), layer.has[2], beside)
+        g_tables = [g if wanted else None for g, wanted in zip(g_added, wants_added, strict=True)]
+        return None, *gx, *g_tables, *way.grads, *(g for nodes in layer.nodes for g in nodes.finish_back())
 
 
-def _plain(work: Work, picks: Picks | None, wanted: frozenset[str], number: int, *tensors: Any) -> Sums:
+def _plain(layer: _Layer, *tensors: Any) -> Sums:
     """The same in operations that can be differentiated as often as one likes; statistics are those of the way forth."""
-    x, (subs, nodes, roots), weights = tensors[:number], tensors[number : number + 3], tensors[number + 3 :]
+    work = layer.work
+    x, tables, weights, more = layer.split(tensors)
+    subs, nodes, roots = layer.total(tables, [own.plain(values) for own, values in zip(layer.nodes, more, strict=True)])
     flags, found = work.rows.flags, []
     for t, m in enumerate(work.maps):
         w1, b1, w2, b2, *norms = weights[WEIGHTS * t : WEIGHTS * (t + 1)]
@@ -104,7 +176,7 @@ def _plain(work: Work, picks: Picks | None, wanted: frozenset[str], number: int,
         out = out.index_copy(0, work.pairs.root.long(), roots)
     out = out.relu() if work.act else out
     out = out * ((flags & KEPT) != 0)[:, None] if work.masked else out
-    return out, *plain_sums(out, work.pairs, picks, wanted)
+    return out, *plain_sums(out, work.pairs, layer.picks, layer.wanted)
 
 
 def _plain_norm(

@@ -6,7 +6,7 @@ gives does not depend on who computed it, and each computes with one thread of i
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
@@ -50,6 +50,11 @@ def threads_for_blocks_only() -> Iterator[None]:
     finally:
         _here.threads = None
         torch.set_num_threads(threads)
+
+
+def both(number: int, work: Callable[[int], None], beside: Sequence[Callable[[], None]]) -> None:
+    """The same as ``each``, and some other work at the same time."""
+    each(len(beside) + number, lambda n: beside[n]() if n < len(beside) else work(n - len(beside)))
 
 
 def each(number: int, work: Callable[[int], None]) -> None:

@@ -6,9 +6,10 @@ from typing import Any, ClassVar, Unpack
 
 import reign.policies as policies
 from reign.bags import Domain
-from reign.nn._model import MODELS, Model
+from reign.nn._model import Model
 from reign.nn._options import LayerOptions, MemberModelOptions
 from reign.nn._pooling import RootPooling
+from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn.models._ak_conv import AKConv, Combine

@@ -5,10 +5,10 @@ from typing import Any, ClassVar, Unpack, cast
 
 from reign.bags import Domain
 from reign.nn._conv import SubgraphConv
-from reign.nn._model import MODELS
 from reign.nn._options import EncoderOptions, LayerOptions, MemberModelOptions
 from reign.nn._outer_mpnn import OuterMPNN
 from reign.nn._pooling import RootPooling
+from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn.models._ds_dss import DSConv

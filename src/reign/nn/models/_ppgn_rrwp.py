@@ -12,9 +12,9 @@ from reign.nn._edge_encoders import encode_edges
 from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._latex import aligned
 from reign.nn._mlp import MLP, Activation, num_parameters
-from reign.nn._model import MODELS
 from reign.nn._options import LayerOptions, TensorModelOptions
 from reign.nn._pooling import Pooling
+from reign.nn._registry import MODELS
 from reign.nn._reset import Resettable
 from reign.nn._state import State
 from reign.nn._subgraph_gnn import SubgraphGNN

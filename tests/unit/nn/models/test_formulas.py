@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import reign
+from model_inputs import randomised
 from reign.nn import (
     IGN2,
     NGNN,
@@ -44,16 +45,6 @@ def adjacency() -> Tensor:
     A = torch.zeros(N, N, dtype=torch.float64)
     A[EDGES[1], EDGES[0]] = 1
     return A
-
-
-def randomised(module: nn.Module) -> Any:
-    """A module in float64 with random weights, biases and eps: nothing is 0 by its start."""
-    module = module.double()
-    rng = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.normal_(0, 0.5, generator=rng)
-    return module
 
 
 def by_name(layer: SubgraphConv, on: bool = False) -> dict[str, Any]:

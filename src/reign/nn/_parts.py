@@ -1,0 +1,117 @@
+"""The parts of a model, made from its arguments: encoders, layers, pooling and head."""
+
+import copy
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from torch import nn
+
+import reign.policies as policies
+from reign._validate import check, check_count, check_probability, did_you_mean
+from reign.bags import Domain
+from reign.nn._edge_mask import EdgeMask
+from reign.nn._encoders import EncoderSpec, make_encoder
+from reign.nn._encodings import Encodings
+from reign.nn._head import Head
+from reign.nn._labels import PairLabels
+from reign.nn._mlp import Activation
+from reign.nn._options import JumpingKnowledge, Residual, TaskLevel
+from reign.nn._pooling import MeanPooling, Pooling
+from reign.nn._reset import Resettable
+from reign.nn._virtual_node import VirtualNode
+from reign.policies import Policy
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class Parts(Resettable):
+    """The policy and the modules of a model. ``Model`` documents the arguments, and composes the parts."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        *,
+        layer: Callable[[int, int], nn.Module] | Sequence[Callable[[int, int], nn.Module]],
+        policy: str | Policy = "ego+:3",
+        pooling: Callable[[int], Pooling] | None = None,
+        node_encoder: EncoderSpec = None,
+        dropout: float = 0.0,
+        act: Activation = "relu",
+        jk: JumpingKnowledge = None,
+        residual: Residual = False,
+        task_level: TaskLevel = "graph",
+        widths: Sequence[int] | None = None,
+        labels: dict[str, Any] | None = None,
+        encodings: dict[str, Any] | None = None,
+        virtual_node: bool = False,
+        head: dict[str, Any] | None = None,
+        domain: Domain = "all",
+    ) -> None:
+        super().__init__()
+        for name, size in (("in_channels", in_channels), ("hidden_channels", hidden_channels), ("num_layers", num_layers)):
+            check_count(name, size)
+        good = out_channels is None or (type(out_channels) is int and out_channels >= 1)
+        check("out_channels", out_channels, good, "a whole number of at least 1, or None")
+        check_probability("dropout", dropout)
+        check("pooling", pooling, pooling is None or callable(pooling), "a function that makes a pooling for a number of channels")
+        check("jk", jk, jk in (None, "last", "cat", "max", "sum"), "None, 'last', 'cat', 'max' or 'sum'")
+        check("task_level", task_level, task_level in ("graph", "node", "edge"), "'graph', 'node' or 'edge'")
+        check("residual", residual, residual in (True, False, "identity"), "True, False or 'identity'")
+        check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
+        makers = [layer] * num_layers if callable(layer) else list(layer)
+        widths = [hidden_channels] * len(makers) if widths is None else list(widths)
+        good = len(widths) == len(makers) and all(type(size) is int and size >= 1 for size in widths)
+        check("widths", widths, good, f"one whole number of at least 1 for each of {len(makers)} layers")
+        same = len(set(widths)) == 1
+        check(
+            "widths", widths, same or not (residual or jk in ("max", "sum")), f"equal widths with residual={residual!r}, jk={jk!r}"
+        )
+        self.policy = copy.deepcopy(policies.policy(policy))  # sampled policies have a state
+        self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels
+        self.num_layers, self.jk, self.task_level, self.domain = num_layers, jk, task_level, domain
+        self.node_encoder = make_encoder(node_encoder, None, in_channels)
+        self.edge_mask = EdgeMask()  # for PyG's explainers
+        self._saw_edges = False
+        first = self.lifted_channels()
+        self.labels = None if labels is None else _made("labels", PairLabels, first, **labels)
+        widths = [first if self.labels is None else self.labels.out_channels, *widths]
+        self.encodings = None if encodings is None else _made("encodings", partial(Encodings, widths[:-1]), **encodings)
+        widths = [widths[0] if self.encodings is None else self.encodings.out_channels, *widths[1:]]
+        self.layers = nn.ModuleList([make(a, b) for make, (a, b) in zip(makers, pairwise(widths), strict=True)])
+        self.virtual_node = VirtualNode(widths[:-1], bool(residual), dropout, act) if virtual_node else None
+        self.residual = _residual(residual, widths[0], widths[1])
+        self.dropout = nn.Dropout(dropout)
+        channels = sum(widths[1:]) if jk == "cat" else widths[-1]
+        self.pooling = (pooling or MeanPooling)(channels)
+        if task_level != "graph" and type(self.pooling).nodes is Pooling.nodes:
+            self.pooling = MeanPooling(channels)  # the learned pooling of graphs is not used here
+        ends = self.pooling.out_channels * (2 if task_level == "edge" else 1)
+        given = {"act": act, "dropout": dropout} | (head or {})
+        self.head = None if out_channels is None else _made("head", Head, ends, out_channels, **given)
+
+    @abstractmethod
+    def lifted_channels(self) -> int:
+        """The number of channels of values on pairs."""
+
+
+def _made(name: str, make: Callable[..., M], *sizes: int, **options: Any) -> M:
+    """Make a part of a model from the user's options for it."""
+    known = [p.name for p in inspect.signature(make).parameters.values() if p.default is not p.empty]
+    for key in options:
+        if key not in known:
+            raise ValueError(f"{name} has no option '{key}'{did_you_mean(key, known)}")
+    return make(*sizes, **options)
+
+
+def _residual(kind: Residual, in_channels: int, out_channels: int) -> nn.Module | None:
+    """The map of a layer's input before it is added to the layer's output, or None for no residual connection."""
+    if kind is False:
+        return None
+    return nn.Identity() if kind == "identity" and in_channels == out_channels else nn.Linear(in_channels, out_channels)

@@ -1,0 +1,77 @@
+"""The summary of a run: a valid one is read as it was written, and the message for a damaged one names the field and the value."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reign.disk import write_json
+from reign.train.summary import best_member, read_summary
+
+SPREAD = {"mean": 2.0, "std": 1.0, "values": [1.0, 3]}
+MEMBERS = [
+    {"folder": f"seed-{s}", "seed": s, "best": {"val": v}, "last": {"val": 5.0}} for s, v in enumerate((3.0, 1.0, float("inf")))
+]
+GOOD: dict[str, Any] = {
+    "metric": "mae",
+    "report": "best",
+    "parameters": 7,
+    "val": {**SPREAD, "epoch": 4},
+    "ensemble": {"size": 3, "test": 1.5},
+    "metrics": {split: {"mae": {**SPREAD, "targets": {"a": 1.0, "b": 3.0}}} for split in ("train", "val")},
+    "seconds": 2,
+    "members": MEMBERS,
+}
+
+
+def test_a_valid_summary_is_read_as_it_is(tmp_path: Path) -> None:
+    write_json(tmp_path / "summary.json", GOOD)
+    found = read_summary(tmp_path)
+    assert found == GOOD
+    assert best_member(tmp_path, found) == MEMBERS[1]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("metric", "mea", "metric: unknown metric 'mea'; did you mean 'mae'?"),
+        ("report", "worst", "report: input should be 'best' or 'last' (got 'worst')"),
+        ("parameters", True, "parameters: input should be a valid integer (got True)"),
+        ("seconds", None, "seconds: input should be a valid number (got None)"),
+        ("val", None, "val: input should be a valid dictionary (got None)"),
+        ("test", {"mean": 1.0, "std": "0", "values": []}, "test.std: input should be a valid number (got '0')"),
+        ("best_train", {"mean": 1.0, "std": 0.0, "values": [1.0, None]}, "best_train.values.1: input should be a valid number"),
+        ("ensemble", {"test": 1.0}, "ensemble.size: field required"),
+        ("metrics", {"val": {"mae": {}}}, "metrics.val.mae.mean: field required"),
+        ("metrics", {"train": {"mae": {"mean": 1.0}}, "val": {}}, "expected the same metrics and targets for all splits"),
+        ("members", [], "members: list should have at least 1 item"),
+        ("members", ["seed-0"], "members.0: input should be a valid dictionary (got 'seed-0')"),
+        ("members", [*MEMBERS, {"folder": "a\0"}], "members.3.folder: string should match pattern"),
+        ("members", "x" * 1000, f"members: input should be a valid list (got '{'x' * 99})"),
+    ],
+)
+def test_a_damaged_summary(tmp_path: Path, field: str, value: object, message: str) -> None:
+    file = tmp_path / "summary.json"
+    write_json(file, {**GOOD, field: value})
+    with pytest.raises(ValueError, match="which writes it anew") as error:
+        read_summary(tmp_path)
+    assert str(error.value).startswith(f"{file} is damaged (")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "7"])
+def test_a_summary_that_is_no_object(tmp_path: Path, content: str) -> None:
+    (tmp_path / "summary.json").write_text(content)
+    with pytest.raises(ValueError, match=r"summary.json is damaged \(input should be a valid dictionary \(got "):
+        read_summary(tmp_path)
+
+
+def test_models_outside_of_the_run(tmp_path: Path) -> None:
+    write_json(tmp_path / "summary.json", {**GOOD, "members": [*MEMBERS, {"folder": "../elsewhere"}]})
+    with pytest.raises(ValueError, match=r"refers to the folder ../elsewhere, which is outside the run; do not use this run"):
+        read_summary(tmp_path)
+
+
+def test_the_best_of_models_without_a_validation_metric(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no validation metric"):
+        best_member(tmp_path, {**GOOD, "members": [*MEMBERS, {"folder": "seed-3"}]})
