@@ -25,9 +25,9 @@ help:  ## list the targets
 
 setup: $(STAMP)  ## set up .venv with everything needed for development
 
-# torch is installed first, with an exact version; a range would also install its CUDA packages.
+# torch is installed first, with an exact version, so that the next step keeps it.
 $(STAMP): pyproject.toml Makefile
-	@$(or $(PYTHON),false) -c $(GOOD) 2>/dev/null || { \
+	@$(or $(PYTHON),false) -c $(GOOD) || { \
 	  echo "reign needs Python 3.11 or later, with venv and pip. $(if $(PYTHON),$(PYTHON) is not one.,There is none on the PATH.)"; \
 	  echo "Install one (the packages are often called python3.12 and python3.12-venv), or give its path: make setup PYTHON=/path/to/python3"; \
 	  exit 1; }

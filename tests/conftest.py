@@ -20,7 +20,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "reign"
 PARTS = [p.stem for p in SOURCE.iterdir() if not p.stem.startswith("__") and p.stem not in ("cli", "kernels")]
 PARTS += [f"kernels.{p.stem}" for p in (SOURCE / "kernels").iterdir() if not p.stem.startswith("__") and p.stem != "fused"]
 MUTANT = "REIGN_MUTANT" in os.environ  # a mutant is tried: that a test fails is enough, and that it fails soon
-if "REIGN_ATTACK" not in os.environ and not MUTANT:  # the large attack is to meet reign as users do
+COVERAGE = "COVERAGE_RUN" in os.environ  # set by `coverage run`: lines are counted, which takes far less time without the checks
+if "REIGN_ATTACK" not in os.environ and not MUTANT and not COVERAGE:  # the large attack is to meet reign as users do
     install_import_hook([f"reign.{part}" for part in PARTS], "beartype.beartype")
 os.environ.setdefault(
     "REIGN_REPORT", "0"

@@ -57,7 +57,7 @@ def check_writable(file: Path) -> None:
         if file.is_dir():
             raise ValueError(f"{file} is a folder, expected the name of a file to write.")
         if not file.absolute().parent.is_dir():
-            raise ValueError(f"there is no folder {file.absolute().parent} to write {file.name} to.")
+            raise ValueError(f"{file} cannot be written, because the folder {file.absolute().parent} does not exist.")
         beside = file.with_name(f".{file.name}.{secrets.token_hex(8)}.reign-unfinished")
         beside.touch()
         beside.unlink()

@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 import pytest
 from canary import Bomb
-from commands import fails, works
 
 import reign
+from commands import fails, works
 from reign.train import archive
 from reign.train.archive import unpack
 
@@ -117,7 +117,9 @@ def test_names_that_are_refused(model: Path, tmp_path: Path, name: str) -> None:
     with changed(model, Path("bad.zip")) as made:
         made.writestr(zipfile.ZipInfo(name), "evil")
     before = set(tmp_path.parent.rglob("*"))
-    with pytest.raises(ValueError, match=r"bad\.zip is not a model that reign export made: it has a file .*; do not use it\."):
+    with pytest.raises(
+        ValueError, match=r"bad\.zip is not a model that reign export made: it has the unexpected file .*; do not use it\."
+    ):
         unpack(Path("bad.zip"))
     assert set(tmp_path.parent.rglob("*")) == before
     assert not Path("/evil").exists()
@@ -136,7 +138,7 @@ def entry(name: str = "training.csv", **fields: Any) -> zipfile.ZipInfo:
         (entry(external_attr=(stat.S_IFLNK | 0o777) << 16), "/etc/passwd", "is a link or a special file"),
         (entry(external_attr=(stat.S_IFIFO | 0o644) << 16), "x", "is a link or a special file"),
         (entry(compress_type=zipfile.ZIP_LZMA), "x", "is compressed by method 14"),
-        (entry("summary.json"), "{}", "several files of one name"),
+        (entry("summary.json"), "{}", "several of its files have the same name"),
         (entry(compress_type=zipfile.ZIP_DEFLATED), "0" * 5_000, "training.csv has 0.0 GB unpacked"),
         (
             entry("seed-1/best/model.safetensors", compress_type=zipfile.ZIP_DEFLATED),

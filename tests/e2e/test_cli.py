@@ -62,7 +62,7 @@ def test_mistakes_exit_with_2_and_one_line(tmp_path: Path) -> None:
         (["separate", "rook", "--wl", "1", "--act", "relu"], "--act is 'relu', expected silu, sine or none"),
         (["card"], "give either a model, such as sun:nm, or --terms, such as own,local"),
         (["card", "--terms", "own,lokal"], "unknown term 'lokal'; did you mean 'local'"),
-        (["card", "sun:nm", "-o", str(tmp_path / "no" / "folder.md")], "there is no folder"),
+        (["card", "sun:nm", "-o", str(tmp_path / "no" / "folder.md")], "cannot be written, because the folder"),
     ):
         done = reign(*args)
         assert done.exit_code == 2, (args, done.stdout, done.stderr)
@@ -127,7 +127,7 @@ def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--model", "sunn"], "unknown model 'sunn'; did you mean 'sun'?"),
         (["--policy", "egg"], "unknown policy 'egg'"),
         (["--policy", "ed"], "SUN needs one subgraph per node"),
-        (["--json", "no/such/folder.json"], "there is no folder"),
+        (["--json", "no/such/folder.json"], "cannot be written, because the folder"),
     ],
 )
 def test_bench_refuses_what_it_cannot_measure(args: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_intervals_of_an_ensemble() -> None:
     wider = package.load("run").predict(CARBON, alpha=0.05)
     assert (wider["size_upper"] - wider["size_lower"] > found["size_upper"] - found["size_lower"]).all()
     said = works("evaluate", "run", "--split", "val", "-q").stdout
-    assert f"size, ensemble: 0.9 intervals cover {20 / 21:.1%} of 21 labels, mean width " in said
+    assert f"size, ensemble: intervals of level 0.9 cover {20 / 21:.1%} of 21 labels, mean width " in said
     works("predict", "-i", file, "--model-paths", "run", "-o", "raw.csv", "-q", "--calibration-method", "none")
     raw = pd.read_csv("raw.csv")
     assert list(raw.columns)[3:] == ["size_pred", "size_unc", "error"]
@@ -108,7 +108,7 @@ def test_intervals_of_an_ensemble() -> None:
 
 
 def test_uncertainty_of_one_model() -> None:
-    """By a variance of its own, by dropout, or none, which is said."""
+    """By a variance of its own, by dropout, or none; a note appears only if intervals are asked for."""
     file = table()
     works("train", "-i", file, "--target-columns", "size", "-o", "run", "-l", "mve", "--dropout", "0.2", *HALVES, *SMALL)
     for method in ("mve", "dropout"):
@@ -118,8 +118,9 @@ def test_uncertainty_of_one_model() -> None:
         assert (found["size_unc"] > 0).all()
     assert read_json(Path("run/summary.json"))["test"]["mean"] == pytest.approx(package.load("run").evaluate("test")["models"][0])
     works("train", "-i", file, "--target-columns", "size", "-o", "plain", *HALVES, *SMALL)
-    done = works("predict", "-i", file, "--model-paths", "plain", "-o", "out.csv", "-q")
-    assert "A single model without a predicted variance has no uncertainty." in done.stderr
+    plain = ("predict", "-i", file, "--model-paths", "plain", "-o", "out.csv", "-q")
+    assert works(*plain).stderr == ""
+    assert "so there are no intervals. Train with" in works(*plain, "--conformal-alpha", "0.2").stderr
     assert list(pd.read_csv("out.csv").columns)[3:] == ["size_pred", "error"]
 
 
@@ -182,7 +183,9 @@ def test_going_on_for_more_epochs() -> None:
     file = table()
     works("train", "-i", file, "--target-columns", "size", "-o", "run", *SMALL)
     done = works("train", "--resume", "run", "--epochs", "4", "--no-report")
-    assert "The run had 2 epochs and goes on to 4; from here on the learning rate follows the schedule of 4." in done.stderr
+    assert (
+        "The run had 2 epochs and continues to 4; from here on, the learning rate follows the schedule of 4 epochs." in done.stderr
+    )
     curve = pd.read_csv("run/seed-0/metrics.csv")
     works("train", "-i", file, "--target-columns", "size", "-o", "whole", *SMALL, "--epochs", "4")
     whole = pd.read_csv("whole/seed-0/metrics.csv")
@@ -310,7 +313,7 @@ def test_search_of_the_settings_for_a_table() -> None:
     assert len({recipe.train.optimiser.lr for recipe in tried}) == len(tried)
     works("predict", "-i", file, "--model-paths", "runs/best", "-o", "out.csv", "-q")
     assert "give a recipe, as in" in fails("tune")
-    assert "there is no file none.csv" in fails("tune", "-i", "none.csv")
+    assert "the file none.csv does not exist" in fails("tune", "-i", "none.csv")
     assert "runs/best already exists" in fails("tune", "-i", file, "-o", "runs", "--target-columns", "size")
 
 

@@ -131,7 +131,7 @@ def test_a_table_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_mistakes(runs: Path, tmp_path: Path) -> None:
     for args, message in (
         (["report", str(tmp_path)], "holds no finished run"),
-        (["report", str(runs / "size"), "-o", str(tmp_path / "no" / "a.html")], "there is no folder"),
+        (["report", str(runs / "size"), "-o", str(tmp_path / "no" / "a.html")], "cannot be written, because the folder"),
         (["explain", str(runs / "size")], "give either molecules, as in --smiles CCO"),
         (["explain", str(runs / "size"), "--smiles", "xx", "-o", str(tmp_path / "a.html")], "no molecule could be read"),
         (

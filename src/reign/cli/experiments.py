@@ -225,7 +225,7 @@ def tune_on_table(
     from reign.train.overrides import merge
 
     if not file.is_file():
-        fail(f"there is no file {file}.")
+        fail(f"the file {file} does not exist.")
     search = TableSearch(find_recipe(recipe_for(merge({"data": data}, *changes)), {"data": data}, *changes)[0], choices)
     folder = output if output is not None else free(Path("runs") / "tune" / stem(file))
     if (folder / "best").exists():

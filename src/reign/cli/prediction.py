@@ -16,34 +16,32 @@ DescriptorsPath = Annotated[
     Path | None, data_option(help="A CSV of descriptors, with one row per molecule, if the training used one.")
 ]
 UncertaintyMethod = Annotated[
-    str | None, unsure_option(help="ensemble, mve, dropout or none; if not given, mve or ensemble if the run supports it.")
+    str | None, unsure_option(help="ensemble, mve, dropout or none; if not given, mve or ensemble, whichever the run supports.")
 ]
 NumWorkers = Annotated[
-    int | None, machine_option(help="Number of processes that read SMILES; 0 for none. Depends on the table if not given.")
+    int | None, machine_option(help="Number of extra processes that read SMILES; chosen by the size of the table if not given.")
 ]
-Alpha = Annotated[float, unsure_option(help="Share of rows that may lie outside their interval.")]
+Alpha = Annotated[float | None, unsure_option(help="Share of rows that may lie outside their interval; 0.1 if not given.")]
+USUAL_ALPHA = 0.1
 
 
-def asked_method(name: str | None) -> str | bool:
-    """The value of --uncertainty-method: a method, True for the default, or False for none."""
-    return True if name is None else False if name == "none" else name
+def possible_method(predictor: "Predictor", name: str | None, alpha: float | None) -> str | bool:
+    """The method of uncertainty: a name, True for the default, or False for none.
 
-
-def possible_method(predictor: "Predictor", method: str | bool) -> str | bool:
-    """The method, or False, with a message, if these models do not support it."""
+    A note is printed if these models cannot give what was asked for by --uncertainty-method or --conformal-alpha.
+    """
     from reign.train.uncertainty import WHY_NOT, methods_of
 
-    if method in WHY_NOT and method not in methods_of(predictor.models):
-        plain_console(stderr=True).print(f"{WHY_NOT[str(method)]} No uncertainty is given.", soft_wrap=True)
-        return False
-    return method
-
-
-def usual_method(predictor: "Predictor") -> bool:
-    """Whether there is an uncertainty without asking for a method."""
-    from reign.train.uncertainty import methods_of
-
-    return any(method != "dropout" for method in methods_of(predictor.models))
+    known, note = methods_of(predictor.models), ""
+    if name in WHY_NOT and name not in known:
+        name, note = "none", f"{WHY_NOT[name]} No uncertainty is given."
+    elif name is None and alpha is not None and not set(known) - {"dropout"}:
+        way_out = ", or use --uncertainty-method dropout" if "dropout" in known else ""
+        note = "A single model that predicts no variance has no uncertainty, so there are no intervals. "
+        note += f"Train with --ensemble-size 5 or --loss-function mve{way_out}."
+    if note:
+        plain_console(stderr=True).print(note, soft_wrap=True)
+    return True if name is None else False if name == "none" else name
 
 
 def predict(
@@ -65,7 +63,7 @@ def predict(
     calibration_method: Annotated[
         str | None, unsure_option(help="temperature or isotonic for probabilities of classes; none for no calibration.")
     ] = None,
-    conformal_alpha: Alpha = 0.1,
+    conformal_alpha: Alpha = None,
     nearest: Annotated[
         int | None,
         unsure_option(help="Number of most similar training molecules to list, with a warning for molecules unlike all of them."),
@@ -81,24 +79,23 @@ def predict(
 
     The output has all rows and columns of the input, in order, and the columns <target>_pred and error; with uncertainties also <target>_unc, <target>_lower and <target>_upper.
 
-    For 0/1 targets the prediction is a probability. If a row cannot be predicted, its column error gives the reason.
+    For 0/1 targets the prediction is a probability. If a row cannot be predicted, the column error gives the reason.
 
-    A table of any size is read, computed and written in chunks. If the command is stopped, the same command continues it. If the input is a folder of tables, the output is a folder with a table of the same name for each.
+    A table of any size is read, computed and written in chunks. If the command is stopped, run it again to continue. If the input is a folder of tables, the output is a folder with one table of the same name for each of them.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.train import load
         from reign.train.devices import find_device
         from reign.train.shards import predict_folder
-        from reign.train.uncertainty import has_dropout
 
-        method = asked_method(uncertainty_method)
         target = output if output is not None else beside(data_path, "preds")
         folder = data_path.is_dir() or engine != "local"
         if not folder:
             check_writable(target)
         predictor = load(*model_paths, device=find_device(accelerator), best=best_model)
-        method = possible_method(predictor, method)
+        method = possible_method(predictor, uncertainty_method, conformal_alpha)
+        alpha = USUAL_ALPHA if conformal_alpha is None else conformal_alpha
         with showing_progress(not quiet) as callback:
             predict_table = partial(predict_folder, predictor, engine=engine) if folder else predictor.write_predictions
             written = predict_table(
@@ -107,18 +104,12 @@ def predict(
                 smiles_columns=smiles_columns,
                 uncertainty=method,
                 calibration=calibration_method,
-                alpha=conformal_alpha,
+                alpha=alpha,
                 nearest=nearest,
                 descriptors_path=descriptors_path,
                 num_workers=num_workers,
                 callback=callback,
             )
-    if method is True and not usual_method(predictor):
-        plain_console(stderr=True).print(
-            "A single model without a predicted variance has no uncertainty. Train with --ensemble-size 5 or --loss-function mve"
-            + (", or use --uncertainty-method dropout." if has_dropout(predictor.models[0].model) else "."),
-            soft_wrap=True,
-        )
     plain_console().print(
         f"{written.rows - written.failed:,} of {written.rows:,} rows predicted; the output is in {target}."
         + (f" {written.failed:,} could not be predicted; see the column error." if written.failed else ""),
@@ -127,7 +118,7 @@ def predict(
 
 
 def fingerprint(
-    data_path: Annotated[Path, data_option("-i", "--data-path", help="A table of molecules: CSV, .csv.gz or .parquet.")],
+    data_path: Annotated[Path, data_option("-i", "--data-path", help="A table of molecules: .csv, .csv.gz or .parquet.")],
     model_paths: Annotated[list[Path], model_option(help="A run, or a zip made by reign export; repeat for several.")],
     output: Annotated[
         Path | None,
@@ -142,7 +133,7 @@ def fingerprint(
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Write the vectors of molecules from which the head of a model predicts.
+    """Write a vector for each molecule: the input of the head of a model.
 
     The output has all rows and columns of the input, in order, and the columns fp_0, fp_1, ... (for several models model_0_fp_0, ...) and error.
     """
@@ -174,7 +165,7 @@ def evaluate(
         model_option(help="Metric, such as rmse, mae, r2, roc, prc, f1, mcc; repeat for more. As in training if not given."),
     ] = None,
     uncertainty_method: UncertaintyMethod = None,
-    conformal_alpha: Alpha = 0.1,
+    conformal_alpha: Alpha = None,
     accelerator: Accelerator = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -188,15 +179,15 @@ def evaluate(
         from reign.train.devices import find_device
         from reign.train.reliability import in_words
 
-        method = asked_method(uncertainty_method)
         predictor = load(run, device=find_device(accelerator))
-        method = possible_method(predictor, method)
+        method = possible_method(predictor, uncertainty_method, conformal_alpha)
+        alpha = USUAL_ALPHA if conformal_alpha is None else conformal_alpha
         with showing_progress(not quiet) as callback:
             result = (
-                predictor.evaluate(split, callback, metrics, uncertainty=method, alpha=conformal_alpha)
+                predictor.evaluate(split, callback, metrics, uncertainty=method, alpha=alpha)
                 if data_path is None
                 else predictor.evaluate_file(
-                    data_path, callback, metrics, uncertainty=method, alpha=conformal_alpha, descriptors_path=descriptors_path
+                    data_path, callback, metrics, uncertainty=method, alpha=alpha, descriptors_path=descriptors_path
                 )
             )
     names, found = [str(model.folder.relative_to(predictor.folders[0])) for model in predictor.models], result["all_metrics"]

@@ -80,7 +80,7 @@ def study_table(study: Any) -> Table:
 def split_table(title: str, found: "list[SplitStatistics]") -> Table:
     """The sizes of the graphs of each split."""
     table = Table(title=title)
-    for column in ("split", "graphs", "nodes a graph", "largest", "edges a graph"):
+    for column in ("split", "graphs", "nodes per graph", "largest", "edges per graph"):
         table.add_column(column, justify="left" if column == "split" else "right")
     for s in found:
         table.add_row(s.split, f"{s.graphs:,}", f"{s.nodes:.2f}", f"{s.largest}", f"{s.edges:.2f}")

@@ -18,7 +18,7 @@ def export(
 ) -> None:
     """Write a run as one zip to share, with a model card.
 
-    It holds settings, results, calibration and weights, and no labels, splits, checkpoints or names of folders. Commands that predict take the zip in place of the folder of a run.
+    It holds settings, results, calibration and weights, but no labels, splits, checkpoints or names of folders. Commands that predict take the zip in place of the folder of a run.
     """
     with user_mistakes():
         check_writable(output)

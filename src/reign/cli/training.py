@@ -174,7 +174,7 @@ def train(
                     "give a recipe, as in: reign train zinc/sun-ego, or a table, as in: reign train -i molecules.csv --target-columns logS."
                 )
             if data_path is not None and not data_path.is_file():
-                fail(f"there is no file {data_path}.")
+                fail(f"the file {data_path} does not exist.")
             plan, name = find_recipe(recipe or recipe_for(merge(*changes)), *changes)
             if checkpoint is not None:
                 own = merge(model_of(checkpoint), *(change.get("model", {}) for change in changes))

@@ -34,7 +34,7 @@ def find_table(name: str) -> Table:
     if not name.endswith(YAML):
         name = find_name(name, list_tables(), "table or recipe")
     elif not Path(name).is_file():
-        raise ValueError(f"there is no file {name}.")
+        raise ValueError(f"the file {name} does not exist.")
     values = read_extended(name)
     if "rows" not in values:
         return Table.single(name, {str(key): value for key, value in values.items()})
@@ -85,7 +85,7 @@ def _base(name: str, base: Any) -> str:
         return base
     file = Path(name).parent / base
     if not file.is_file():
-        raise ValueError(f"{name} extends {base}, but there is no file {file}.")
+        raise ValueError(f"{name} extends {base}, but the file {file} does not exist.")
     return str(file)
 
 

@@ -93,7 +93,7 @@ class Answers:
     def predict(self, asked: Values) -> Values:
         """The prediction of the run for a molecule, and the atoms that matter for it."""
         if self.predictor is None:
-            raise ValueError("there is no run; start the explorer with one, as in: reign explore RUN.")
+            raise ValueError("the explorer was started without a run; start it with one, as in: reign explore RUN.")
         from reign.plots.molecules import draw_pairs, draw_scores, explain_smiles, score_rows
 
         text = _text(asked, "smiles")

@@ -31,7 +31,7 @@ def read_drawn(text: Any, most: int = MOST_NODES) -> Graph:
     ValueError: the graph has 100 nodes, expected at most 60.
     """
     if not isinstance(text, str) or not text.strip():
-        raise ValueError("there is no graph; expected SMILES, edges such as 0-1,1-2, or a name such as cycle:6.")
+        raise ValueError("no graph was given; expected SMILES, edges such as 0-1,1-2, or a name such as cycle:6.")
     if len(text) > LONGEST:
         raise ValueError(f"the text of the graph has {len(text):,} characters, expected at most {LONGEST:,}.")
     text = text.strip()

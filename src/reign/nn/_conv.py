@@ -15,14 +15,13 @@ from torch import Tensor, nn
 
 from reign._validate import check, kind_of
 from reign.bags import Domain, SubgraphBag
-from reign.nn._describe import describe_conv
+from reign.nn._describe import TermLayer, describe_conv
 from reign.nn._encoders import EncoderSpec
 from reign.nn._fused import needs, update_fused
 from reign.nn._make_conv import make_conv
 from reign.nn._mlp import MLP, Activation, Linear, NoNorm, make_act, make_norm, normalise
 from reign.nn._neighbourhood import MERGED, EdgeAttr
 from reign.nn._options import BaseEncoderOptions, Bias, Conv, NormAt, RootNorms, Roots
-from reign.nn._reset import Resettable
 from reign.nn._slots import EncoderSlot, Slot, TermSlot
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import term
@@ -30,7 +29,7 @@ from reign.nn._terms import term
 Transform = Literal["mlp", "linear"]
 
 
-class SubgraphConv(Resettable):
+class SubgraphConv(TermLayer):
     """A layer defined by a list of terms. It maps the values of a bag to new values.
 
     Args:

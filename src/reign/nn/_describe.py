@@ -1,6 +1,6 @@
 """Descriptions of layers and models: the update equations, the parameters of each term, and the number of passes over the bag."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from torch import nn
 
@@ -8,6 +8,7 @@ from reign.nn._latex import aligned, latex_conv
 from reign.nn._mlp import num_parameters
 from reign.nn._neighbourhood import MERGED
 from reign.nn._options import Roots
+from reign.nn._reset import Resettable
 from reign.nn._slots import EncoderSlot, Slot
 from reign.nn._state import Aggregation
 from reign.nn._terms import TERMS, Term
@@ -15,9 +16,8 @@ from reign.nn._terms import TERMS, Term
 SCOPES = {"pair": "pairs", "subgraph": "subgraphs", "node": "nodes", "graph": "graphs"}
 
 
-@runtime_checkable
-class TermLayer(Protocol):
-    """A layer that is a sum of terms, like ``SubgraphConv``."""
+class TermLayer(Resettable):
+    """What descriptions need of a layer that is a sum of terms; ``SubgraphConv`` is such a layer."""
 
     in_channels: int
     out_channels: int
@@ -28,7 +28,7 @@ class TermLayer(Protocol):
 
     def slots(self, on: bool = False) -> list[Slot]:
         """List the terms with their transforms."""
-        ...
+        raise NotImplementedError
 
 
 def describe_model(model: Any, latex: bool = False) -> str:
@@ -57,7 +57,6 @@ def describe_model(model: Any, latex: bool = False) -> str:
 
 def describe_conv(layer: TermLayer, latex: bool = False) -> str:
     """Describe a layer: its update equations on and off the diagonal, the parameters and scope of every term, and its cost."""
-    assert isinstance(layer, nn.Module)
     if latex:
         off, on = slot_formulas(layer), slot_formulas(layer, on=True)
         if layer.roots == "added":

@@ -27,7 +27,7 @@ class Inputs(NamedTuple):
 
 
 def inputs_of(data: Any, *others: Any) -> Inputs:
-    """The arguments of ``model(data)``. Raise ``ValueError`` if there are others, or if the data are not a graph with features."""
+    """The arguments of ``model(data)``. Raise ``ValueError`` if further arguments are given, or if the data are not a graph with features."""
     if not isinstance(data, BaseData) or getattr(data, "edge_index", None) is None or getattr(data, "x", None) is None:
         raise ValueError(
             f"the first argument is {kind_of(data)}, expected features x, or a torch_geometric.data.Data or Batch with x and edge_index."

@@ -228,11 +228,11 @@ class Model(Facts, Parts, metaclass=ModelType):
 
     @property
     def halo(self) -> int | None:
-        """How many hops around a node the roots of the subgraphs lie that its prediction depends on (``RootLoader`` uses this).
+        """The largest hop distance from a node to the roots of the subgraphs that its prediction depends on; ``RootLoader`` uses it.
 
         0 if only its own subgraph matters, as in ``IDGNN``; the number of outer layers in ``NGNN``; the radius of the subgraphs in ``DS`` at
         node level, where a node is a mean over all subgraphs that it is in. None if subgraphs exchange values in layers, as in ``SUN``, or if
-        there is no such bound. Models without a policy have no subgraphs; theirs is the number of hops that messages go.
+        there is no such bound. Models without a policy have no subgraphs; for them it is the number of hops that messages travel.
         """
         return halo_of(self)
 

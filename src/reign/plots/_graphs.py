@@ -89,7 +89,7 @@ def _of_dataset(name: str, index: int) -> Named:
 
 def _of_file(text: str, index: int) -> Named:
     if not Path(text).is_file():
-        raise ValueError(f"there is no file {text}.")
+        raise ValueError(f"the file {text} does not exist.")
     lines = [line for line in Path(text).read_bytes().splitlines() if line.strip()]
     if not 0 <= index < len(lines):
         raise ValueError(f"--index is {index}, expected 0 to {len(lines) - 1}: {text} has {len(lines):,} graphs.")

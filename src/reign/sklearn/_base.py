@@ -25,7 +25,7 @@ from reign.train.trained_model import TrainedModel
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
-    """What both estimators share. The options are those of the recipe "molecules", which ``reign train -i FILE.csv`` uses."""
+    """What both estimators share. All settings that are not options are those of ``reign train -i FILE.csv``."""
 
     models_: list[TrainedModel]
 
@@ -129,7 +129,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
 
 def _weights(given: Any, rows: int) -> torch.Tensor:
-    """How much each row counts; one number is the same for all."""
+    """The weight of each row; a single number applies to all rows."""
     found = np.full(rows, given) if np.isscalar(given) else given
     found = check_array(found, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
     check("the shape of sample_weight", found.shape, found.shape == (rows,), f"one number for each of the {rows} rows: ({rows},)")

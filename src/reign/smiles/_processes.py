@@ -91,8 +91,8 @@ class Reader(Generic[T]):
                 yield first, [future.result() for future in futures]
         except ProcessEnded:
             raise OSError(
-                "a process that reads SMILES was killed, perhaps because there is too little memory; use fewer with --num-workers. "
-                "The same command continues where this one ended."
+                "a process that reads SMILES was killed, perhaps because there is too little memory; use fewer processes (--num-workers). "
+                "Run the same command again to continue where this one ended."
             ) from None
         finally:
             for process in processes:

@@ -63,7 +63,7 @@ def family(name: str, all_pairs: bool = False) -> list[Pair]:
     """
     if name not in FAMILIES and (Path(name).is_file() or Path(name).suffix in (".g6", ".graph6", ".txt", ".npy")):
         if not Path(name).is_file():
-            raise ValueError(f"there is no file {name}; expected a file of pairs, or a family: {', '.join(FAMILIES)}.")
+            raise ValueError(f"the file {name} does not exist; expected a file of pairs, or a family: {', '.join(FAMILIES)}.")
         return read_pairs(name, all_pairs)
     return FAMILIES[name].pairs()
 

@@ -93,7 +93,7 @@ class OnAndOff:
 
 @dataclass(frozen=True)
 class OnAndPerNode:
-    """The roots, and all other pairs by the number of nodes, both as sums."""
+    """The sum over the roots, and the sum over all other pairs divided by the number of nodes."""
 
     def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
         """One row per graph."""

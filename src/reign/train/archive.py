@@ -106,13 +106,13 @@ class _Refused(Exception):
 
 
 def _checked(entries: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
-    """The files of an archive, all of which must be such as ``export`` writes."""
+    """The files of an archive. Each must be one that ``export`` writes."""
     if len(entries) > MOST_FILES:
         raise _Refused(f"it has {len(entries):,} files, expected at most {MOST_FILES:,}")
     for entry in entries:
         name, mode = entry.filename, entry.external_attr >> 16
         if not NAMES.fullmatch(name):
-            raise _Refused(f"it has a file {name!r:.80}")
+            raise _Refused(f"it has the unexpected file {name!r:.80}")
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
             raise _Refused(f"{name} is a link or a special file")
         if entry.flag_bits & 1:
@@ -125,7 +125,7 @@ def _checked(entries: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
         raise _Refused(f"it has {size / 1e9:,.1f} GB unpacked, expected at most {LARGEST / 1e9:.1f} GB")
     names = [entry.filename for entry in entries]
     if len(set(names)) < len(names):
-        raise _Refused("it has several files of one name")
+        raise _Refused("several of its files have the same name")
     return entries
 
 

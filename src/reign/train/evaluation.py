@@ -99,7 +99,7 @@ def split_of(member: Path, split: str, problem: Problem) -> Ids:
 def measure_models(
     metrics: Sequence[str], problem: Problem, outs: Sequence[Float[Tensor, "_ outputs"]], ids: Sequence[Ids]
 ) -> dict[str, Any]:
-    """The first metric of each model on its own graphs, and that of their mean, where all have the same graphs; then ``all_metrics``.
+    """The first metric of each model on its own graphs, that of their mean if all have the same graphs, and ``all_metrics``.
 
     Args:
         metrics: names of metrics.

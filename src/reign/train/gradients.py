@@ -33,7 +33,7 @@ class Gradients:
         graphs: all graphs on the device, with targets as the model learns them.
         budget: how much is computed at a time.
         fabric: devices and processes.
-        weights: how much each label counts, on the device; all alike if None.
+        weights: how much each label counts, on the device; None for equal weights.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ class _Teller(Callback):
         _TOLD.put((self.number, "member", (folder, number, total)))
 
     def note(self, text: str) -> None:
-        """Something happened."""
+        """Send the event."""
         _TOLD.put((self.number, "note", (text,)))
 
 

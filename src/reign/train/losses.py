@@ -68,7 +68,7 @@ def mve(out: Float[Tensor, "graphs both"], y: Labels) -> Labels:
 
 
 def variance(raw: Float[Tensor, "graphs targets"]) -> Float[Tensor, "graphs targets"]:
-    """A variance from what a model gives for it, in units in which targets have deviation 1."""
+    """The variance that an output of a model stands for, in units in which targets have deviation 1."""
     return F.softplus(raw) + LEAST_VARIANCE
 
 

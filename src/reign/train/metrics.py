@@ -104,26 +104,26 @@ def _average_precision(y: Tensor, out: Tensor) -> float:
 
 
 def _r2(y: Tensor, out: Tensor) -> float:
-    """The share of the variance that is explained; below 0 for what is worse than the mean."""
+    """The share of the variance that is explained; below 0 if the predictions are worse than the mean."""
     return 1 - float((y - out).square().sum() / (y - y.mean()).square().sum())
 
 
 def _f1(y: Tensor, out: Tensor) -> float:
-    """Of the yes; an output above 0 is one."""
+    """The F1 score of the positive class; an output above 0 predicts this class."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(y.numpy() > 0.5, out.numpy() > 0, zero_division=0.0))
 
 
 def _macro_f1(y: Tensor, out: Tensor) -> float:
-    """The mean over classes."""
+    """The mean F1 score over classes."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(y.numpy(), out.numpy(), average="macro", zero_division=0.0))
 
 
 def _mcc(y: Tensor, out: Tensor) -> float:
-    """Matthews' correlation of the yes; an output above 0 is one."""
+    """Matthews' correlation coefficient; an output above 0 predicts the positive class."""
     from sklearn.metrics import matthews_corrcoef
 
     return float(matthews_corrcoef(y.numpy() > 0.5, out.numpy() > 0))
@@ -136,7 +136,7 @@ def _class_mcc(y: Tensor, out: Tensor) -> float:
 
 
 def _surprise(out: Tensor, y: Tensor) -> Tensor:
-    """The binary cross-entropy of each label; a label that is missing is not looked at."""
+    """The binary cross-entropy of each label; a missing label has no influence."""
     return torch.nn.functional.binary_cross_entropy_with_logits(out, y.nan_to_num(), reduction="none")
 
 
@@ -158,7 +158,7 @@ METRICS.register("multiclass_mcc")(MeanOverTargets(tasks=("multiclass",), score=
 
 
 def measure_all(names: Sequence[str], out: Outputs, y: Labels, targets: Sequence[str]) -> dict[str, list[float]]:
-    """Several metrics: each of all targets together, then of each target, where there are several.
+    """Several metrics, each for all targets together and then, if there are several targets, for each of them.
 
     >>> measure_all(["mae"], torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]]), ["a", "b"])
     {'mae': [1.0, 0.0, 2.0]}

@@ -106,7 +106,7 @@ def _metrics(summary: dict[str, Any]) -> list[str]:
     }
     splits = list(found)
     if not splits:
-        return ["There are none."]
+        return ["No metrics were recorded."]
     lines = [f"| metric | {' | '.join(splits)} |", "|" + "---|" * (len(splits) + 1)]
     for name in found[splits[0]]:
         cells = [_number(found[split].get(name, {})) for split in splits]

@@ -58,7 +58,7 @@ def write_stream(stream: Stream, target: Path, about: Callable[[], dict[str, Any
     with lock.only_one(folder):
         parts = Parts(folder, about())
         if parts.rows:
-            callback.note(f"{parts.rows:,} rows are there already, from a command that was stopped; the others follow.")
+            callback.note(f"{parts.rows:,} rows were completed by a command that was stopped; the remaining rows follow.")
         for each in stream.computed(parts.window, callback, parts.rows):
             parts.add(output.part(each), each)
         output.write(parts.content())

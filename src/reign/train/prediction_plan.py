@@ -42,7 +42,7 @@ def make_plan(predictor: "Predictor", uncertainty: str | bool, calibration: str 
     if method is not None and method not in METHODS:
         raise ValueError(f"the method of uncertainty is {method!r}, expected {', '.join(METHODS)}, or none.")
     if method is not None and method not in can:
-        raise ValueError(f"there is no uncertainty by '{method}'. {WHY_NOT[method]}")
+        raise ValueError(f"uncertainty by '{method}' is not possible. {WHY_NOT[method]}")
     check("alpha", alpha, isinstance(alpha, int | float) and 0 < alpha < 1, "a number above 0 and below 1")
     check("calibration", calibration, calibration is None or calibration in CALIBRATIONS, ", ".join(CALIBRATIONS))
     if predictor.task == "regression" and calibration not in (None, "none"):
@@ -50,7 +50,7 @@ def make_plan(predictor: "Predictor", uncertainty: str | bool, calibration: str 
     known = {"temperature": predictor.calibration.temperature, "isotonic": predictor.calibration.isotonic}
     if predictor.task != "regression" and calibration in known and not known[calibration]:
         raise ValueError(
-            f"there is no calibration by '{calibration}': it needs one run with at least {FEWEST} validation labels of a target, of both classes"
+            f"calibration by '{calibration}' is not possible: it needs a single run in which a target has at least {FEWEST} validation labels of both classes"
             + ("; for several classes, only temperature is possible." if predictor.task == "multiclass" else ".")
         )
     intervals = {} if calibration == "none" or method is None else predictor.calibration.intervals.get(method, {})

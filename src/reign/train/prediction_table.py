@@ -42,7 +42,7 @@ def forecast_columns(
         found: the predictions.
         task, targets, classes: as in ``Problem``.
         intervals: those of the run, by target.
-        alpha: the share of rows that may lie outside of an interval.
+        alpha: the share of rows that may lie outside an interval.
     """
     values, unsure = found.values, found.unsure
     columns: list[list[Any]] = []

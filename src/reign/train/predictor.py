@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class Predictor:
     """All models of one or several runs. The mean over models is the prediction.
 
-    ``methods_of`` of ``reign.train.uncertainty`` says which methods of uncertainty are possible. A single run is calibrated on its validation
+    ``reign.train.uncertainty.methods_of`` lists the possible methods of uncertainty. A single run is calibrated on its validation
     rows; several runs together are not calibrated.
 
     Args:
@@ -139,7 +139,7 @@ class Predictor:
             uncertainty: "ensemble", "dropout" or "mve"; True for "mve" or "ensemble" if possible; False for none.
             calibration: "temperature" or "isotonic" for classes, "none" for no calibration. If not given, probabilities are not
                 calibrated, and numbers have calibrated deviations and intervals if the run has enough validation rows.
-            alpha: the share of rows that may lie outside of their interval.
+            alpha: the share of rows that may lie outside their interval.
             nearest: number of the most similar training molecules to add, see ``reign.train.nearest``.
             descriptors_path: a table of descriptors for this table, if the training had one.
             num_workers: number of processes that read SMILES; 0 for none, None for a number that suits the table and the machine.
@@ -310,7 +310,7 @@ class Predictor:
 
 
 def load(*folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> Predictor:
-    """One or several runs that were trained: ``reign.load("run").predict(["CCO", "c1ccccc1"])``."""
+    """Load one or several finished runs: ``reign.load("run").predict(["CCO", "c1ccccc1"])``."""
     if not folders:
-        raise ValueError("no run was given, expected the folder of a run, as reign train makes it, or a zip of reign export.")
+        raise ValueError("no run was given, expected a folder made by reign train, or a zip made by reign export.")
     return Predictor(*folders, device=device, best=best)

@@ -39,7 +39,7 @@ def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int
     if wrong:
         raise ValueError(
             f"the weights of {folder} do not fit this model ({wrong[0]} differs); leave out --model, --policy and settings of the model, so that "
-            "those of that run are used."
+            "the settings of that run are used."
         )
     model.load_state_dict(weights)
     return same

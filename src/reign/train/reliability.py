@@ -96,7 +96,7 @@ def in_words(found: Mapping[str, Any]) -> str:
     """The quality in one line."""
     if "coverage" in found:
         return (
-            f"{found['level']:.4g} intervals cover {found['coverage']:.1%} of {found['labels']:,} labels, mean width {found['width']:.4g}, "
+            f"intervals of level {found['level']:.4g} cover {found['coverage']:.1%} of {found['labels']:,} labels, mean width {found['width']:.4g}, "
             f"calibration error {found['calibration_error']:.3f}"
         )
     return (

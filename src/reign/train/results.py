@@ -70,7 +70,7 @@ def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict
 
 
 def _all_metrics(results: list[dict[str, Any]], targets: list[str]) -> dict[str, Any]:
-    """For every split and metric the mean over models; for each target, too, where there are several."""
+    """The mean over models for every split and metric, and for each target if there are several."""
     every = [r.get("metrics", {}) for r in results]
     shapes = [{split: {name: len(value) for name, value in part.items()} for split, part in each.items()} for each in every]
     if any(shape != shapes[0] for shape in shapes):  # some models are older than others

@@ -36,7 +36,7 @@ class RowProgress(Callback):
         self.past += done == total
 
     def note(self, text: str) -> None:
-        """Pass on what has not been said yet."""
+        """Pass on a note, unless it was passed on before."""
         if text not in self.notes:
             self.notes.add(text)
             self.callback.note(text)

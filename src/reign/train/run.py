@@ -149,7 +149,7 @@ class _Run:
         ]
 
     def finish(self, fabric: Fabric, callback: Callback) -> dict[str, Any]:
-        """Sum up."""
+        """Write the summary of the run, unless it is finished already, and return it."""
         if self.done is not None:
             return self.done
         assert self.problem is not None
@@ -189,7 +189,7 @@ class _Run:
 
 
 def _stretched(recipe: Recipe, folder: Path, callback: Callback) -> bool:
-    """Whether a run that is continued gets more epochs than it had, which is said."""
+    """Whether a run that is continued gets more epochs than it had. If so, a note is printed."""
     if not (folder / "recipe.yaml").is_file():
         return False
     before = Recipe.load(folder / "recipe.yaml").train.epochs
@@ -197,9 +197,9 @@ def _stretched(recipe: Recipe, folder: Path, callback: Callback) -> bool:
         how = (
             ""
             if recipe.train.schedule.name == "constant"
-            else f"; from here on the learning rate follows the schedule of {recipe.train.epochs}"
+            else f"; from here on, the learning rate follows the schedule of {recipe.train.epochs} epochs"
         )
-        callback.note(f"The run had {before} epochs and goes on to {recipe.train.epochs}{how}.")
+        callback.note(f"The run had {before} epochs and continues to {recipe.train.epochs}{how}.")
     return recipe.train.epochs > before
 
 

@@ -44,7 +44,7 @@ def predict_folder(
     check("engine", engine, engine in ENGINES, " or ".join(map(repr, ENGINES)))
     callback, output = callback or Callback(), Path(output)
     if options.get("descriptors_path"):
-        raise ValueError("--descriptors-path is for one table, but the input is a folder of tables; predict for each table alone.")
+        raise ValueError("--descriptors-path is for one table, but the input is a folder of tables; predict for one at a time.")
     shards = find_shards(Path(folder), output)
     _check_shards(predictor, [table for table, _ in shards], options)
     output.mkdir(parents=True, exist_ok=True)
@@ -69,9 +69,9 @@ def find_shards(folder: Path, output: Path) -> list[Shard]:
     if folder.is_file():
         raise ValueError(f"{folder} is a file, expected a folder of tables; leave --engine out to predict for one table.")
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder}.")
+        raise ValueError(f"the folder {folder} does not exist.")
     if output.resolve() == folder.resolve():
-        raise ValueError(f"the output folder is {output}, expected another folder than that of the input.")
+        raise ValueError(f"the output folder {output} is also the input; choose another one with -o.")
     if output.exists() and not output.is_dir():
         raise ValueError(f"{output} is a file, expected a folder, because the input is a folder of tables.")
     files = sorted(file for file in folder.iterdir() if file.is_file() and file.name.endswith(ENDINGS) and file.name[0] not in "._")

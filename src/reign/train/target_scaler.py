@@ -59,12 +59,12 @@ class Scale:
         return out.double() * self.deviation + self.mean
 
     def of_loss(self, outputs: int) -> "Scale":
-        """The scale of what a model gives that has so many outputs for each target."""
+        """The scale for a model with this number of outputs for each target."""
         return MeanVarianceScale(self.mean, self.deviation) if outputs == 2 else self
 
 
 class MeanVarianceScale(Scale):
-    """The same for a model that gives means, then variances (the loss "mve")."""
+    """The scale for a model whose outputs are means, then variances (the loss "mve")."""
 
     def up(self, out: Float[Tensor, "graphs outputs"]) -> Float[Tensor, "graphs outputs"]:
         """Means and variances in the units of the targets."""

@@ -85,7 +85,7 @@ class TrainedModel:
 
     @property
     def gives_variance(self) -> bool:
-        """Whether it was trained to give a variance for each target."""
+        """Whether it was trained to predict a variance for each target."""
         return _outputs(self.config) == 2
 
     def moments(
@@ -97,11 +97,11 @@ class TrainedModel:
         rows: Sequence[str] | None = None,
         dropped: int | None = None,
     ) -> Float[Tensor, "graphs outputs"]:
-        """The same with variances in further columns, if the model gives any.
+        """As ``outputs``, with variances in further columns if the model predicts them.
 
         Args:
             graphs, ids, callback, failed, rows: as above.
-            dropped: values are dropped as in training, by this seed; none are if not given.
+            dropped: seed of the dropout, which is then applied as in training; no dropout if not given.
         """
         width, scale = self.num_outputs * _outputs(self.config), self.scale.of_loss(_outputs(self.config))
         return self._run(graphs, ids, callback, width, scale, failed, rows, dropped)

@@ -184,7 +184,7 @@ def test_tables_that_cannot_be_learned_from(tmp_path: Path, text: str, options: 
 
 
 def test_files(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no file"):
+    with pytest.raises(ValueError, match="does not exist"):
         read_table(tmp_path / "none.csv")
     table, wrong = read_table(write(tmp_path, "smiles\ty\nCC\t007\n", "t.tsv"))
     assert table["y"].tolist() == ["007"]  # as it stands

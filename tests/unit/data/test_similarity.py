@@ -15,7 +15,7 @@ def test_neighbours() -> None:
     assert similarities[:2] == (1.0, 1.0)
     assert 0 < similarities[2] < 1
     assert len(known.nearest(Molecule.read("C"), 99)) == 5
-    with pytest.raises(ValueError, match="no molecule to compare with"):
+    with pytest.raises(ValueError, match="expected at least one to compare with"):
         Neighbours([None])
 
 

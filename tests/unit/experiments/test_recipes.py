@@ -165,7 +165,7 @@ def test_overrides_and_names() -> None:
         ("zinc/sunego", "unknown row 'sunego'; did you mean 'sun-ego'?"),
         ("counting/gin/4cycle", "unknown column '4cycle'; did you mean '4-cycle'?"),
         ("zinc/gin/test/more", "has 4 parts"),
-        ("none.yaml", "there is no file none.yaml"),
+        ("none.yaml", "the file none.yaml does not exist"),
     ):
         with pytest.raises(ValueError, match=message.replace("?", r"\?")):
             find_recipe(bad)

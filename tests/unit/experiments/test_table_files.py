@@ -110,7 +110,7 @@ def test_a_file_extends_another_one(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("extends: zink", "mine.yaml extends 'zink', which does not exist; did you mean 'zinc'? Known: _paper, "),
-        ("extends: none.yaml", "mine.yaml extends none.yaml, but there is no file"),
+        ("extends: none.yaml", "mine.yaml extends none.yaml, but the file"),
         ("extends: [zinc, tu]", "extends is ['zinc', 'tu'], expected the name of a table or recipe, or a YAML file"),
         ("extends: mine.yaml", "mine.yaml extends itself: "),
         ("extends: other.yaml", "mine.yaml extends itself: "),

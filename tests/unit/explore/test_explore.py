@@ -113,8 +113,8 @@ def test_requests_without_a_length_or_without_sense_are_refused(explorer: Explor
     ("asked", "message"),
     [
         ({"graph": "no molecule", "policy": "nm"}, "expected SMILES, edges such as 0-1,1-2, or a name"),
-        ({"graph": "", "policy": "nm"}, "there is no graph"),
-        ({"graph": 3, "policy": "nm"}, "there is no graph"),
+        ({"graph": "", "policy": "nm"}, "no graph was given"),
+        ({"graph": 3, "policy": "nm"}, "no graph was given"),
         ({"graph": "0-1,1-1", "policy": "nm"}, "1-1 is a loop"),
         ({"graph": "0-999", "policy": "nm"}, "expected at most 59"),
         ({"graph": "complete:400", "policy": "nm"}, "400 nodes, expected at most 60"),
@@ -184,5 +184,5 @@ def test_atoms_are_features_and_all_other_nodes_are_alike() -> None:
 
 def test_there_is_no_prediction_without_a_run(explorer: Explorer) -> None:
     status, found = question(explorer, "predict", smiles="CCO")
-    assert (status, "there is no run" in found["error"]) == (400, True)
+    assert (status, "was started without a run" in found["error"]) == (400, True)
     assert question(explorer, "start")[1]["run"] is None

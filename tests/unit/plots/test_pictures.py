@@ -171,7 +171,7 @@ def test_graphs_of_users(tmp_path: Path) -> None:
     for text, message in (
         ("cycle", "cycle:N"),
         ("cycle:0", "from 1 to 500"),
-        ("no.g6", "there is no file"),
+        ("no.g6", "the file no.g6 does not exist"),
         ("0-999999", "at most 499"),
     ):
         with pytest.raises(ValueError, match=message):

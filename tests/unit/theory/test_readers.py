@@ -54,7 +54,7 @@ def test_arrays_that_hold_code_or_numbers_are_refused(tmp_path: Path) -> None:
 
 
 def test_names() -> None:
-    with pytest.raises(ValueError, match="there is no file nowhere.g6; expected a file of pairs, or a family"):
+    with pytest.raises(ValueError, match="the file nowhere.g6 does not exist; expected a file of pairs, or a family"):
         family("nowhere.g6")
     with pytest.raises(ValueError, match="unknown family 'rok'; did you mean 'rook'"):
         family("rok")

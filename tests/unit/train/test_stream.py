@@ -428,8 +428,8 @@ def test_a_folder_goes_on_where_it_was_stopped(
 def test_folders_that_are_refused(predictor: Predictor, shards: Path, tmp_path: Path) -> None:
     for message, change in {
         "engine is 'spark', expected 'local' or 'ray'": {"engine": "spark"},
-        "expected another folder than that of the input": {"output": shards},
-        "there is no folder": {"folder": tmp_path / "nowhere"},
+        "is also the input; choose another one": {"output": shards},
+        "nowhere does not exist": {"folder": tmp_path / "nowhere"},
         "part-0.csv is a file, expected a folder of tables; leave --engine out": {"folder": shards / "part-0.csv"},
         "holds no tables, expected files that end in": {"folder": tmp_path / "empty"},
         "is a file, expected a folder": {"output": shards / "notes.txt"},

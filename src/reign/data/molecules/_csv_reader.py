@@ -43,7 +43,7 @@ class CsvTable:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.path.is_file():
-            raise ValueError(f"there is no file {self.path}.")
+            raise ValueError(f"the file {self.path} does not exist.")
         self.delimiter = "\t" if ".tsv" in self.path.suffixes else ","
         header = next(self._records(), None)
         if not header or not any(header):

@@ -22,7 +22,7 @@ class Neighbours:
     def __init__(self, molecules: Sequence[Molecule | None]) -> None:
         made = [(i, fingerprint(molecule)) for i, molecule in enumerate(molecules) if molecule is not None]
         if not made:
-            raise ValueError("there is no molecule to compare with.")
+            raise ValueError(f"none of the {len(molecules)} molecules can be read, expected at least one to compare with.")
         self.places = [i for i, _ in made]
         self.prints = [bits for _, bits in made]
 

@@ -96,7 +96,7 @@ class ParquetTable:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise ValueError(f"there is no file {path}.")
+            raise ValueError(f"the file {path} does not exist.")
         self.path, self._parquet = path, import_parquet()
         with self._opened() as file:
             self.schema = file.schema_arrow
