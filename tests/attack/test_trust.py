@@ -739,7 +739,7 @@ def test_9_tensorboard_is_missed_before_the_folder_is_made(trained: Path, monkey
 
 def test_10_predict_shows_progress_without_a_terminal(trained: Path) -> None:
     done = works("predict", "-i", trained / "mols.csv", "--model-paths", trained / "run", "-o", "out.csv")
-    assert re.search(r"predict, 8 of 24 rows, about \d+ s left", done.stderr)
+    assert re.search(r"predict, 23 of 24 rows, about \d+ s left", done.stderr)
     assert "predict, 24 of 24 rows" in done.stderr
     assert (
         "rows" not in works("predict", "-q", "-i", trained / "mols.csv", "--model-paths", trained / "run", "-o", "out.csv").stderr
