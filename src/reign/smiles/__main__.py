@@ -21,4 +21,5 @@ def main() -> None:
         os._exit(1)
 
 
-main()
+if __name__ == "__main__":
+    main()
