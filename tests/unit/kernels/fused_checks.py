@@ -4,6 +4,7 @@ The default suite runs this file in Triton's interpreter, in a process of its ow
 """
 
 import os
+import time
 from itertools import product
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch_geometric.data import Batch, Data
 import reign
 from reign.bags import SubgraphBag, narrow_edges, narrow_near, narrow_pairs
 from reign.kernels import Gathered, fast_path, fused, gather_columns
-from reign.kernels.fused import Messages, NodeInput, NodeStage, Norms, PairSlot, PairStage, Rows, Stack, _linear, _stack
+from reign.kernels.fused import Messages, NodeInput, NodeStage, Norms, PairSlot, PairStage, Rows, Stack, _launch, _linear, _stack
 from reign.testing import random_graphs
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -391,3 +392,17 @@ def test_folklore_messages(merged: str, bonds: bool) -> None:
         results.append([out, given.grad, *(p.grad for p in layer.parameters() if p.requires_grad)])
     for ours, expected in zip(*results, strict=True):
         torch.testing.assert_close(ours.double(), expected.double(), atol=5e-4, rtol=5e-4)
+
+
+def test_the_first_compilation_is_alone() -> None:
+    compiler, begun = _launch._Compiler(), list[str]()
+
+    def first() -> None:
+        time.sleep(0.1)
+        begun.append("first")
+
+    compiler.start(first)
+    for _ in range(5):
+        compiler.start(lambda: begun.append("other"))
+    compiler.wait()
+    assert begun == ["first"] + 5 * ["other"]

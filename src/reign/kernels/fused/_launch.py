@@ -5,7 +5,7 @@ several threads. The results of the kernels are then undefined, so such a step o
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +36,7 @@ class _Compiler:
     on: bool = False
     known: set[Any] = field(default_factory=set)
     waiting: list[Future[Any]] = field(default_factory=list)
+    first: Future[Any] | None = None
     threads: ThreadPoolExecutor | None = None
 
     def submit(self, kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], options: dict[str, Any]) -> None:
@@ -44,8 +45,6 @@ class _Compiler:
         if key in self.known:
             return
         self.known.add(key)
-        if self.threads is None:
-            self.threads = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "compile")
         device = next(arg.device for arg in args if isinstance(arg, Tensor))
         like = [
             _Like(arg.dtype, arg.data_ptr()) if isinstance(arg, Tensor) else arg for arg in args
@@ -55,7 +54,21 @@ class _Compiler:
             with torch.cuda.device(device):
                 kernel.warmup(*like, grid=grid, **options)
 
-        self.waiting.append(self.threads.submit(work))
+        self.start(work)
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Do something in a thread, after the very first work: that one lets the compiler read its own files, which all threads would do otherwise."""
+        if self.threads is None:
+            self.threads = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "compile")
+        first = self.first
+
+        def later() -> None:
+            if first is not None:
+                first.exception()
+            work()
+
+        self.waiting.append(self.threads.submit(later))
+        self.first = self.first or self.waiting[-1]
 
     def wait(self) -> None:
         """Wait for all compilations. Errors are ignored here because the launch itself raises them again."""
