@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+
 from commands import MOLECULES, SMALL, works
 
 

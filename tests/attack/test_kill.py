@@ -19,9 +19,10 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from commands import MOLECULES
 from nursery import Nursery
 from safetensors.torch import load_file
+
+from commands import MOLECULES
 
 KILLS = int(os.environ.get("REIGN_KILLS", "100"))
 PARTS = 4  # which processes of pytest can share
