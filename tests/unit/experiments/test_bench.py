@@ -142,6 +142,7 @@ def test_models_without_a_policy_take_none(blocks: None) -> None:
         bench(replace(TINY, model="mpnn", policy="nm"))
 
 
+@pytest.mark.usefixtures("signatures_unchecked")
 def test_a_step_learns(blocks: None) -> None:
     problem, _ = bench_graphs(4)
     ids = problem.splits["train"]

@@ -29,6 +29,7 @@ def test_the_model_must_give_as_many_values_as_there_are_targets() -> None:
         learn(SUN(1, 8, 2, 3, policy="ego+:2"))
 
 
+@pytest.mark.usefixtures("signatures_unchecked")
 def test_accumulated_batches_are_one_step_along_their_mean() -> None:
     """Without norms, two batches of equal size give the step of the one batch they make."""
     graphs = tiny.problem()

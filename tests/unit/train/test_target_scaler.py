@@ -11,6 +11,7 @@ from reign.train.target_scaler import Scale
 
 
 @pytest.mark.usefixtures("signatures_unchecked")
+@pytest.mark.usefixtures("signatures_unchecked")
 def test_targets_far_from_zero() -> None:
     """They are scaled in float64: differences that float32 cannot hold are still learned from."""
     near, far = tiny.problem(), tiny.problem()
