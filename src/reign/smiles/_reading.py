@@ -111,7 +111,7 @@ class BlockReader:
 
 
 def key_of(x: np.ndarray, edge_index: np.ndarray, edge_attr: np.ndarray, order: np.ndarray | None) -> bytes:
-    """The key of a graph, whose first half of edges are the others turned around.
+    """The key of a graph. The second half of its edges is the first half in the other direction.
 
     Args:
         x, edge_index, edge_attr: the features.

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from reign.kernels._stages import NodeInput, NodePlan
-from reign.kernels.blocked._norm import Affine, Norm, back
+from reign.kernels.blocked._norm import Affine, Norm, back, plain_norm
 from reign.kernels.blocked._passing import passed, passed_back, plainly_passed, relu_back
 from reign.kernels.blocked._slots import WEIGHTS, Map, maps_of
 
@@ -132,8 +132,12 @@ class Nodes:
                 edges = self.edges[t]
                 value = F.linear(own if edges is None else plainly_passed(edges, own, *others), w1, b1)
                 if w2 is not None:
-                    value = F.linear(_plain_norm(value, task.inner, n, task.maps[n].inner, *norms[:2]).relu(), w2, b2)
-                found[self.groups[t]].append(_plain_norm(value, task.outer, n, task.maps[n].outer, *norms[2:]))
+                    value = F.linear(
+                        plain_norm(value, task.inner and task.inner.of(n), task.maps[n].inner, None, *norms[:2]).relu(), w2, b2
+                    )
+                found[self.groups[t]].append(
+                    plain_norm(value, task.outer and task.outer.of(n), task.maps[n].outer, None, *norms[2:])
+                )
         return [torch.stack(values).sum(0) for values in found]
 
     def _of(self, t: int, tensors: Sequence[Any]) -> Sequence[Any]:
@@ -217,12 +221,9 @@ def _affine(y: Tensor, norms: Sequence[Norm | None], training: bool) -> Affine |
             norm.running_var.lerp_((var * (rows / (rows - 1))).to(norm.running_var.dtype), norm.momentum)
     else:
         found = [(norm.running_mean, norm.running_var) for norm in own]
-    mean, var = (torch.stack([one[n] for one in found])[:, None].double() for n in range(2))
-    scale, shift = (torch.stack([getattr(norm, name) for norm in own])[:, None].double() for name in ("scale", "shift"))
-    inverse = (var + own[0].eps).rsqrt()
-    alpha = scale * inverse
-    beta = shift - mean * alpha
-    return Affine(alpha.to(y.dtype), beta.to(y.dtype), mean.to(y.dtype), inverse.to(y.dtype), counted)
+    mean, var = (torch.stack([one[n] for one in found])[:, None] for n in range(2))
+    scale, shift = (torch.stack([getattr(norm, name) for norm in own])[:, None] for name in ("scale", "shift"))
+    return Affine.make(mean, var, scale, shift, own[0].eps, y.dtype, counted)
 
 
 def _through(g: Tensor, affine: Affine | None, y: Tensor | None) -> tuple[Tensor, Tensor, Sequence[Sequence[Tensor | None]]]:
@@ -241,12 +242,3 @@ def _total(values: Sequence[Tensor | None]) -> Tensor:
     for value in others:
         first.add_(value)
     return first
-
-
-def _plain_norm(y: Tensor, affine: Affine | None, n: int, norm: Norm | None, scale: Tensor | None, shift: Tensor | None) -> Tensor:
-    if affine is None or norm is None or scale is None or shift is None:
-        return y
-    if affine.number == 0:
-        return (y - affine.mean[n]) * affine.inverse[n] * scale + shift
-    var, mean = torch.var_mean(y, dim=0, correction=0)
-    return (y - mean) * (var + norm.eps).rsqrt() * scale + shift

@@ -28,9 +28,21 @@ class Affine:
     inverse: Tensor
     number: int
 
+    @classmethod
+    def make(cls, mean: Tensor, var: Tensor, scale: Tensor, shift: Tensor, eps: float, dtype: torch.dtype, number: int) -> "Affine":
+        """What norms with these statistics and weights do, computed in float64."""
+        mean, inverse = mean.double(), (var.double() + eps).rsqrt()
+        alpha = scale.double() * inverse
+        beta = shift.double() - mean * alpha
+        return cls(alpha.to(dtype), beta.to(dtype), mean.to(dtype), inverse.to(dtype), number)
+
     def tensors(self) -> tuple[Tensor, ...]:
         """Its vectors."""
         return self.alpha, self.beta, self.mean, self.inverse
+
+    def of(self, slot: int) -> "Affine":
+        """That of one of several slots."""
+        return Affine(self.alpha[slot], self.beta[slot], self.mean[slot], self.inverse[slot], self.number)
 
     def __call__(self, y: Tensor) -> Tensor:
         """Normalise a block."""
@@ -83,10 +95,7 @@ class Moments:
             var = share @ (means - mean).square_().add_(torch.stack(self.vars))
             norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), norm.momentum)
             norm.running_var.lerp_((var * (number / (number - 1))).to(norm.running_var.dtype), norm.momentum)
-        inverse = (var + norm.eps).rsqrt()
-        alpha = norm.scale.double() * inverse
-        beta = norm.shift.double() - mean * alpha
-        return Affine(alpha.to(dtype), beta.to(dtype), mean.to(dtype), inverse.to(dtype), counted)
+        return Affine.make(mean, var, norm.scale, norm.shift, norm.eps, dtype, counted)
 
 
 class Slopes:
@@ -123,3 +132,18 @@ def back(affine: Affine, sums: tuple[Tensor, Tensor]) -> Back:
     kappa = -alpha * inverse * sums[1] / affine.number
     lam = -alpha * sums[0] / affine.number - kappa * mean
     return Back(affine.alpha, kappa.to(affine.alpha.dtype), lam.to(affine.alpha.dtype))
+
+
+def plain_norm(
+    y: Tensor, affine: Affine | None, norm: Norm | None, counted: Tensor | None, scale: Tensor | None, shift: Tensor | None
+) -> Tensor:
+    """A norm in operations that can be differentiated as often as one likes, over the rows that count, all if not given."""
+    if affine is None or norm is None or scale is None or shift is None:
+        return y
+    if affine.number == 0:
+        out = (y - affine.mean) * affine.inverse * scale + shift
+    else:
+        some = y if counted is None else y[counted]
+        mean = some.mean(0)
+        out = (y - mean) * ((some - mean).square().mean(0) + norm.eps).rsqrt() * scale + shift
+    return out if counted is None else torch.where(counted[:, None], out, 0)

@@ -13,7 +13,7 @@ from torch import Tensor
 from reign.kernels._indices import KEPT, Picks
 from reign.kernels._stages import PairPlan
 from reign.kernels.blocked._node_stage import Later, Nodes
-from reign.kernels.blocked._norm import Affine, Norm
+from reign.kernels.blocked._norm import plain_norm
 from reign.kernels.blocked._passing import collect
 from reign.kernels.blocked._slots import WEIGHTS, Work, maps_of
 from reign.kernels.blocked._slots_back import WorkBack
@@ -166,9 +166,9 @@ def _plain(layer: _Layer, *tensors: Any) -> Sums:
         w1, b1, w2, b2, *norms = weights[WEIGHTS * t : WEIGHTS * (t + 1)]
         value = F.linear(x[m.reads], w1, b1)
         if w2 is not None:
-            value = _plain_norm(value, work.inner[t], m.inner, work.count_inner.flags, *norms[:2])
+            value = plain_norm(value, work.inner[t], m.inner, work.count_inner.flags, *norms[:2])
             value = F.linear(value.relu(), w2, b2)
-        found.append(_plain_norm(value, work.outer[t], m.outer, work.count_outer.flags, *norms[2:]))
+        found.append(plain_norm(value, work.outer[t], m.outer, work.count_outer.flags, *norms[2:]))
     out = torch.stack(found).sum(0)
     for table, index in ((subs, work.pairs.sub), (nodes, work.pairs.node)):
         out = out if table is None else out + table.index_select(0, index)
@@ -177,17 +177,3 @@ def _plain(layer: _Layer, *tensors: Any) -> Sums:
     out = out.relu() if work.act else out
     out = out * ((flags & KEPT) != 0)[:, None] if work.masked else out
     return out, *plain_sums(out, work.pairs, layer.picks, layer.wanted)
-
-
-def _plain_norm(
-    y: Tensor, affine: Affine | None, norm: Norm | None, counted: Tensor | None, scale: Tensor | None, shift: Tensor | None
-) -> Tensor:
-    if affine is None or norm is None or scale is None or shift is None:
-        return y
-    if affine.number == 0:
-        out = (y - affine.mean) * affine.inverse * scale + shift
-    else:
-        some = y if counted is None else y[counted]
-        mean = some.mean(0)
-        out = (y - mean) * ((some - mean).square().mean(0) + norm.eps).rsqrt() * scale + shift
-    return out if counted is None else torch.where(counted[:, None], out, 0)
