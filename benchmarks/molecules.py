@@ -222,8 +222,10 @@ def key_of(task: str, candidate: str, name: str, split: int) -> str:
     return f"{task} | {candidate} | {name} | {split}"
 
 
-def search(data: str, device: str, jobs: int, minutes: float, file: Path, epochs: int | None, only: list[str]) -> None:
-    """Train what has not been trained yet, of some candidates or of all, until time is over."""
+def search(
+    data: str, device: str, jobs: int, minutes: float, file: Path, epochs: int | None, only: list[str], sets: list[str]
+) -> None:
+    """Train what has not been trained yet, of some candidates and sets or of all, until time is over."""
     change = {} if epochs is None else training(epochs=epochs)
     results: Settings = json.loads(file.read_text()) if file.is_file() else {}
     until = time.time() + 60 * minutes
@@ -232,7 +234,7 @@ def search(data: str, device: str, jobs: int, minutes: float, file: Path, epochs
         for name, split in ROUNDS
         for task, candidates in CANDIDATES.items()
         for candidate, settings in candidates.items()
-        if SETS[name][2] == task and (not only or candidate in only)
+        if SETS[name][2] == task and (not only or candidate in only) and (not sets or name in sets)
     ]
     left = [each for each in left if each[0] not in results]
     running: dict[Future[Settings | None], str] = {}
@@ -382,10 +384,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="of search: only these candidates")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--models", type=int, default=3, help="of intervals: number of models of the ensemble")
-    parser.add_argument("--sets", nargs="*", default=[], choices=list(SETS), help="of final: only these")
+    parser.add_argument("--sets", nargs="*", default=[], choices=list(SETS), help="of search and final: only these")
     given = parser.parse_args()
     if given.mode == "search":
-        search(given.data, given.device, given.jobs, given.minutes, given.results, given.epochs, given.only)
+        search(given.data, given.device, given.jobs, given.minutes, given.results, given.epochs, given.only, given.sets)
     if given.mode == "final":
         final(given.data, given.device, given.sets)
     elif given.mode == "intervals":

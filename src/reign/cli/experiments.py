@@ -12,8 +12,13 @@ from reign.cli.options import (
     Nodes,
     Quiet,
     Settings,
+    SmilesColumns,
+    SplitsColumn,
+    SplitType,
+    TargetColumns,
+    TaskType,
+    TrainingTable,
     WithReport,
-    data_option,
     given,
     output_option,
     recipe_for,
@@ -115,18 +120,12 @@ def tune(
         str | None,
         typer.Argument(help="TABLE/ROW/COLUMN as in reign train, or a YAML file; use - for a CSV given by --set data.path=FILE."),
     ] = None,
-    data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")] = None,
-    smiles_columns: Annotated[
-        list[str] | None, data_option("-s", "--smiles-columns", help="Columns of SMILES that form one graph; smiles if not given.")
-    ] = None,
-    target_columns: Annotated[
-        list[str] | None, data_option(help="Columns to predict; all columns of numbers if not given.")
-    ] = None,
-    task_type: Annotated[
-        str | None, data_option("-t", "--task-type", help="regression, classification (0 or 1) or multiclass.")
-    ] = None,
-    split_type: Annotated[str | None, data_option(help="How to split the rows: random or scaffold_balanced.")] = None,
-    splits_column: Annotated[str | None, data_option(help="Column with the split of each row: train, val or test.")] = None,
+    data_path: TrainingTable = None,
+    smiles_columns: SmilesColumns = None,
+    target_columns: TargetColumns = None,
+    task_type: TaskType = None,
+    split_type: SplitType = None,
+    splits_column: SplitsColumn = None,
     grid: Annotated[
         list[str] | None,
         training_option(

@@ -1,6 +1,7 @@
 """Options that several commands share, and the groups in which ``--help`` shows options."""
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,17 @@ training_option = partial(typer.Option, rich_help_panel="Training")
 output_option = partial(typer.Option, rich_help_panel="Output")
 machine_option = partial(typer.Option, rich_help_panel="Machine")
 
+TrainingTable = Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")]
+SmilesColumns = Annotated[
+    list[str] | None, data_option("-s", "--smiles-columns", help="Columns of SMILES that form one graph; smiles if not given.")
+]
+SmilesColumnsAsTrained = Annotated[
+    list[str] | None, data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given.")
+]
+TargetColumns = Annotated[list[str] | None, data_option(help="Columns to predict; all columns of numbers if not given.")]
+TaskType = Annotated[str | None, data_option("-t", "--task-type", help="Task: regression, classification (0 or 1) or multiclass.")]
+SplitType = Annotated[str | None, data_option(help="How to split the rows: random or scaffold_balanced.")]
+SplitsColumn = Annotated[str | None, data_option(help="Column with the split of each row: train, val or test.")]
 Settings = Annotated[
     list[str] | None,
     training_option("--set", metavar="KEY=VALUE", help="Change any setting, such as train.optimiser.lr=0.01."),

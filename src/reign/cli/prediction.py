@@ -9,7 +9,16 @@ import typer
 if TYPE_CHECKING:
     from reign.train import Predictor
 
-from reign.cli.options import Accelerator, Quiet, data_option, machine_option, model_option, output_option, unsure_option
+from reign.cli.options import (
+    Accelerator,
+    Quiet,
+    SmilesColumnsAsTrained,
+    data_option,
+    machine_option,
+    model_option,
+    output_option,
+    unsure_option,
+)
 from reign.cli.tools import beside, check_writable, plain_console, user_mistakes
 
 DescriptorsPath = Annotated[
@@ -53,10 +62,7 @@ def predict(
         Path | None,
         output_option("-o", "--output", help="Table to write: .csv, .csv.gz or .parquet; <input>_preds.csv if not given."),
     ] = None,
-    smiles_columns: Annotated[
-        list[str] | None,
-        data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
-    ] = None,
+    smiles_columns: SmilesColumnsAsTrained = None,
     descriptors_path: DescriptorsPath = None,
     best_model: Annotated[bool, model_option("--best-model", help="Use only the model with the best validation metric.")] = False,
     uncertainty_method: UncertaintyMethod = None,
@@ -124,10 +130,7 @@ def fingerprint(
         Path | None,
         output_option("-o", "--output", help="Table to write: .csv, .csv.gz or .parquet; <input>_fps.csv if not given."),
     ] = None,
-    smiles_columns: Annotated[
-        list[str] | None,
-        data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given."),
-    ] = None,
+    smiles_columns: SmilesColumnsAsTrained = None,
     descriptors_path: DescriptorsPath = None,
     num_workers: NumWorkers = None,
     accelerator: Accelerator = "auto",

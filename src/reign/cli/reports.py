@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from reign.cli.options import data_option, model_option, output_option
+from reign.cli.options import SmilesColumnsAsTrained, data_option, model_option, output_option
 from reign.cli.tools import bars, check_writable, fail, plain_console, user_mistakes
 
 LARGEST = 200  # largest number of molecules on one page
@@ -40,9 +40,7 @@ def explain(
     run: Annotated[Path, typer.Argument(help="Folder of a run that was trained on molecules.")],
     smiles: Annotated[list[str] | None, data_option(help="SMILES of a molecule; repeat for more.")] = None,
     data_path: Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules.")] = None,
-    smiles_columns: Annotated[
-        list[str] | None, data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given.")
-    ] = None,
+    smiles_columns: SmilesColumnsAsTrained = None,
     target: Annotated[
         str | None, model_option(help="Target or class to explain; the first target, or the predicted class, if not given.")
     ] = None,
