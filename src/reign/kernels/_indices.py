@@ -5,6 +5,7 @@ maps of a batch can be assembled from those of its graphs.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -56,12 +57,12 @@ class Pairs:
         """The number of pairs."""
         return self.sub.numel()
 
-    @property
+    @cached_property
     def to_sub(self) -> Segments:
         """The pairs of each subgraph."""
         return Segments(self.sub_ptr)
 
-    @property
+    @cached_property
     def to_node(self) -> Segments:
         """The pairs of each node."""
         return Segments(self.node_ptr, self.node_index)

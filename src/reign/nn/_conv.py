@@ -168,18 +168,25 @@ class SubgraphConv(TermLayer):
             raise ValueError(f"h is {kind_of(h)}, expected shape (pairs, {self.in_channels}).")
         return self.update(State(h, bag, self.domain, self.aggregation), edge_attr).h
 
-    def update(self, state: State, edge_attr: EdgeAttr = None, wanted: frozenset[str] = frozenset()) -> State:
+    def update(
+        self,
+        state: State,
+        edge_attr: EdgeAttr = None,
+        wanted: frozenset[str] = frozenset(),
+        shortcut: nn.Module | None = None,
+    ) -> State:
         """The state after this layer.
 
         Args:
             state: the values of the pairs of a bag, and the sums that have been computed already.
             edge_attr: edge features; those of the bag's graph if not given.
             wanted: the sums of the new values that the next layer needs.
+            shortcut: a map of the values before, which is added to the new values.
         """
         bag = state.bag
         edge_attr = bag.graph.edge_attr if edge_attr is None else edge_attr
         state = state.view(self.domain, self.aggregation, wanted)
-        if (fused := update_fused(self, state, edge_attr)) is not None:
+        if (fused := update_fused(self, state, edge_attr, shortcut)) is not None:
             return fused
         roots_apart = self.root_norm is not None
         out = self._all_pairs(state, roots_apart, edge_attr)
@@ -191,7 +198,7 @@ class SubgraphConv(TermLayer):
             roots = normalise(self.root_norm, self._roots(state, edge_attr), state.norm_rows("subgraph", "on"))
             out = out.index_copy(0, bag.wiring.root_row, roots)
         out = self.act(out)
-        return state.next(out * bag.member[:, None] if state.masked else out, {})
+        return state.next(state.masked_values(out if shortcut is None else out + shortcut(state.h)), {})
 
     @property
     def needs(self) -> frozenset[str]:

@@ -32,8 +32,31 @@ class TypeEmbedding(Resettable):
 
     def forward(self, x: Shaped[Tensor, "rows *columns"]) -> Float[Tensor, "rows channels"]:
         """Encode types of shape (rows, columns), or (rows,), as vectors."""
-        x = _types(x, [cast(nn.Embedding, column).num_embeddings for column in self.columns])
-        return _add([lookup(cast(nn.Embedding, embed).weight, x[:, c]) for c, embed in enumerate(self.columns)])
+        x = _types(x, self.sizes)
+        return _add([lookup(weight, x[:, c]) for c, weight in enumerate(self._tables())])
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of types in each column."""
+        return [weight.size(0) for weight in self._tables()]
+
+    def many_hot(self, x: Shaped[Tensor, "rows *columns"]) -> Float[Tensor, "rows types"]:
+        """Types as vectors with a one for each column; ``of_many_hot`` encodes them."""
+        sizes = self.sizes
+        x = _types(x, sizes)
+        return torch.cat([x[:, c, None] == torch.arange(size) for c, size in enumerate(sizes)], dim=1).to(self._tables()[0].dtype)
+
+    def of_many_hot(self, hot: Float[Tensor, "rows types"]) -> Float[Tensor, "rows channels"]:
+        """Encode types given by ``many_hot``: a product, for a few rows that are encoded many times.
+
+        >>> encoder, x = TypeEmbedding([3, 2], 4), torch.tensor([[2, 0], [1, 1]])
+        >>> torch.allclose(encoder.of_many_hot(encoder.many_hot(x)), encoder(x))
+        True
+        """
+        return hot @ torch.cat(self._tables())
+
+    def _tables(self) -> list[Tensor]:
+        return [cast(nn.Embedding, column).weight for column in self.columns]
 
 
 class TypesAndNumbers(Resettable):

@@ -33,15 +33,20 @@ SUMS = ("readout", "needle", "root", "near")
 WORTH_BLOCKS = 2**18  # numbers of a layer's output; smaller ones lie in the cache, and plain operations take less time
 
 
-def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr) -> State | None:
-    """The new state of a layer, or None where it has to run with plain operations."""
+def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr, shortcut: nn.Module | None) -> State | None:
+    """The new state of a layer with its shortcut, or None where it has to run with plain operations."""
     bag, kernels = state.bag, stages_for(state.h)
     if kernels is None or not covered(conv, kernels.WIDEST) or bag.num_pairs == 0 or bag.edge_weight is not None:
         return None
     small = bag.num_pairs * conv.out_channels < WORTH_BLOCKS
     if kernels is blocked and (small or bag.real("pair") is not None or _watched(conv)):
         return None
-    return _Update(conv, state, edge_attr, kernels).run()
+    update = _Update(conv, state, edge_attr, kernels)
+    if shortcut is None or (kernels is blocked and type(shortcut) in (nn.Identity, nn.Linear) and not _hooked(shortcut)):
+        return update.run(shortcut)
+    state.wanted = frozenset()  # sums are of the values with the shortcut
+    new = update.run()
+    return new.next(new.masked_values(new.h + shortcut(state.h)), {})
 
 
 def _watched(conv: "SubgraphConv") -> bool:
@@ -49,7 +54,11 @@ def _watched(conv: "SubgraphConv") -> bool:
     every = nn.modules.module
     if every._global_forward_hooks or every._global_forward_pre_hooks or every._global_backward_hooks:
         return True
-    return any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks for m in _inside(conv))
+    return any(_hooked(m) for m in _inside(conv))
+
+
+def _hooked(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)
 
 
 def _inside(module: nn.Module) -> list[nn.Module]:
@@ -124,8 +133,8 @@ class _Update:
     edge_attr: EdgeAttr
     kernels: ModuleType
 
-    def run(self) -> State:
-        """Evaluate the layer."""
+    def run(self, shortcut: nn.Module | None = None) -> State:
+        """Evaluate the layer, in blocks with its shortcut."""
         conv, state, bag = self.conv, self.state, self.state.bag
         roots_apart = conv.root_terms is not None
         _with_sums(state, self.kernels, needs(conv))
@@ -157,7 +166,8 @@ class _Update:
             narrow_near(bag)[0] if "near" in state.wanted else None,
             state.wanted,
         )
-        out = stage(state.h, found.get("subgraph"), found.get("node"), found.get("root"), others, join)
+        more = {} if shortcut is None else {"shortcut": shortcut}
+        out = stage(state.h, found.get("subgraph"), found.get("node"), found.get("root"), others, join, **more)
         _count_batches(conv)
         return state.next(out[0], dict(zip(SUMS, out[1:], strict=True)))
 
@@ -263,13 +273,19 @@ class _Update:
             weight = types.columns[0].weight
             assert isinstance(weight, Tensor)
             if weight.size(0) <= self.kernels.FEW_TYPES and near.edge_attr is not None:
-                return self.kernels.Messages(replace(edges, kind=self._types_of_edges()), weight, encoder.eps)
+                return self.kernels.Messages(self._with_kinds(edges, self._types_of_edges()), weight, encoder.eps)
         attr = near.edge_attr
         if self.kernels is blocked and isinstance(types, TypeEmbedding) and attr is not None:
             rows, kind = self.state.once_for_all(("kinds of edges",), lambda: different_rows(attr))
             if rows.size(0) <= self.kernels.FEW_TYPES:
-                return self.kernels.Messages(replace(edges, kind=kind), encode_edges(types, rows), encoder.eps)
+                sizes = str(types.sizes)
+                hot = self.state.once_for_all(("types of kinds", sizes), lambda: types.many_hot(rows))
+                return self.kernels.Messages(self._with_kinds(edges, kind), types.of_many_hot(hot), encoder.eps)
         return self.kernels.Messages(edges, encode_edges(types, near.edge_attr).contiguous(), encoder.eps)
+
+    def _with_kinds(self, edges: Edges, kind: Tensor | None) -> Edges:
+        """Messages whose edges have types; the same object for all layers, with which kernels keep what follows from it."""
+        return self.state.once_for_all(("edges with types", str(id(edges))), lambda: replace(edges, kind=kind))
 
     def _types_of_edges(self) -> Tensor | None:
         """Edge features as 32-bit integers if they are types, otherwise None."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data.data import BaseData
 
 from reign._validate import did_you_mean
@@ -22,6 +22,8 @@ from reign.nn._inputs import check_bag, check_ends, check_features, inputs_of, w
 from reign.nn._parts import Parts
 from reign.nn._saving import load_model, save_model
 from reign.nn._state import State
+
+STRAIGHT = nn.Identity()  # the residual connection of all layers but the first
 
 
 class Model(Facts, Parts, metaclass=ModelType):
@@ -138,6 +140,7 @@ class Model(Facts, Parts, metaclass=ModelType):
             h = self.encodings(h, bag)
         state, seen = State(self.dropout(h) if self.drops_input else h, bag, self.domain), []
         virtual = None if self.virtual_node is None else self.virtual_node.first(bag)
+        drops = self.dropout.p > 0 and self.dropout.training
         needs = [*(getattr(layer, "needs", frozenset()) for layer in self.layers[1:]), self.pooling.needs]
         for t, (layer, wanted) in enumerate(zip(self.layers, needs, strict=True)):
             if self.virtual_node is not None and virtual is not None:
@@ -145,17 +148,13 @@ class Model(Facts, Parts, metaclass=ModelType):
                 virtual = self.virtual_node(virtual, state, t)
             if self.encodings is not None and self.encodings.every_layer and t > 0:
                 state = State(self.encodings(state.h, bag, t), bag, self.domain)
-            before = state.h
-            state = (
-                layer.update(state, None, wanted)
-                if isinstance(layer, SubgraphConv)
-                else State(layer(state.h, bag), bag, self.domain)
-            )
-            if self.residual is not None or (self.dropout.p and self.dropout.training):
-                h = self.dropout(state.h)
-                if self.residual is not None:
-                    h = h + (self.residual(before) if t == 0 else before)
-                state = State(h, bag, self.domain)
+            shortcut = self.residual if self.residual is None or t == 0 else STRAIGHT
+            if isinstance(layer, SubgraphConv) and not drops:
+                state = layer.update(state, None, wanted, shortcut)
+            else:
+                new = layer.update(state).h if isinstance(layer, SubgraphConv) else layer(state.h, bag)
+                h = self.dropout(new)
+                state = State(h if shortcut is None else h + shortcut(state.h), bag, self.domain)
             seen.append(state.h)
         if self.jk not in (None, "last"):
             state = State(self._jump(seen), bag, self.domain)

@@ -50,10 +50,14 @@ class State:
             raise ValueError(f"h has {h.size(0)} rows, expected one per pair of the bag: {bag.num_pairs}; see bag.lift.")
         self.masked = domain == "members" and bag.domain == "all"
         self.bag, self.domain = bag, domain
-        self.h = h * bag.member[:, None] if self.masked else h
+        self.h = self.masked_values(h)
         self.aggregation, self.wanted = aggregation or {}, wanted
         self._computed: dict[tuple[str, ...], Tensor] = {}
         self._for_all: dict[tuple[str, ...], Any] = {}
+
+    def masked_values(self, h: Rows) -> Rows:
+        """Values with zeros outside subgraphs, if the domain requires it."""
+        return h * self.bag.member[:, None] if self.masked else h
 
     def view(self, domain: Domain, aggregation: dict[str, Aggregation], wanted: frozenset[str] = frozenset()) -> "State":
         """The same values with the options of another layer; sums that have been computed are kept."""

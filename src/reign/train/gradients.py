@@ -49,6 +49,7 @@ class Gradients:
     ) -> None:
         self.model, self.wrapped, self.loss, self.problem = model, wrapped, loss, problem
         self.graphs, self.budget, self.fabric, self.weights = graphs, budget, fabric, weights
+        self._parameters, self._buffers = list(model.parameters()), list(model.buffers())  # listing them takes long
 
     def __call__(self, group: list[Ids], when: str, before: list[Tensor]) -> tuple[float, float]:
         """Compute the gradients for some batches. Return the sum of the loss and the number of labels.
@@ -58,7 +59,7 @@ class Gradients:
         """
         ids = torch.cat(group)
         loss, labels = self.budget.within(lambda: self._compute(group), ids, lambda: self._undo(before))
-        slope = float(get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None]))
+        slope = float(get_total_norm([p.grad for p in self._parameters if p.grad is not None]))
         if not math.isfinite(loss) or not math.isfinite(slope):
             self._undo(before)
             what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient is {slope}"
@@ -87,12 +88,12 @@ class Gradients:
 
     def statistics(self) -> list[Tensor]:
         """A copy of the running statistics of norms."""
-        return [buffer.clone() for buffer in self.model.buffers()]
+        return [buffer.clone() for buffer in self._buffers]
 
     @torch.no_grad()
     def restore(self, statistics: list[Tensor]) -> None:
         """Restore the running statistics of norms."""
-        for buffer, old in zip(self.model.buffers(), statistics, strict=True):
+        for buffer, old in zip(self._buffers, statistics, strict=True):
             buffer.copy_(old)
 
     def _undo(self, statistics: list[Tensor]) -> None:

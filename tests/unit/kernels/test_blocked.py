@@ -34,9 +34,9 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     used: list[str] = []
     run = _fused._Update.run
 
-    def spy(self: _fused._Update) -> Any:
+    def spy(self: _fused._Update, *arguments: Any) -> Any:
         used.append(self.kernels.__name__)
-        return run(self)
+        return run(self, *arguments)
 
     monkeypatch.setattr(_fused._Update, "run", spy)
     return iter([used])
@@ -105,6 +105,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "ds, no biases": {"name": "subgraphgnn", "terms": ["own+local"], "bias": False},
     "sun, norms of roots over pairs": {"root_norms": "pairs"},
     "sun, wider than kernels": {"expansion": 40},
+    "sun, residual": {"residual": True},
+    "sun, residual, evaluated": {"residual": True, "train": False},
+    "sun, residual, members of a bag of all pairs": {
+        "residual": True,
+        "domain": "members",
+        "bag_domain": "all",
+        "policy": "ego+:1",
+    },
+    "ds, residual": {"name": "subgraphgnn", "terms": ["own+local"], "residual": True},
     "sswl": {},
     "gnnakplus": {},
     "ds, deleted edges": {"policy": "ed", "norm": None},
@@ -137,6 +146,17 @@ def test_frozen_weights(small_blocks: None) -> None:
             weight.requires_grad_(p % 3 != 0)
 
     assert_same("sun", change=freeze)
+    assert_same("sun", change=freeze, residual=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"domain": "members", "bag_domain": "all", "policy": "ego+:1"}], ids=["all", "members"])
+def test_residual_without_activation(options: dict[str, Any], small_blocks: None, stages: Iterator[list[str]]) -> None:
+    def linear(model: Model) -> None:
+        for layer in model.layers:
+            layer.act = nn.Identity()
+
+    assert_same("sun", change=linear, residual=True, **options)
+    assert next(stages) == ["reign.kernels.blocked"] * 2
 
 
 def test_no_gradients(small_blocks: None) -> None:
@@ -213,7 +233,7 @@ def test_second_derivatives(small_blocks: None) -> None:
     batch, found = graphs(), []
     for fast in (True, False):
         torch.manual_seed(0)
-        model = reign.build_model("sun", 3, 4, 2, 2, edge_encoder=[3]).double()
+        model = reign.build_model("sun", 3, 4, 2, 2, edge_encoder=[3], residual=True).double()
         weights = list(model.layers.parameters())
         with fast_path(fast):
             out = model(batch.x, batch.edge_index, batch.edge_attr[:, :1], batch.batch)
@@ -232,6 +252,14 @@ def test_hooks_are_called(stages: Iterator[list[str]]) -> None:
     results(model, batch, True)
     assert len(seen) == 1
     assert next(stages) == ["reign.kernels.blocked"]  # the other layer
+
+
+def test_hooks_of_the_residual_connection_are_called(small_blocks: None) -> None:
+    seen: list[Tensor] = []
+    assert_same(
+        "sun", change=lambda model: model.residual.register_forward_hook(lambda *values: seen.append(values[-1])), residual=True
+    )
+    assert len(seen) == 2  # in blocks and plainly
 
 
 def test_where_blocks_are_used() -> None:

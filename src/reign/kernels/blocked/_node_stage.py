@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from reign.kernels._stages import NodeInput, NodePlan
-from reign.kernels.blocked._norm import Affine, Norm, back, plain_norm
+from reign.kernels.blocked._norm import Affine, Norm, back, bias_back, plain_norm, tensor, vector
 from reign.kernels.blocked._passing import passed, passed_back, plainly_passed, relu_back
 from reign.kernels.blocked._slots import WEIGHTS, Map, maps_of
 
@@ -214,15 +215,15 @@ def _affine(y: Tensor, norms: Sequence[Norm | None], training: bool) -> Affine |
     if not own:
         return None
     rows = y.size(1)
-    if counted := rows if training and rows >= 2 else 0:
-        found = [torch.batch_norm_update_stats(one, None, None, 0.0) for one in y]
+    counted = rows if training and rows >= 2 else 0
+    if counted:
+        found = [[vector(v) for v in torch.batch_norm_update_stats(one, None, None, 0.0)] for one in y]
         for norm, (mean, var) in zip(own, found, strict=True):
-            norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), norm.momentum)
-            norm.running_var.lerp_((var * (rows / (rows - 1))).to(norm.running_var.dtype), norm.momentum)
+            norm.update(mean, var, rows)
     else:
-        found = [(norm.running_mean, norm.running_var) for norm in own]
-    mean, var = (torch.stack([one[n] for one in found])[:, None] for n in range(2))
-    scale, shift = (torch.stack([getattr(norm, name) for norm in own])[:, None] for name in ("scale", "shift"))
+        found = [[vector(norm.running_mean), vector(norm.running_var)] for norm in own]
+    mean, var = (np.stack(part)[:, None] for part in zip(*found, strict=True))
+    scale, shift = (np.stack([vector(v) for v in part])[:, None] for part in ([n.scale for n in own], [n.shift for n in own]))
     return Affine.make(mean, var, scale, shift, own[0].eps, y.dtype, counted)
 
 
@@ -232,9 +233,9 @@ def _through(g: Tensor, affine: Affine | None, y: Tensor | None) -> tuple[Tensor
     if affine is None or y is None:
         return g, total[:, 0], [(None, None)] * g.size(0)
     scale = ((y - affine.mean) * affine.inverse).mul_(g).sum(1, keepdim=True)
-    bias = torch.zeros_like(total) if affine.number else total * affine.alpha
-    through = back(affine, (total.double(), scale.double()))(g, y, None)
-    return through, bias[:, 0], list(zip(scale[:, 0], total[:, 0], strict=True))
+    sums = vector(total), vector(scale)
+    bias = tensor(bias_back(affine, sums[0]), g.dtype)
+    return back(affine, sums)(g, y, None), bias[:, 0], list(zip(scale[:, 0], total[:, 0], strict=True))
 
 
 def _total(values: Sequence[Tensor | None]) -> Tensor:

@@ -1,6 +1,9 @@
 """Message passing as in GIN and GINE, ``(1 + eps) own[t]`` plus the messages into t, without a tensor of all messages."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -8,6 +11,7 @@ from torch import Tensor
 
 from reign.kernels._indices import Edges
 from reign.kernels._stages import Messages
+from reign.kernels.blocked._kept import kept
 from reign.kernels.blocked._sums import bag_sums
 from reign.kernels.blocked._threads import block_rows, each
 from reign.kernels.blocked._twice import differentiably
@@ -56,17 +60,18 @@ def passed(edges: Edges, own: Tensor, source: Tensor | None, table: Tensor | Non
     """Values with the messages to them; see ``collect``."""
     values, factor = own if source is None else source, 1 + float(eps)
     out = torch.empty_like(own)
-    kind = _rows_of_table(edges, edges.edge)
+    blocks = _cut(edges, "forth", own.size(1))
 
-    def work(first: int, last: int, entries: slice, ptr: Tensor) -> None:
+    def work(n: int) -> None:
+        b = blocks[n]
         if table is None:
-            found = bag_sums(values, edges.source[entries], ptr)
+            found = bag_sums(values, b.reads, b.ptr)
         else:
-            message = values.index_select(0, edges.source[entries]).add_(table.index_select(0, kind[entries])).relu_()
-            found = bag_sums(message, _count(message), ptr)
-        torch.add(found, own[first:last], alpha=factor, out=out[first:last])
+            message = values.index_select(0, b.reads).add_(table.index_select(0, b.kind)).relu_()
+            found = bag_sums(message, b.count, b.ptr)
+        torch.add(found, own[b.rows], alpha=factor, out=out[b.rows])
 
-    _by_segment(edges.ptr, own.size(1), work)
+    each(len(blocks), work)
     return out
 
 
@@ -78,71 +83,110 @@ def passed_back(
     values, factor = own if source is None else source, 1 + float(eps)
     wants_own, wants_source, wants_table, wants_eps = wants
     g_values = torch.empty_like(values)
-    kind = _rows_of_table(edges, edges.edge_t)
     few = table is not None and edges.kind is not None and wants_table
-    types: dict[int, Tensor] = {}
+    blocks = _cut(edges, "back", values.size(1))
+    types: list[Tensor] = [g] * len(blocks)
 
-    def work(first: int, last: int, entries: slice, ptr: Tensor) -> None:
+    def work(n: int) -> None:
+        b = blocks[n]
         if table is None:
-            found = bag_sums(g, edges.target[entries], ptr)
+            found = bag_sums(g, b.reads, b.ptr)
         else:
-            message = g.index_select(0, edges.target[entries])
-            mine = kind[entries]
-            places = torch.repeat_interleave(ptr.diff(), output_size=message.size(0))
-            relu_back(message, values[first:last].index_select(0, places).add_(table.index_select(0, mine)))
-            found = bag_sums(message, _count(message), ptr)
+            message = g.index_select(0, b.reads)
+            relu_back(message, values[b.rows].index_select(0, b.places).add_(table.index_select(0, b.kind)))
+            found = bag_sums(message, b.count, b.ptr)
             if few:
-                types[first] = _one_hot(mine, table) @ message
+                types[n] = b.one_hot(table) @ message
         if source is None:
-            torch.add(found, g[first:last], alpha=factor, out=g_values[first:last])
+            torch.add(found, g[b.rows], alpha=factor, out=g_values[b.rows])
             if more is not None:
-                g_values[first:last].add_(more[first:last])
+                g_values[b.rows].add_(more[b.rows])
         else:
-            g_values[first:last] = found
+            g_values[b.rows] = found
 
     if wants_own or wants_source or few:
-        _by_segment(edges.ptr_t, values.size(1), work)
+        each(len(blocks), work)
     g_table = None
     if table is not None and wants_table:
-        g_table = _in_order(types, table) if few else _edge_gradient(g, values, table, edges)
+        g_table = _total(types, table) if few else _edge_gradient(g, values, table, edges)
     g_own = g_values if source is None else g * factor if more is None else torch.add(more, g, alpha=factor)
     g_eps = _dot(g, own).to(eps.dtype).view_as(eps) if wants_eps else None
     return g_own, None if source is None else g_values, g_table, g_eps
 
 
-def _in_order(parts: dict[int, Tensor], like: Tensor) -> Tensor:
-    """The sum of the parts of all blocks, always in the same order; zeros if there are none."""
-    return torch.stack([parts[b] for b in sorted(parts)]).sum(0) if parts else torch.zeros_like(like)
+def _total(parts: list[Tensor], like: Tensor) -> Tensor:
+    """The sum of the parts of all blocks; zeros if there are none."""
+    return torch.stack(parts).sum(0) if parts else torch.zeros_like(like)
 
 
 def _edge_gradient(g: Tensor, values: Tensor, table: Tensor, edges: Edges) -> Tensor:
     """The gradient of a table with a row for each edge."""
     found = torch.empty_like(table)
+    blocks = _cut(edges, "edges", table.size(1))
 
-    def work(first: int, last: int, entries: slice, ptr: Tensor) -> None:
-        places = torch.repeat_interleave(ptr.diff())
-        value = values.index_select(0, edges.source_e[entries]).add_(table[first:last].index_select(0, places))
-        message = relu_back(g.index_select(0, edges.target_e[entries]), value)
-        found[first:last] = bag_sums(message, _count(message), ptr)
+    def work(n: int) -> None:
+        b = blocks[n]
+        value = values.index_select(0, b.reads).add_(table[b.rows].index_select(0, b.places))
+        message = relu_back(g.index_select(0, edges.target_e[b.entries]), value)
+        found[b.rows] = bag_sums(message, b.count, b.ptr)
 
-    _by_segment(edges.ptr_e, table.size(1), work)
+    each(len(blocks), work)
     return found
 
 
-def _by_segment(ptr: Tensor, channels: int, work: Callable[[int, int, slice, Tensor], None]) -> None:
-    """Do something with blocks of segments: the first and the last of them, their entries, and where these begin."""
+@dataclass(eq=False)
+class _Block:
+    """Some segments of messages: those to some targets, from some sources, or along some edges.
+
+    Args:
+        rows: the segments.
+        entries: their messages.
+        ptr: where the messages of each segment begin, among those of the block.
+        reads: what each message reads.
+        kind: the row of the table of edge features that belongs to each message.
+    """
+
+    rows: slice
+    entries: slice
+    ptr: Tensor
+    reads: Tensor
+    kind: Tensor
+
+    @cached_property
+    def places(self) -> Tensor:
+        """The segment of each message, within the block."""
+        return torch.repeat_interleave(self.ptr.diff(), output_size=self.reads.numel())
+
+    @cached_property
+    def count(self) -> Tensor:
+        """The messages by number."""
+        return torch.arange(self.reads.numel(), dtype=torch.int32)
+
+    def one_hot(self, table: Tensor) -> Tensor:
+        """The types of the messages as unit vectors, shape (types, messages)."""
+        types, dtype = table.size(0), table.dtype
+        return kept(self, (types, dtype), lambda: (self.kind == torch.arange(types, dtype=self.kind.dtype)[:, None]).to(dtype))
+
+
+def _cut(edges: Edges, way: str, channels: int) -> list[_Block]:
+    """Blocks of messages to the same targets ("forth"), from the same sources ("back") or along the same edges ("edges")."""
+    ptr, reads, edge = {
+        "forth": (edges.ptr, edges.source, edges.edge),
+        "back": (edges.ptr_t, edges.target, edges.edge_t),
+        "edges": (edges.ptr_e, edges.source_e, None),
+    }[way]
     number = ptr.numel() - 1
-    entries = int(ptr[-1]) if number else 0
-    most = max(number, entries)  # the entries are what takes room
+    most = max(number, reads.numel())  # the messages are what takes room
     blocks = -(-most // block_rows(most, channels)) if number else 1
-    starts = [*range(0, number, max(1, -(-number // blocks))), number]
-    cuts = ptr[torch.tensor(starts)].tolist()
 
-    def block(b: int) -> None:
-        first, last = starts[b], starts[b + 1]
-        work(first, last, slice(cuts[b], cuts[b + 1]), ptr[first : last + 1] - cuts[b])
+    def make() -> list[_Block]:
+        starts = [*range(0, number, max(1, -(-number // blocks))), number]
+        cuts = ptr[torch.tensor(starts)].tolist()
+        kind = reads if edge is None else _rows_of_table(edges, edge)
+        parts = zip(pairwise(starts), pairwise(cuts), strict=True)
+        return [_Block(slice(a, b), slice(c, d), ptr[a : b + 1] - c, reads[c:d], kind[c:d]) for (a, b), (c, d) in parts]
 
-    each(len(starts) - 1, block)
+    return kept(edges, (way, blocks), make)
 
 
 def plainly_passed(edges: Edges, own: Tensor, source: Tensor | None, table: Tensor | None, eps: Tensor) -> Tensor:
@@ -164,11 +208,3 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
     """The sum of all products, added up in float64."""
     pieces = zip(a.split(block_rows(*a.shape)), b.contiguous().split(block_rows(*a.shape)), strict=True)
     return torch.stack([torch.dot(one.view(-1), two.view(-1)) for one, two in pieces]).sum(dtype=torch.float64)
-
-
-def _one_hot(kind: Tensor, table: Tensor) -> Tensor:
-    return (kind == torch.arange(table.size(0), dtype=kind.dtype)[:, None]).to(table.dtype)
-
-
-def _count(message: Tensor) -> Tensor:
-    return torch.arange(message.size(0), dtype=torch.int32)

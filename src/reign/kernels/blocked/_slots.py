@@ -2,7 +2,7 @@
 
     first:    hidden = x W1 + b1, and its moments, for the norm inside of an MLP
     second:   y = relu(norm(hidden)) W2 + b2, and its moments, for the norm after it
-    combine:  the sum of all normalised y; what is added for subgraphs and nodes; roots; activation
+    combine:  the sum of all normalised y; what is added for subgraphs and nodes; roots; activation; the shortcut
 
 Of an MLP only ``hidden`` is kept, and y where a norm comes after it; the way back computes the rest again.
 """
@@ -15,7 +15,9 @@ from torch import Tensor
 
 from reign.kernels._indices import KEPT, Pairs
 from reign.kernels._stages import Rows, Stack
+from reign.kernels.blocked._kept import kept
 from reign.kernels.blocked._norm import Affine, Moments, Norm
+from reign.kernels.blocked._sums import roots_of
 from reign.kernels.blocked._threads import block_rows, both, each
 
 
@@ -43,6 +45,24 @@ class Map:
 
 
 WEIGHTS = 8  # of a map
+
+
+@dataclass(frozen=True, eq=False)
+class Shortcut:
+    """What is added after the activation: one of the inputs, or a linear map of it."""
+
+    reads: int
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+
+    def add(self, value: Tensor, x: Tensor, out: Tensor) -> None:
+        """Write the sum of a block and its shortcut."""
+        if self.weight is None:
+            torch.add(value, x, out=out)
+        else:
+            torch.addmm(value, x, self.weight.t(), out=out)
+        if self.bias is not None:
+            out.add_(self.bias)
 
 
 def maps_of(stack: Stack, reads: Sequence[int]) -> list[Map]:
@@ -87,6 +107,7 @@ class Work:
         act: whether a ReLU follows the sum.
         masked: whether the rows without the flag ``KEPT`` are set to zero.
         pairs: what the rows are pairs of.
+        shortcut: what is added in the end.
     """
 
     maps: list[Map]
@@ -95,6 +116,7 @@ class Work:
     act: bool
     masked: bool
     pairs: Pairs
+    shortcut: Shortcut | None = None
     inner: list[Affine | None] = field(default_factory=list)
     outer: list[Affine | None] = field(default_factory=list)
 
@@ -102,9 +124,11 @@ class Work:
         self.channels = self.maps[0].last[0].size(0)
         self.size = block_rows(self.rows.number, max(max(m.w1.shape) for m in self.maps))
         self.blocks = -(-self.rows.number // self.size)
-        self.count_inner = Counting(self.rows, self.rows.inner, self.size)
-        self.count_outer = Counting(self.rows, self.rows.outer, self.size)
-        self.dropped = Counting(self.rows, KEPT if self.masked else 0, self.size).skipped
+        self.count_inner, self.count_outer = self._counting(self.rows.inner), self._counting(self.rows.outer)
+        self.dropped = self._counting(KEPT if self.masked else 0).skipped
+
+    def _counting(self, bit: int) -> Counting:
+        return kept(self.pairs, ("counting", bit, self.size), lambda: Counting(self.rows, bit, self.size))
 
     def hidden(self, x: Tensor) -> list[Tensor | None]:
         """Room for the hidden values of each slot."""
@@ -117,8 +141,8 @@ class Work:
 
     def forward(
         self, x: Sequence[Tensor], beside: Sequence[Callable[[], None]], added: Callable[[], Sequence[Tensor | None]]
-    ) -> tuple[Tensor, list[Tensor | None], list[Tensor | None]]:
-        """The new values, and what is kept: hidden values, and results that a norm follows.
+    ) -> tuple[Tensor, Tensor, list[Tensor | None], list[Tensor | None]]:
+        """The new values, and what is kept: values before the shortcut, hidden values, and results that a norm follows.
 
         Args:
             x: the inputs.
@@ -126,6 +150,7 @@ class Work:
             added: gives, after that work, what is added for each subgraph and each node, and what roots become.
         """
         hidden, out = self.hidden(x[0]), x[0].new_empty(self.rows.number, self.channels)
+        result = out if self.shortcut is None or not self.act else torch.empty_like(out)
         normed = [None if m.outer is None else torch.empty_like(out) for m in self.maps]
         xs, os = [v.split(self.size) for v in x], out.split(self.size)
         hs = [None if v is None else v.split(self.size) for v in hidden]
@@ -161,19 +186,21 @@ class Work:
         self.inner = [None if m.inner is None else inner[t].finish(m.inner, self.training) for t, m in enumerate(self.maps)]
         each(self.blocks, second)
         self.outer = [None if m.outer is None else outer[t].finish(m.outer, self.training) for t, m in enumerate(self.maps)]
-        self._combine(os, ys, bias is not None, *added())
-        return out, hidden, normed
+        self._combine(xs, os, result.split(self.size), ys, bias is not None, *added())
+        return result, out, hidden, normed
 
     def _combine(
         self,
+        x: Sequence[Sequence[Tensor]],
         out: Sequence[Tensor],
+        result: Sequence[Tensor],
         normed: Sequence[Sequence[Tensor] | None],
         begun: bool,
         subs: Tensor | None,
         nodes: Tensor | None,
         roots: Tensor | None,
     ) -> None:
-        """Add all up in place."""
+        """Add all up in place, and the shortcut to the results."""
         after = [(y, affine) for y, affine in zip(normed, self.outer, strict=True) if y is not None and affine is not None]
         index = (subs, self.pairs.sub), (nodes, self.pairs.node)
         added = [(table, where.split(self.size)) for table, where in index if table is not None]
@@ -181,7 +208,7 @@ class Work:
             shift = torch.stack([affine.beta for _, affine in after]).sum(0)
             if added:  # in the small table, and not in every row
                 added[0] = added[0][0] + shift, added[0][1]
-        places = None if roots is None else self.roots()
+        places = None if roots is None else roots_of(self.pairs, self.size)
 
         def work(b: int) -> None:
             here, started = out[b], begun
@@ -200,15 +227,9 @@ class Work:
                 here.index_copy_(0, at, roots[mine])
             if self.act:
                 here.relu_()
+            if self.shortcut is not None:
+                self.shortcut.add(here, x[self.shortcut.reads][b], result[b])
             if (dropped := self.dropped[b]) is not None:
-                here.index_fill_(0, dropped, 0)
+                result[b].index_fill_(0, dropped, 0)
 
         each(self.blocks, work)
-
-    def roots(self) -> list[tuple[slice, Tensor]]:
-        """For each block the subgraphs whose roots lie in it, and where."""
-        assert self.pairs.root is not None
-        root = self.pairs.root.long()
-        starts = torch.arange(self.blocks + 1) * self.size
-        cuts = torch.searchsorted(root, starts).tolist()
-        return [(slice(cuts[b], cuts[b + 1]), root[cuts[b] : cuts[b + 1]] - b * self.size) for b in range(self.blocks)]

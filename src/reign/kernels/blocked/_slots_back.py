@@ -1,6 +1,6 @@
 """The way back through the sum of some slots, in the same blocks.
 
-begin:    the gradient of the sum, and its sums for the norms after slots
+begin:    the gradients of the shortcut and of the sum, and the sums of the latter for the norms after slots
 second:   through those norms, the second maps and the ReLU to hidden values, and the sums for the norms inside
 first:    through these norms and the first maps to the inputs
 """
@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from reign.kernels.blocked._norm import Back, Slopes, back
+from reign.kernels.blocked._norm import Back, Slopes, Vector, back, bias_back, tensor
 from reign.kernels.blocked._passing import relu_back
 from reign.kernels.blocked._slots import WEIGHTS, Work
+from reign.kernels.blocked._sums import roots_of
 from reign.kernels.blocked._threads import both, each
 
 Flow = Callable[[int, Tensor], None]
@@ -25,10 +26,10 @@ class WorkBack:
     Args:
         work: what was done on the way forth.
         x: the inputs.
-        out: the results.
+        out: the results before the shortcut.
         hidden, normed: what was kept.
         wants: of each input whether its gradient is wanted.
-        wants_weights: the same for each weight.
+        wants_weights: the same for each weight of the slots, and for weight and bias of the shortcut.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class WorkBack:
         self.hidden, self.normed = ([None if v is None else v.split(self.size) for v in kept] for kept in (hidden, normed))
         self.wants, self.wants_weights = wants, wants_weights
         self.grads: list[Tensor | None] = [None] * len(wants_weights)
+        self.straight = None if work.shortcut is None else _Straight(work, x, wants, wants_weights)
 
     def __call__(self, flow: Flow, has_roots: bool, beside: Beside) -> list[Tensor | None]:
         """The gradients of the inputs.
@@ -65,7 +67,7 @@ class WorkBack:
         work = self.work
         g = torch.empty_like(self.out)
         gs = g.split(self.size)
-        places = work.roots() if has_roots else None
+        places = roots_of(work.pairs, work.size) if has_roots else None
         g_roots = g.new_empty(len(places) and places[-1][0].stop, g.size(1)) if places is not None else None
         slopes = [Slopes(self.blocks, g) for _ in work.maps]
         every = Slopes(self.blocks, g)
@@ -73,10 +75,12 @@ class WorkBack:
         def block(b: int) -> None:
             here = gs[b]
             flow(b, here)
+            if (dropped := work.dropped[b]) is not None and (not work.act or work.shortcut is not None):
+                here.index_fill_(0, dropped, 0)
+            if self.straight is not None:
+                self.straight.block(b, here)
             if work.act:
                 relu_back(here, self.os[b])
-            elif (dropped := work.dropped[b]) is not None:
-                here.index_fill_(0, dropped, 0)
             if places is not None and g_roots is not None:
                 mine, at = places[b]
                 g_roots[mine] = here.index_select(0, at)
@@ -97,7 +101,7 @@ class WorkBack:
             if affine is not None and found is not None:
                 self._keep(t, 6, found[1])
                 self._keep(t, 7, found[0])
-                bias = found[0] * affine.alpha if affine.number == 0 else torch.zeros_like(found[0])
+                bias = bias_back(affine, found[0])
             self._keep(t, 1 if m.w2 is None else 3, bias)
         return g, g_roots
 
@@ -139,7 +143,7 @@ class WorkBack:
                 self._keep(t, 4, two)
                 self._keep(t, 5, one)
                 through[t] = back(affine, (one, two))
-                bias = one * affine.alpha if affine.number == 0 else torch.zeros_like(one)
+                bias = bias_back(affine, one)
             self._keep(t, 1, bias)
         return g_hidden, through
 
@@ -147,11 +151,16 @@ class WorkBack:
         work, gs = self.work, g.split(self.size)
         ghs = [None if v is None else v.split(self.size) for v in g_hidden]
         gx = [self._room(place, g_hidden, through) if wanted else None for place, wanted in enumerate(self.wants)]
+        begun = set[int]()
+        if self.straight is not None:
+            gx[self.straight.reads] = self.straight.gx
+            begun.add(self.straight.reads)
+            self.grads[-2:] = self.straight.finish()
         gxs = [None if v is None else v.split(self.size) for v in gx]
         parts = [g.new_empty(self.blocks, *m.w1.shape) if self._wanted(t, 0) else None for t, m in enumerate(work.maps)]
 
         def block(b: int) -> None:
-            written: set[int] = set()
+            written = set(begun)
             for t, m in enumerate(work.maps):
                 gh, h, norm = ghs[t], self.hidden[t], through[t]
                 if gh is None or h is None:
@@ -178,11 +187,13 @@ class WorkBack:
 
     def _room(self, place: int, g_hidden: Sequence[Tensor | None], through: Sequence[Back | None]) -> Tensor:
         """Room for the gradient of an input: that of the hidden values of the first slot that reads it, if that slot reads them no more by then."""
-        t = next(t for t, m in enumerate(self.work.maps) if m.reads == place)
-        gh = g_hidden[t]
-        return (
-            gh if gh is not None and through[t] is not None and gh.shape == self.x[place].shape else torch.empty_like(self.x[place])
-        )
+        for t, m in enumerate(self.work.maps):
+            if m.reads == place:
+                gh = g_hidden[t]
+                if gh is not None and through[t] is not None and gh.shape == self.x[place].shape:
+                    return gh
+                break
+        return torch.empty_like(self.x[place])
 
     def _before(self, t: int, b: int, g: Tensor) -> Tensor:
         """The gradient of what a slot gives before the norm after it."""
@@ -192,6 +203,37 @@ class WorkBack:
     def _wanted(self, t: int, place: int) -> bool:
         return self.wants_weights[WEIGHTS * t + place]
 
-    def _keep(self, t: int, place: int, value: Tensor) -> None:
+    def _keep(self, t: int, place: int, value: Vector) -> None:
         if self._wanted(t, place):
-            self.grads[WEIGHTS * t + place] = value.to(self.out.dtype)
+            self.grads[WEIGHTS * t + place] = tensor(value, self.out.dtype)
+
+
+class _Straight:
+    """The way back through the shortcut: the gradients of its input, its weight and its bias."""
+
+    def __init__(self, work: Work, x: Sequence[Tensor], wants: Sequence[bool], wants_weights: Sequence[bool]) -> None:
+        assert work.shortcut is not None
+        self.reads, self.weight = work.shortcut.reads, work.shortcut.weight
+        own = x[self.reads]
+        self.xs, self.gx = own.split(work.size), torch.empty_like(own) if wants[self.reads] else None
+        self.gxs = None if self.gx is None else self.gx.split(work.size)
+        wants_weight, self.wants_bias = wants_weights[-2:]
+        self.weights = own.new_empty(work.blocks, *self.weight.shape) if wants_weight and self.weight is not None else None
+        self.biases = Slopes(work.blocks, own.new_empty(work.channels))
+
+    def block(self, b: int, g: Tensor) -> None:
+        """Look at the gradient of a block of results."""
+        if self.gxs is not None:
+            if self.weight is None:
+                self.gxs[b].copy_(g)
+            else:
+                torch.mm(g, self.weight, out=self.gxs[b])
+        if self.weights is not None:
+            torch.mm(g.t(), self.xs[b], out=self.weights[b])
+        if self.wants_bias:
+            self.biases.add(b, g)
+
+    def finish(self) -> list[Tensor | None]:
+        """The gradients of weight and bias, when all blocks are done."""
+        weight = None if self.weights is None else self.weights.sum(0)
+        return [weight, tensor(self.biases.finish()[0], self.xs[0].dtype) if self.wants_bias else None]

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from reign.kernels._indices import KEPT, Picks
 from reign.kernels._stages import PairPlan
 from reign.kernels.blocked._node_stage import Later, Nodes
 from reign.kernels.blocked._norm import plain_norm
 from reign.kernels.blocked._passing import collect
-from reign.kernels.blocked._slots import WEIGHTS, Work, maps_of
+from reign.kernels.blocked._slots import WEIGHTS, Shortcut, Work, maps_of
 from reign.kernels.blocked._slots_back import WorkBack
 from reign.kernels.blocked._sums import Sums, SumsBack, plain_sums, segment_sum, sums_of
 from reign.kernels.blocked._twice import differentiably
@@ -32,6 +32,7 @@ class PairStage(PairPlan):
         roots: Later | Tensor | None,
         others: Sequence[Tensor] = (),
         join: Callable[[], None] = lambda: None,
+        shortcut: nn.Module | None = None,
     ) -> Sums:
         """New values of the pairs, and of these readout, needle, roots and picked rows (see ``sums``).
 
@@ -40,6 +41,7 @@ class PairStage(PairPlan):
             subs, nodes, roots: what is added for each subgraph and each node, and what roots become.
             others: inputs of slots that look at other values.
             join: is called when ``subs``, ``nodes`` and ``roots`` are needed.
+            shortcut: a linear map, or the identity, of the values of the pairs, which is added to their new values.
         """
         join()
         made: dict[int, Tensor] = {}
@@ -48,27 +50,30 @@ class PairStage(PairPlan):
                 made[t], h = collect(h, None, slot.messages)
         x = [made[t] if t in made else h if s.other is None else others[s.other] for t, s in enumerate(self.slots)]
         maps = [m for t, slot in enumerate(self.slots) for m in maps_of(slot.stack, [t])]
-        inputs: list[Tensor] = []  # a tensor that several slots read is one input
-        for place, m in enumerate(maps):
-            value = x[m.reads]
-            at = next((n for n, seen in enumerate(inputs) if seen is value), len(inputs))
-            if at == len(inputs):
-                inputs.append(value.contiguous())
-                if inputs[at] is not value:
-                    x = [inputs[at] if v is value else v for v in x]
-            maps[place] = replace(m, reads=at)
-        work = Work(maps, self.rows, self.training, self.act, self.masked, self.pairs)
+        inputs: dict[int, Tensor] = {}  # a tensor that several slots read is one input
+
+        def place(value: Tensor) -> int:
+            inputs.setdefault(id(value), value.contiguous())
+            return list(inputs).index(id(value))
+
+        maps = [replace(m, reads=place(x[m.reads])) for m in maps]
+        straight = None
+        if shortcut is not None:
+            straight = Shortcut(place(h), getattr(shortcut, "weight", None), getattr(shortcut, "bias", None))
+        work = Work(maps, self.rows, self.training, self.act, self.masked, self.pairs, straight)
         added = [value if isinstance(value, Later) else Later([], value) for value in (subs, nodes, roots)]
         layer = _Layer(work, self.picks, self.wanted, len(inputs), added)
         weights = [w for m in maps for w in m.weights()]
+        weights += [None, None] if straight is None else [straight.weight, straight.bias]
         more = [v for nodes in layer.nodes for v in nodes.inputs]
-        return _Stage.apply(layer, *inputs, *(one.tensor for one in added), *weights, *more)  # type: ignore[no-untyped-call]
+        return _Stage.apply(layer, *inputs.values(), *(one.tensor for one in added), *weights, *more)  # type: ignore[no-untyped-call]
 
 
 class _Layer:
     """What there is to compute: the slots on pairs, and those on nodes whose sums are added for subgraphs and nodes and put in as roots.
 
-    All tensors are the inputs of the slots on pairs, the three tensors that are added, the weights of these slots, and the inputs of those on nodes.
+    All tensors are the inputs of the slots on pairs, the three tensors that are added, the weights of these slots and of the shortcut, and the inputs
+    of the slots on nodes.
     """
 
     def __init__(self, work: Work, picks: Picks | None, wanted: frozenset[str], number: int, added: Sequence[Later]) -> None:
@@ -78,7 +83,7 @@ class _Layer:
 
     def split(self, tensors: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any], list[Sequence[Any]]]:
         """The four kinds of tensors."""
-        ends = [self.number, self.number + 3, self.number + 3 + WEIGHTS * len(self.work.maps)]
+        ends = [self.number, self.number + 3, self.number + 3 + WEIGHTS * len(self.work.maps) + 2]
         for nodes in self.nodes:
             ends.append(ends[-1] + len(nodes.inputs))
         x, added, weights, *more = (tensors[a:b] for a, b in pairwise([0, *ends]))
@@ -122,9 +127,9 @@ class _Stage(torch.autograd.Function):
             return layer.total(tables, sums)
 
         beside = [partial(nodes.forward, n) for nodes in layer.nodes for n in range(len(nodes.tasks))]
-        out, hidden, normed = work.forward(x, beside, added)
+        out, before, hidden, normed = work.forward(x, beside, added)
         ctx.layer, ctx.inputs = layer, len(tensors)
-        ctx.save_for_backward(*tensors, out, *hidden, *normed, *kept)
+        ctx.save_for_backward(*tensors, before, *hidden, *normed, *kept)
         return out, *sums_of(out, work.pairs, layer.picks, layer.wanted)
 
     @staticmethod
@@ -175,5 +180,8 @@ def _plain(layer: _Layer, *tensors: Any) -> Sums:
     if roots is not None and work.pairs.root is not None:
         out = out.index_copy(0, work.pairs.root.long(), roots)
     out = out.relu() if work.act else out
+    if work.shortcut is not None:
+        own, weight = x[work.shortcut.reads], weights[-2]
+        out = out + (own if weight is None else F.linear(own, weight, weights[-1]))
     out = out * ((flags & KEPT) != 0)[:, None] if work.masked else out
     return out, *plain_sums(out, work.pairs, layer.picks, layer.wanted)

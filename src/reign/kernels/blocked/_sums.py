@@ -1,12 +1,14 @@
 """Sums over ragged rows in blocks, and those of the values of pairs that layers ask for."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from reign.kernels._indices import Pairs, Picks, Segments
+from reign.kernels.blocked._kept import kept
 from reign.kernels.blocked._threads import block_rows, each
 from reign.kernels.blocked._twice import differentiably
 
@@ -22,18 +24,25 @@ def bag_sums(x: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
 
 def segment_sum(x: Tensor, segments: Segments) -> Tensor:
     """Sums of rows, one row a segment."""
-    number, ptr = segments.ptr.numel() - 1, segments.ptr
-    index = torch.arange(x.size(0), dtype=ptr.dtype) if segments.index is None else segments.index
+    number = segments.ptr.numel() - 1
     out, size = x.new_empty(number, x.size(1)), block_rows(number, x.size(1))
-    starts = range(0, number, size)
-    cuts = ptr[torch.tensor([*starts, number])].tolist()
+    blocks = kept(segments, size, lambda: _cut(segments, size))
+    parts = out.split(size)
 
     def work(b: int) -> None:
-        first, last = starts[b], min(starts[b] + size, number)
-        out[first:last] = bag_sums(x, index[cuts[b] : cuts[b + 1]], ptr[first : last + 1] - cuts[b])
+        parts[b].copy_(bag_sums(x, *blocks[b]))
 
-    each(len(starts), work)
+    each(len(blocks), work)
     return out
+
+
+def _cut(segments: Segments, size: int) -> list[tuple[Tensor, Tensor]]:
+    """The rows of the segments of each block, and where each segment begins among them."""
+    ptr, number = segments.ptr, segments.ptr.numel() - 1
+    starts = range(0, number, size)
+    cuts = ptr[torch.tensor([*starts, number])].tolist()
+    index = torch.arange(cuts[-1], dtype=ptr.dtype) if segments.index is None else segments.index
+    return [(index[a:b], ptr[first : first + size + 1] - a) for first, (a, b) in zip(starts, pairwise(cuts), strict=True)]
 
 
 def sums_of(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> Sums:
@@ -63,29 +72,23 @@ class SumsBack:
     """
 
     def __init__(self, pairs: Pairs, picks: Picks | None, given: Sequence[Tensor | None], size: int) -> None:
-        own, self.readout, self.needle, self.root, self.near = given
+        own, self.readout, self.needle, root, near = given
         self.own = None if own is None else own.split(size)
-        self.sub, self.node, self.picks, self.size = pairs.sub.split(size), pairs.node.split(size), picks, size
-        starts = torch.arange(0, pairs.number + size, size).clamp(max=pairs.number)
-        self.roots, self.root_cuts = pairs.root, [0] * len(starts)
-        if pairs.root is not None:
-            self.root_cuts = torch.searchsorted(pairs.root, starts.to(pairs.root.dtype)).tolist()
-        self.cuts = [] if picks is None else picks.ptr[starts].tolist()
-
-    def roots_of(self, b: int) -> tuple[slice, Tensor]:
-        """The subgraphs whose roots lie in a block, and the places of these in it."""
-        assert self.roots is not None
-        mine = slice(self.root_cuts[b], self.root_cuts[b + 1])
-        return mine, self.roots[mine] - b * self.size
+        self.sub, self.node = kept(pairs, ("subs and nodes", size), lambda: (pairs.sub.split(size), pairs.node.split(size)))
+        self.root = None if root is None else (root, roots_of(pairs, size))
+        self.near = (
+            None
+            if near is None or picks is None
+            else (near, kept(picks, size, lambda: _cut(Segments(picks.ptr, picks.index), size)))
+        )
 
     def __call__(self, b: int, out: Tensor) -> None:
         """Write it for block b."""
         parts = [None if self.own is None else self.own[b]]
         parts.append(None if self.readout is None else self.readout.index_select(0, self.sub[b]))
         parts.append(None if self.needle is None else self.needle.index_select(0, self.node[b]))
-        if self.picks is not None and self.near is not None and self.cuts[b] < self.cuts[b + 1]:
-            ptr = self.picks.ptr[b * self.size : b * self.size + out.size(0) + 1] - self.cuts[b]
-            parts.append(bag_sums(self.near, self.picks.index[self.cuts[b] : self.cuts[b + 1]], ptr))
+        if self.near is not None and self.near[1][b][0].numel():
+            parts.append(bag_sums(self.near[0], *self.near[1][b]))
         found = [part for part in parts if part is not None]
         if len(found) >= 2:
             torch.add(found[0], found[1], out=out)
@@ -96,8 +99,20 @@ class SumsBack:
         for part in found[2:]:
             out.add_(part)
         if self.root is not None:
-            mine, places = self.roots_of(b)
-            out.index_add_(0, places, self.root[mine])
+            mine, places = self.root[1][b]
+            out.index_add_(0, places, self.root[0][mine])
+
+
+def roots_of(pairs: Pairs, size: int) -> list[tuple[slice, Tensor]]:
+    """For each block of pairs the subgraphs whose roots lie in it, and where."""
+
+    def make() -> list[tuple[slice, Tensor]]:
+        assert pairs.root is not None
+        root, starts = pairs.root.long(), range(0, pairs.number, size)
+        cuts = torch.searchsorted(root, torch.tensor([*starts, pairs.number])).tolist()
+        return [(slice(a, b), root[a:b] - start) for start, (a, b) in zip(starts, pairwise(cuts), strict=True)]
+
+    return kept(pairs, ("roots", size), make)
 
 
 class _Sums(torch.autograd.Function):

@@ -1,0 +1,14 @@
+"""What follows from the index maps of a batch alone is kept with them, for all layers and for the way back."""
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def kept(owner: Any, key: Hashable, make: Callable[[], T]) -> T:
+    """A value that belongs to some index maps, made on first use. Several threads may make it at the same time; one of the equal values stays."""
+    values: dict[Hashable, T] = vars(owner).setdefault("_kept", {})
+    if key not in values:
+        values[key] = make()
+    return values[key]
