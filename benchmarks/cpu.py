@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -123,62 +124,86 @@ def measure_step(rounds: int, clock: Callable[[], float]) -> None:
         print(f"{what:>10}: {1e3 * seconds:7.1f} ms, {seconds / best['products']:.2f} times the products")
 
 
-class Clock(Callback):
-    """The seconds and the losses of all epochs."""
+class Turns(Callback):
+    """Print the loss and the seconds of every epoch, and begin the next one when a line comes in."""
 
     def __init__(self) -> None:
-        self.losses, self.seconds, self.began = list[float](), list[float](), time.perf_counter()
+        self.began = time.perf_counter()
 
     def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
-        """Note an epoch."""
-        self.losses.append(row["train_loss"])
-        self.seconds.append(time.perf_counter() - self.began)
+        """Report an epoch."""
+        print(json.dumps({"loss": row["train_loss"], "seconds": time.perf_counter() - self.began}), flush=True)
+        sys.stdin.readline()
         self.began = time.perf_counter()
 
 
 def train(table: Path, epochs: int) -> None:
-    """Train on a table of molecules with the default settings, and print the losses and the seconds of all epochs."""
+    """Train on a table of molecules with the default settings, epoch by epoch."""
     smiles, target = table.open().readline().strip().split(",")[:2]
     data = {"name": "csv", "path": str(table), "smiles_columns": [smiles], "target_columns": [target]}
     recipe = Recipe.check({"data": data, "model": MODEL, "train": {**TRAINING, "epochs": epochs}})
     problem, _ = make_problem(recipe.data)
-    clock = Clock()
-    fit(make_model(recipe.model, problem, 0), problem, recipe.train, callback=clock)
-    print(json.dumps({"losses": clock.losses, "seconds": clock.seconds}))
+    fit(make_model(recipe.model, problem, 0), problem, recipe.train, callback=Turns())
 
 
-def train_elsewhere(source: Path, table: Path, epochs: int, threads: int, busy: bool = False) -> dict[str, list[float]]:
-    """The same in a process of its own, with the version in a folder ``src``; perhaps beside a process that keeps a core busy."""
-    quiet = {"GOMP_SPINCOUNT": SPINS} if source == HERE else {}  # as the command line sets it
-    environment = {**os.environ, **quiet, "PYTHONPATH": str(source), "OMP_NUM_THREADS": str(threads)}
-    other = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
-    try:
+class Elsewhere:
+    """The same in a process of its own, with the version in a folder ``src``."""
+
+    def __init__(self, source: Path, table: Path, epochs: int, threads: int) -> None:
+        quiet = {"GOMP_SPINCOUNT": SPINS} if source == HERE else {}  # as the command line sets it
+        environment = {**os.environ, **quiet, "PYTHONPATH": str(source), "OMP_NUM_THREADS": str(threads)}
         command = [sys.executable, "-W", "ignore", __file__, "--train", str(table), "--epochs", str(epochs)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.losses, self.seconds = list[float](), list[float]()
+
+    def epoch(self) -> None:
+        """Let it train one epoch, while all others wait."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        if self.losses:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        found = json.loads(self.process.stdout.readline())
+        self.losses.append(found["loss"])
+        self.seconds.append(found["seconds"])
+
+
+def alternately(versions: dict[str, Path], table: Path, epochs: int, threads: int, busy: bool) -> dict[str, Elsewhere]:
+    """Train all versions by turns, epoch by epoch: they meet the same machine, whose speed may change. Perhaps beside a process that keeps a core busy."""
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
+    found: dict[str, Elsewhere] = {}
+    try:
+        for _ in range(epochs):
+            for name, source in versions.items():
+                if name not in found:
+                    found[name] = Elsewhere(source, table, epochs + 1, threads)
+                found[name].epoch()
     finally:
+        for one in found.values():
+            one.process.kill()
+            one.process.wait()
         if other is not None:
             other.kill()
             other.wait()
-    found: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 def measure_training(table: Path, before: Path | None, threads: int, epochs: int) -> None:
     """Seconds of an epoch, alone and beside a busy process, for this version and perhaps for another one."""
     versions = {"this version": HERE} | ({} if before is None else {"before": before.absolute()})
-    first, alone = {}, {}
-    for name, source in versions.items():
-        found = train_elsewhere(source, table, epochs, threads)
-        beside = train_elsewhere(source, table, epochs, threads, busy=True)
-        first[name], alone[name] = found["losses"][0], min(found["seconds"])
-        slower = min(beside["seconds"]) / alone[name]
+    alone, beside = (alternately(versions, table, epochs, threads, busy) for busy in (False, True))
+    for name, found in alone.items():
+        seconds = median(found.seconds[1:])
+        slower = median(beside[name].seconds[1:]) / seconds
         print(
-            f"{table.stem}, {name}: {alone[name]:.2f} s an epoch, beside a busy process {slower:.2f} times that; first loss {first[name]:.6f}"
+            f"{table.stem}, {name}: {seconds:.2f} s an epoch, beside a busy process {slower:.2f} times that; first loss {found.losses[0]:.6f}"
         )
     if before is not None:
-        ours, theirs = first.values()
+        ours, theirs = alone.values()
+        faster = median(b / a for a, b in zip(ours.seconds[1:], theirs.seconds[1:], strict=True))
+        differ = abs(ours.losses[0] / theirs.losses[0] - 1)
         print(
-            f"{alone['before'] / alone['this version']:.2f} times faster; first losses differ by {abs(ours / theirs - 1):.1e} of their value"
+            f"{faster:.2f} times faster, the median of {epochs - 1} pairs of epochs; first losses differ by {differ:.1e} of their value"
         )
 
 
@@ -187,7 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=8, help="of training; the first one is not timed")
     parser.add_argument("--table", type=Path, help="a table of molecules: SMILES in the first column, a number in the second")
     parser.add_argument("--before", type=Path, help="the src folder of another version")
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)

@@ -69,6 +69,8 @@ ROUNDS = [
     ("lipophilicity", 1),
 ]
 
+MOST_SEEDS = 20
+
 BEFORE: Settings = {  # the defaults for all tasks until this search
     "model": {"name": "sun", "hidden_channels": 64, "num_layers": 4, "residual": True},
     "train": {
@@ -123,6 +125,9 @@ CANDIDATES: dict[str, dict[str, Settings]] = {
         "40 epochs, lr 0.002, 5 layers, layer norm": merge(model(num_layers=5, norm="layer_norm"), training(lr=2e-3, epochs=40)),
         "40 epochs, lr 0.002, batches of 32": training(lr=2e-3, epochs=40, batch_size=32),
         "50 epochs, lr 0.002, clipping 5": training(lr=2e-3, epochs=50, clip=5.0),
+        "50 epochs, lr 0.002, clipping 1": training(lr=2e-3, epochs=50, clip=1.0),
+        "40 epochs, lr 0.003, clipping 1": training(lr=3e-3, epochs=40, clip=1.0),
+        "40 epochs, lr 0.002, clipping 1, weight decay 0.01": training(lr=2e-3, decay=0.01, epochs=40, clip=1.0),
     },
     "classification": {
         "as before": {},
@@ -196,13 +201,14 @@ def to_search(folder: str, name: str, split: int) -> Problem:
 
 
 @keep_freed_memory()
-def curves(folder: str, device: str, name: str, split: int, settings: Settings, until: float) -> Settings | None:
+def curves(folder: str, device: str, name: str, split: int, seed: int, settings: Settings, until: float) -> Settings | None:
     """Train once; after every epoch the metric and the loss of the rows that choose, and the metric of the judge. None if time is over."""
     problem = to_search(folder, name, split)
     values = merge(BEFORE, settings)
     config = TrainingConfig.model_validate(values["train"])
-    net = make_model(ModelConfig.model_validate(values["model"]), problem, seed=split)
-    learner = Learner(net, problem, config, split, make_fabric(config.precision, device), Callback())
+    seed = split + 100 * seed
+    net = make_model(ModelConfig.model_validate(values["model"]), problem, seed=seed)
+    learner = Learner(net, problem, config, seed, make_fabric(config.precision, device), Callback())
     loss = LOSSES[choose(LOSSES, config.loss, problem.task)]
     found: Settings = {"metric": [], "loss": [], "judge": [], "train_loss": []}
     began = time.perf_counter()
@@ -217,20 +223,21 @@ def curves(folder: str, device: str, name: str, split: int, settings: Settings, 
     return {**found, "seconds": time.perf_counter() - began}
 
 
-def key_of(task: str, candidate: str, name: str, split: int) -> str:
+def key_of(task: str, candidate: str, name: str, split: int, seed: int = 0) -> str:
     """The name of a training in the file of results."""
-    return f"{task} | {candidate} | {name} | {split}"
+    return f"{task} | {candidate} | {name} | {split}" + (f" | seed {seed}" if seed else "")
 
 
 def search(
-    data: str, device: str, jobs: int, minutes: float, file: Path, epochs: int | None, only: list[str], sets: list[str]
+    data: str, device: str, jobs: int, minutes: float, file: Path, epochs: int | None, only: list[str], sets: list[str], seeds: int
 ) -> None:
     """Train what has not been trained yet, of some candidates and sets or of all, until time is over."""
     change = {} if epochs is None else training(epochs=epochs)
     results: Settings = json.loads(file.read_text()) if file.is_file() else {}
     until = time.time() + 60 * minutes
     left = [
-        (key_of(task, candidate, name, split), (data, device, name, split, merge(settings, change), until))
+        (key_of(task, candidate, name, split, seed), (data, device, name, split, seed, merge(settings, change), until))
+        for seed in range(seeds)
         for name, split in ROUNDS
         for task, candidates in CANDIDATES.items()
         for candidate, settings in candidates.items()
@@ -277,7 +284,7 @@ def _least(values: list[float]) -> int:
 
 
 def table(file: Path) -> Iterator[str]:
-    """All candidates as tables in Markdown: for each set and rule the mean over splits, and how much larger it is than that of the first
+    """All candidates as tables in Markdown: for each set and rule the mean over splits and seeds, and how much larger it is than that of the first
     candidate at its last epoch on the same splits."""
     results: Settings = json.loads(file.read_text()) if file.is_file() else {}
     for task, candidates in CANDIDATES.items():
@@ -285,22 +292,30 @@ def table(file: Path) -> Iterator[str]:
         better = METRICS[metric].more_is_better
         sets = [name for name, (_, _, of) in SETS.items() if of == task]
         columns = [(name, rule) for name in sets for rule in RULES]
+
+        def runs(of: str, name: str, split: int) -> list[Settings]:
+            keys = (key_of(task, of, name, split, seed) for seed in range(MOST_SEEDS))  # noqa: B023
+            return [results[key] for key in keys if key in results]
+
         yield f"\n{task}: {metric} on validation rows\n"
-        yield "| | " + " | ".join(f"{name}, {rule}" for name, rule in columns) + " | splits | s |"
+        yield "| | " + " | ".join(f"{name}, {rule}" for name, rule in columns) + " | trainings | s |"
         yield "|---" * (len(columns) + 3) + "|"
         for candidate in candidates:
-            found = {n: [s for s in range(3) if key_of(task, candidate, n, s) in results] for n in sets}
-            shared = {n: [s for s in found[n] if key_of(task, "as before", n, s) in results] for n in sets}
+            found = {n: [s for s in range(3) if runs(candidate, n, s)] for n in sets}
+            if not any(found.values()):
+                continue  # not tried yet
+            shared = {n: [s for s in found[n] if runs("as before", n, s)] for n in sets}
 
             def value(name: str, rule: str, of: str, splits: list[int]) -> float:
-                return mean(rules(results[key_of(task, of, name, s)], better)[rule] for s in splits) if splits else math.nan  # noqa: B023
+                return mean(mean(rules(run, better)[rule] for run in runs(of, name, s)) for s in splits) if splits else math.nan  # noqa: B023
 
             cells = []
             for name, rule in columns:
                 change = value(name, rule, candidate, shared[name]) - value(name, "last", "as before", shared[name])
                 cells.append(f"{value(name, rule, candidate, found[name]):.4f} ({change:+.4f})" if shared[name] else "")
-            seconds = sum(results[key_of(task, candidate, n, s)]["seconds"] for n in sets for s in found[n])
-            yield f"| {candidate} | " + " | ".join(cells) + f" | {' + '.join(str(len(found[n])) for n in sets)} | {seconds:.0f} |"
+            trained = {n: [run for s in found[n] for run in runs(candidate, n, s)] for n in sets}
+            seconds = sum(run["seconds"] for n in sets for run in trained[n])
+            yield f"| {candidate} | " + " | ".join(cells) + f" | {' + '.join(str(len(trained[n])) for n in sets)} | {seconds:.0f} |"
 
 
 # -- test rows ---------------------------------------------------------------------------------------------------------
@@ -382,12 +397,15 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e6, help="start nothing after this time")
     parser.add_argument("--epochs", type=int, help="of search: another number of epochs for all, to try the script")
     parser.add_argument("--only", nargs="*", default=[], help="of search: only these candidates")
+    parser.add_argument("--seeds", type=int, default=1, help="of search: trainings of each split")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--models", type=int, default=3, help="of intervals: number of models of the ensemble")
     parser.add_argument("--sets", nargs="*", default=[], choices=list(SETS), help="of search and final: only these")
     given = parser.parse_args()
     if given.mode == "search":
-        search(given.data, given.device, given.jobs, given.minutes, given.results, given.epochs, given.only, given.sets)
+        search(
+            given.data, given.device, given.jobs, given.minutes, given.results, given.epochs, given.only, given.sets, given.seeds
+        )
     if given.mode == "final":
         final(given.data, given.device, given.sets)
     elif given.mode == "intervals":

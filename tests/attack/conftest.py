@@ -21,6 +21,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
+def _as_users_meet_it(signatures_unchecked: None) -> None:
+    """Bad input meets reign's own messages, not those of the checks of signatures."""
+
+
+@pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("REIGN_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("REIGN_DATA", raising=False)
