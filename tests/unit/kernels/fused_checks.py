@@ -228,7 +228,13 @@ def test_a_slot_without_a_norm_leaves_the_statistics_of_others_alone() -> None:
     assert torch.allclose(made.outer.mean[0], 0.1 * (hidden @ w["w2"].t() + w["b2"]).mean(0), atol=1e-5)
 
 
-MODELS: dict[str, dict[str, Any]] = {"sswl": {}, "idgnn": {}, "gnnakctx": {}, "dss": {}, "ngnn": {}}
+MODELS: dict[str, dict[str, Any]] = {
+    "sswl": {},
+    "idgnn": {},
+    "gnnakctx": {},
+    "dss with a residual connection": {"residual": True},
+    "ngnn": {},
+}
 MODELS["subgraphgnn"] = {"terms": ["own+node_root", "own_root+root_msg", "own+local", "needle"], "on_pairs": True, "bias": "first"}
 MODELS["sun with norms over pairs"] = {"root_norms": "pairs"}
 MODELS |= {"sun": {}, "gnnakplus": {}, "reign2": {}, "ds": {}, "mpnn": {}} if DEVICE == "cuda" else {}

@@ -244,6 +244,22 @@ def test_second_derivatives(small_blocks: None) -> None:
         assert torch.allclose(ours, plain, rtol=1e-8, atol=1e-10)
 
 
+def test_a_bag_seen_in_inference_mode_has_second_derivatives(small_blocks: None) -> None:
+    batch, found = graphs(), []
+    for mode in (torch.inference_mode, torch.enable_grad):
+        torch.manual_seed(0)
+        model = reign.build_model("sun", 3, 4, 2, 2, domain="members", policy="ego+:1").double()
+        bag = model.policy(batch.x, batch.edge_index, batch=batch.batch, domain="all")
+        weights = list(model.layers.parameters())
+        with mode():
+            model.predict(batch.x, bag)
+        first = torch.autograd.grad(model.predict(batch.x, bag).square().sum(), weights, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in first), weights, allow_unused=True))
+    for seen, other in zip(*found, strict=True):
+        assert (seen is None) == (other is None)
+        assert seen is None or torch.equal(seen, other)
+
+
 def test_hooks_are_called(stages: Iterator[list[str]]) -> None:
     model, batch, seen = reign.build_model("sun", 3, 4, 2, 2).double(), graphs(), list[Tensor]()
     assert isinstance(model.layers[0], nn.Module)

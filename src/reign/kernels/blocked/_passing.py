@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -152,15 +151,15 @@ class _Block:
     reads: Tensor
     kind: Tensor
 
-    @cached_property
+    @property
     def places(self) -> Tensor:
         """The segment of each message, within the block."""
-        return torch.repeat_interleave(self.ptr.diff(), output_size=self.reads.numel())
+        return kept(self, "places", lambda: torch.repeat_interleave(self.ptr.diff(), output_size=self.reads.numel()))
 
-    @cached_property
+    @property
     def count(self) -> Tensor:
         """The messages by number."""
-        return torch.arange(self.reads.numel(), dtype=torch.int32)
+        return kept(self, "count", lambda: torch.arange(self.reads.numel(), dtype=torch.int32))
 
     def one_hot(self, table: Tensor) -> Tensor:
         """The types of the messages as unit vectors, shape (types, messages)."""

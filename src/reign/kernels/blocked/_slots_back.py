@@ -150,11 +150,12 @@ class WorkBack:
     def _first(self, g: Tensor, g_hidden: Sequence[Tensor | None], through: Sequence[Back | None]) -> list[Tensor | None]:
         work, gs = self.work, g.split(self.size)
         ghs = [None if v is None else v.split(self.size) for v in g_hidden]
-        gx = [self._room(place, g_hidden, through) if wanted else None for place, wanted in enumerate(self.wants)]
-        begun = set[int]()
+        begun = {} if self.straight is None else {self.straight.reads: self.straight.gx}
+        gx = [
+            begun[place] if place in begun else self._room(place, g_hidden, through) if wanted else None
+            for place, wanted in enumerate(self.wants)
+        ]
         if self.straight is not None:
-            gx[self.straight.reads] = self.straight.gx
-            begun.add(self.straight.reads)
             self.grads[-2:] = self.straight.finish()
         gxs = [None if v is None else v.split(self.size) for v in gx]
         parts = [g.new_empty(self.blocks, *m.w1.shape) if self._wanted(t, 0) else None for t, m in enumerate(work.maps)]
