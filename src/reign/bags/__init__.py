@@ -8,6 +8,7 @@ from reign.bags._hops import FAR, HopTable, hop_table, near_table, stored_table
 from reign.bags._keep import Bound, PerRow
 from reign.bags._memory import SMALL, STATE_BYTES, DoesNotFit, check_fits, free_memory, out_of_memory, warn_of_size
 from reign.bags._narrow import narrow_edges, narrow_near, narrow_pairs
+from reign.bags._assembly import Assembly
 from reign.bags._store import BagStore, Frame, all_real
 from reign.bags._triples import Neighbours, Where
 from reign.bags._views import DenseBag
