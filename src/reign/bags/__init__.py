@@ -1,5 +1,6 @@
 """Bags of subgraphs: which pairs (k, i) exist, how they are stored, and the maps between scopes."""
 
+from reign.bags._assembly import Assembly, maps_of
 from reign.bags._bag import Domain, SubgraphBag
 from reign.bags._blocks import node_values, pair_values
 from reign.bags._columns import Column
@@ -8,7 +9,6 @@ from reign.bags._hops import FAR, HopTable, hop_table, near_table, stored_table
 from reign.bags._keep import Bound, PerRow
 from reign.bags._memory import SMALL, STATE_BYTES, DoesNotFit, check_fits, free_memory, out_of_memory, warn_of_size
 from reign.bags._narrow import narrow_edges, narrow_near, narrow_pairs
-from reign.bags._assembly import Assembly
 from reign.bags._store import BagStore, Frame, all_real
 from reign.bags._triples import Neighbours, Where
 from reign.bags._views import DenseBag
@@ -18,6 +18,7 @@ __all__ = [
     "FAR",
     "SMALL",
     "STATE_BYTES",
+    "Assembly",
     "BagStore",
     "Bound",
     "Column",
@@ -37,6 +38,7 @@ __all__ = [
     "check_fits",
     "free_memory",
     "hop_table",
+    "maps_of",
     "narrow_edges",
     "narrow_near",
     "narrow_pairs",

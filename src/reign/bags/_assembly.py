@@ -9,7 +9,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
-from reign.bags._columns import Column, walk
+from reign.bags._columns import Column, all_columns, walk
+from reign.bags._keep import Bound
 from reign.bags._store import BagStore
 
 Group = tuple[int, bool]  # indices with rows of one kind; bounds are apart, because they have one row more
@@ -61,7 +62,15 @@ class Assembly:
                 index = long[group, place]
             return index.view(*index.shape, *piece.width)
 
-        return walk(self.template, column)
+        bag = walk(self.template, column)
+        for key in [key for key, value in bag._kept.items() if isinstance(value, Bound | bool | int | float | str)]:
+            del bag._kept[key]  # that of another batch
+        return bag
+
+
+def maps_of(bag: SubgraphBag) -> list[str]:
+    """The names of all tensors of a bag that can be assembled. There are none if edges are cut or subgraphs have several anchors."""
+    return sorted(name for name, _, _ in all_columns(bag)) if bag.cut is None and bag.anchor.size(1) == 1 else []
 
 
 class _Rows:

@@ -66,6 +66,11 @@ class SharedGraph(Keeper):
         return cls(x, edge_index, edge_attr, batch, ragged.offsets(sizes))
 
     @property
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor, int]:
+        """The arguments of a model: x, edge_index, edge_attr, batch and batch_size."""
+        return self.x, self.edge_index, self.edge_attr, self.batch, self.num_graphs
+
+    @property
     def num_nodes(self) -> int:
         """The number of nodes in the whole batch."""
         return self.x.size(0)

@@ -52,7 +52,7 @@ class BagStore:
                 parts.setdefault(name, []).append((bounds.local(value, column), value[:0]))
             for space in sorted({c for column in self.columns.values() for c in (column.rows, column.values) if c is not None}):
                 sizes.setdefault(space, []).append(bounds.of(space).diff())
-            if self.template is not None and set(self.template._kept) != set(bag._kept):
+            if len(parts) != len(self.columns) or len({len(found) for found in parts.values()}) > 1:
                 raise ValueError("the bags of this data set have different cached values.")
             for key, kept in bag._kept.items():
                 if isinstance(kept, Bound):

@@ -10,6 +10,7 @@ from reign.data import GraphPack, Ids, Problem
 from reign.train.batches import share
 from reign.train.budget import Budget
 from reign.train.distributed import total
+from reign.train.kept_bags import KeptBags
 from reign.train.losses import Loss
 from reign.train.processes import Fabric
 
@@ -34,6 +35,7 @@ class Gradients:
         budget: how much is computed at a time.
         fabric: devices and processes.
         weights: how much each label counts, on the device; None for equal weights.
+        bags: the bags that are kept between epochs; None to make them again for every batch.
     """
 
     def __init__(
@@ -46,9 +48,11 @@ class Gradients:
         budget: Budget,
         fabric: Fabric,
         weights: Tensor | None = None,
+        bags: KeptBags | None = None,
     ) -> None:
         self.model, self.wrapped, self.loss, self.problem = model, wrapped, loss, problem
         self.graphs, self.budget, self.fabric, self.weights = graphs, budget, fabric, weights
+        self.bags = bags
         self._parameters, self._buffers = list(model.parameters()), list(model.buffers())  # listing them takes long
 
     def __call__(self, group: list[Ids], when: str, before: list[Tensor]) -> tuple[float, float]:
@@ -74,17 +78,25 @@ class Gradients:
             for p, part in enumerate(mine):
                 done = b == len(group) - 1 and p == len(mine) - 1
                 with self.fabric.no_backward_sync(self.wrapped, enabled=not done):
-                    batch = self.graphs.batch(part)
-                    assert batch.y is not None
-                    out = self.wrapped(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.size)
+                    out = self._outputs(part)
                     self._check_shape(out)
-                    counts = None if self.weights is None else self.weights[batch.ids]
-                    loss = self.loss.sum(out.to(batch.y.dtype), batch.y, counts)
+                    assert self.graphs.y is not None
+                    y = self.graphs.y[part]
+                    loss = self.loss.sum(out.to(y.dtype), y, None if self.weights is None else self.weights[part])
                     # DDP takes the mean over processes; the sum is needed
                     self.fabric.backward(loss * (self.fabric.world_size / max(labels, 1.0) / len(group)))
                 loss_total += float(total(loss.detach()))
             labels_total += labels
         return loss_total, labels_total
+
+    def _outputs(self, ids: Ids) -> Tensor:
+        if self.bags is not None:
+            bag = self.bags.training(ids)
+            out: Tensor = self.wrapped(*bag.graph.inputs, bag=bag)
+        else:
+            batch = self.graphs.batch(ids)
+            out = self.wrapped(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.size)
+        return out
 
     def statistics(self) -> list[Tensor]:
         """A copy of the running statistics of norms."""
@@ -99,6 +111,8 @@ class Gradients:
     def _undo(self, statistics: list[Tensor]) -> None:
         self.model.zero_grad()
         self.restore(statistics)
+        if self.bags is not None:
+            self.bags.drop()  # perhaps their memory is what is missing
 
     def _check_shape(self, out: Tensor) -> None:
         expected = self.problem.num_outputs * self.loss.outputs

@@ -13,6 +13,7 @@ from reign.train.budget import Budget, GraphTooLarge
 from reign.train.callbacks import Callback
 from reign.train.distributed import total
 from reign.train.formats import number_format
+from reign.train.kept_bags import KeptBags
 from reign.train.target_scaler import Scale
 from reign.train.threads import threads_of
 
@@ -35,6 +36,7 @@ class Inference:
         failed: dictionary that receives the graphs that are too large for the memory, with the reasons; their outputs are NaN. Without
             it, such graphs raise an error.
         dropped: seed of the dropout, which is then applied as in training; None for no dropout.
+        bags: the bags that are kept between epochs; None to make them again for every batch.
     """
 
     model: nn.Module
@@ -50,6 +52,7 @@ class Inference:
     resident: Callable[[Ids, Callable[[int, int], None]], Tensor | None] = lambda ids, after_batch: None
     failed: dict[int, str] | None = None
     dropped: int | None = None
+    bags: KeptBags | None = None
 
     @torch.no_grad()
     def __call__(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
@@ -101,7 +104,11 @@ class Inference:
     def _batch(self, ids: Ids) -> Float[Tensor, "graphs outputs"]:
         found = []
         for part in self.budget.parts(ids):
-            b = self.graphs.batch(part)
             with number_format(self.graphs.x.device, self.precision):
-                found.append(self.model(b.x, b.edge_index, b.edge_attr, b.batch, b.size))
+                if self.bags is not None:
+                    bag = self.bags.predicting(part)
+                    found.append(self.model(*bag.graph.inputs, bag=bag))
+                else:
+                    b = self.graphs.batch(part)
+                    found.append(self.model(b.x, b.edge_index, b.edge_attr, b.batch, b.size))
         return torch.cat(found)

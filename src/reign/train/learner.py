@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -22,6 +23,7 @@ from reign.train.distributed import synchronise
 from reign.train.formats import dtype_of, number_format
 from reign.train.gradients import Gradients
 from reign.train.inference import Inference
+from reign.train.kept_bags import KeptBags, why_not_kept
 from reign.train.label_weights import label_weights
 from reign.train.losses import LOSSES
 from reign.train.metrics import METRICS, measure_all
@@ -76,7 +78,10 @@ class Learner:
         sharp = config.optimiser
         self.sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
         self.budget = Budget(model, self.graphs, fabric.device, config.max_pairs, problem.name, callback, problem.names)
-        self.gradients = Gradients(model, self.wrapped, loss, problem, self.graphs, self.budget, fabric, self.label_weights)
+        self.bags = self._kept_bags()
+        self.gradients = Gradients(
+            model, self.wrapped, loss, problem, self.graphs, self.budget, fabric, self.label_weights, self.bags
+        )
         self.inference = Inference(
             model,
             self.graphs,
@@ -89,6 +94,7 @@ class Learner:
             fabric.global_rank,
             fabric.world_size,
             self._resident_outputs,
+            bags=self.bags,
         )
         self.raw_optimiser = optimiser
         self.resident: Resident | None = None
@@ -104,6 +110,8 @@ class Learner:
     def _train_epoch(self, epoch: int) -> float:
         seed = epoch_seed(self.seed, epoch)
         seed_model(self.model, seed + self.fabric.global_rank)
+        if self.bags is not None:
+            self.bags.assemble()
         self._train_mode()
         order = list(batches.shuffled(self.problem.splits["train"], self.config.batch_size, seed))
         groups = [order[g : g + self.config.accumulate] for g in range(0, len(order), self.config.accumulate)]
@@ -128,6 +136,16 @@ class Learner:
         self.model.train()
         if self.config.freeze_encoder:
             hold_encoder(self.model)
+
+    def _kept_bags(self) -> KeptBags | None:
+        """The bags that are kept between epochs, on a CPU; None if they are not."""
+        why = why_not_kept(self)
+        if why is None:
+            assert isinstance(self.model, Model)
+            return KeptBags(self.model, self.graphs, self.problem.splits.get("val", torch.empty(0, dtype=torch.long)))
+        if why:
+            self.callback.note(f"bags are made again for every batch: {why}.")
+        return None
 
     def _step(self, group: list[Ids], when: str) -> tuple[float, float]:
         """One optimiser step for some batches. Return the sum of the loss and the number of labels."""

@@ -100,9 +100,9 @@ class _Bfloat16(nn.Module):
         super().__init__()
         self.module, self.device = module, device
 
-    def forward(self, *args: Any) -> Tensor:
+    def forward(self, *args: Any, **more: Any) -> Tensor:
         with bfloat16_products(self.device):
-            out: Tensor = self.module(*args)
+            out: Tensor = self.module(*args, **more)
         return out.float()
 
 

@@ -1,0 +1,104 @@
+"""Bags that are kept between epochs on a CPU, where they would otherwise be made again for every batch.
+
+The bags of the first epoch, with the index maps that its steps needed, are kept as they are. From the second epoch on, the bag of a batch is assembled from
+them. Validation batches are the same in every epoch, so their bags are kept whole. (``reign.train.resident`` does the same on a GPU.)
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from reign.bags import Assembly, BagStore, SubgraphBag, free_memory, maps_of
+from reign.data import GraphPack, Ids
+from reign.nn import Model
+
+if TYPE_CHECKING:
+    from reign.train.learner import Learner
+
+SHARE = 1 / 8  # of the free memory, which other runs may need, too
+BYTES = 500  # for each pair, while the bags of the first epoch are put together; 120 after that
+
+
+class KeptBags:
+    """The bags of training and validation graphs.
+
+    Args:
+        model: the model, whose policy makes the bags.
+        graphs: all graphs.
+        validation: the graphs whose bags are kept whole.
+    """
+
+    def __init__(self, model: Model, graphs: GraphPack, validation: Ids) -> None:
+        self.model, self.graphs = model, graphs
+        self._validation = torch.zeros(len(graphs), dtype=torch.bool).index_fill_(0, validation, True)
+        self._first: list[tuple[Ids, SubgraphBag]] | None = []
+        self._assembly: tuple[Assembly, Int[Tensor, "graphs"]] | None = None
+        self._whole: dict[tuple[int, ...], SubgraphBag] = {}
+
+    def training(self, ids: Ids) -> SubgraphBag:
+        """The bag of a training batch."""
+        if self._assembly is not None:
+            assembly, places = self._assembly
+            return assembly.batch(places[ids])
+        bag = self._made(ids)
+        if self._first is not None:
+            self._first.append((ids, bag))
+        return bag
+
+    def predicting(self, ids: Ids) -> SubgraphBag:
+        """The bag of a batch to predict for."""
+        key = tuple(ids.tolist())
+        bag = self._whole.get(key)
+        if bag is None:
+            bag = self._made(ids)
+            if self._validation[ids].all():
+                self._whole[key] = bag
+        return bag
+
+    def assemble(self) -> None:
+        """After the first epoch: let the bags of all later batches be assembled from those of this one."""
+        if self._first:
+            usual, example = max(self._first, key=lambda one: one[1].num_pairs)
+            maps = maps_of(example)
+            bags = [one if maps_of(one[1]) == maps else self._together(one[0], usual) for one in self._first] if maps else []
+            if bags and all(maps_of(bag) == maps for _, bag in bags):
+                order = torch.cat([ids for ids, _ in bags])
+                places = torch.zeros(len(self.graphs), dtype=torch.long).index_copy_(0, order, torch.arange(order.numel()))
+                self._assembly = Assembly(BagStore(bag for _, bag in bags)), places
+        self._first = None
+
+    def drop(self) -> None:
+        """Free all memory, and keep nothing from now on."""
+        self._first = self._assembly = None
+        self._whole, self._validation = {}, torch.zeros_like(self._validation)
+
+    def _together(self, ids: Ids, usual: Ids) -> tuple[Ids, SubgraphBag]:
+        """A bag of a few graphs needs other index maps, because small layers run in plain operations; together with others it does not."""
+        both = torch.cat([usual, ids])
+        bag = self._made(both)
+        self.model.eval()
+        with torch.no_grad():
+            self.model.predict(bag.graph.x, bag)  # this builds the index maps; the output is not used
+        assert bag.wiring.to_node is not None  # needed for gradients with respect to nodes
+        return both, bag
+
+    def _made(self, ids: Ids) -> SubgraphBag:
+        b, model = self.graphs.batch(ids), self.model
+        return model.policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size, domain=model.domain)
+
+
+def why_not_kept(learner: "Learner") -> str | None:
+    """The reason why training does not keep bags between epochs; empty if this needs no explanation; None if it keeps them."""
+    model, fabric = learner.model, learner.fabric
+    if fabric.device.type != "cpu" or learner.config.eager or not isinstance(model, Model) or model.task_level != "graph":
+        return ""
+    if fabric.world_size > 1 or model.policy.random:
+        return ""  # each process sees other graphs in every epoch; each batch has other subgraphs
+    splits = learner.problem.splits
+    graphs = torch.cat([splits[name] for name in ("train", "val") if name in splits]).unique()
+    needed, limit = BYTES * int(learner.budget.pairs[graphs].sum()), int(SHARE * free_memory(fabric.device))
+    if needed > limit:
+        return f"to keep them takes about {needed / 1e9:,.1f} GB, and at most {limit / 1e9:,.1f} GB (an eighth of the free memory) are used for this"
+    return None
