@@ -59,14 +59,15 @@ class KeptBags:
 
     def assemble(self) -> None:
         """After the first epoch: let the bags of all later batches be assembled from those of this one."""
-        if self._first:
-            usual, example = max(self._first, key=lambda one: one[1].num_pairs)
-            maps = maps_of(example)
-            bags = [one if maps_of(one[1]) == maps else self._together(one[0], usual) for one in self._first] if maps else []
-            if bags and all(maps_of(bag) == maps for _, bag in bags):
-                order = torch.cat([ids for ids, _ in bags])
-                places = torch.zeros(len(self.graphs), dtype=torch.long).index_copy_(0, order, torch.arange(order.numel()))
-                self._assembly = Assembly(BagStore(bag for _, bag in bags)), places
+        if not self._first:
+            return
+        usual, example = max(self._first, key=lambda one: one[1].num_pairs)
+        maps = maps_of(example)
+        bags = [one if maps_of(one[1]) == maps else self._together(one[0], usual) for one in self._first] if maps else []
+        if bags and all(maps_of(bag) == maps for _, bag in bags):
+            order = torch.cat([ids for ids, _ in bags])
+            places = torch.zeros(len(self.graphs), dtype=torch.long).index_copy_(0, order, torch.arange(order.numel()))
+            self._assembly = Assembly(BagStore(bag for _, bag in bags)), places
         self._first = None
 
     def drop(self) -> None:
