@@ -1,4 +1,4 @@
-"""All weights of a model as one tensor, so that an update needs a few kernel launches in place of dozens."""
+"""All weights of a model as one tensor, so that an update needs a few operations in place of dozens."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,9 +27,9 @@ class FlatAdam:
             weights, key=lambda weight: weight.numel() % 64 != 0
         )  # weights of odd sizes are last, so that the others are aligned
         sizes = [weight.numel() for weight in self.weights]
-        device = self.weights[0].device
+        dtype, device = self.weights[0].dtype, self.weights[0].device
         states = [optimiser.state[weight] for weight in self.weights]
-        self.values, self.grads, self.mean, self.square = (torch.zeros(sum(sizes), device=device) for _ in range(4))
+        self.values, self.grads, self.mean, self.square = (torch.zeros(sum(sizes), dtype=dtype, device=device) for _ in range(4))
         self.steps = torch.zeros(len(sizes), device=device)
         self.places = [place.view_as(weight) for place, weight in zip(self.grads.split(sizes), self.weights, strict=True)]
         with torch.no_grad():
@@ -50,6 +50,11 @@ class FlatAdam:
         """The gradients of all weights in one tensor, as pieces of equal size."""
         torch._foreach_copy_(self.places, [weight.grad for weight in self.weights])  # type: ignore[misc]
         return list(self.grads.split(PIECE))
+
+    @property
+    def complete(self) -> bool:
+        """Whether all weights have gradients."""
+        return all(weight.grad is not None for weight in self.weights)
 
     def step(self, skip: Tensor) -> None:
         """Update the weights with the collected gradients, unless ``skip`` is 1."""

@@ -4,7 +4,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import get_total_norm
 
 from reign.data import GraphPack, Ids, Problem
 from reign.train.batches import share
@@ -13,6 +12,7 @@ from reign.train.distributed import total
 from reign.train.kept_bags import KeptBags
 from reign.train.losses import Loss
 from reign.train.processes import Fabric
+from reign.train.update import Update
 
 
 class NonFiniteLoss(ValueError):
@@ -34,6 +34,7 @@ class Gradients:
         graphs: all graphs on the device, with targets as the model learns them.
         budget: how much is computed at a time.
         fabric: devices and processes.
+        update: what comes after the gradients.
         weights: how much each label counts, on the device; None for equal weights.
         bags: the bags that are kept between epochs; None to make them again for every batch.
     """
@@ -47,13 +48,14 @@ class Gradients:
         graphs: GraphPack,
         budget: Budget,
         fabric: Fabric,
+        update: Update,
         weights: Tensor | None = None,
         bags: KeptBags | None = None,
     ) -> None:
         self.model, self.wrapped, self.loss, self.problem = model, wrapped, loss, problem
         self.graphs, self.budget, self.fabric, self.weights = graphs, budget, fabric, weights
-        self.bags = bags
-        self._parameters, self._buffers = list(model.parameters()), list(model.buffers())  # listing them takes long
+        self.update, self.bags = update, bags
+        self._buffers = list(model.buffers())  # listing them takes long
 
     def __call__(self, group: list[Ids], when: str, before: list[Tensor]) -> tuple[float, float]:
         """Compute the gradients for some batches. Return the sum of the loss and the number of labels.
@@ -63,7 +65,7 @@ class Gradients:
         """
         ids = torch.cat(group)
         loss, labels = self.budget.within(lambda: self._compute(group), ids, lambda: self._undo(before))
-        slope = float(get_total_norm([p.grad for p in self._parameters if p.grad is not None]))
+        slope = self.update.norm()
         if not math.isfinite(loss) or not math.isfinite(slope):
             self._undo(before)
             what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient is {slope}"

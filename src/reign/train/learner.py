@@ -36,6 +36,7 @@ from reign.train.target_scaler import Scale
 from reign.train.tasks import choose
 from reign.train.threads import threads_of
 from reign.train.turns import hand_over
+from reign.train.update import Update
 
 
 class Learner:
@@ -78,9 +79,9 @@ class Learner:
         sharp = config.optimiser
         self.sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
         self.budget = Budget(model, self.graphs, fabric.device, config.max_pairs, problem.name, callback, problem.names)
-        self.bags = self._kept_bags()
+        self.bags, self.update = self._kept_bags(), Update(model, self.wrapped, optimiser, self.optimiser, fabric)
         self.gradients = Gradients(
-            model, self.wrapped, loss, problem, self.graphs, self.budget, fabric, self.label_weights, self.bags
+            model, self.wrapped, loss, problem, self.graphs, self.budget, fabric, self.update, self.label_weights, self.bags
         )
         self.inference = Inference(
             model,
@@ -161,9 +162,7 @@ class Learner:
             with self.sharpness.nearby():
                 self.gradients(group, when, before)
             self.gradients.restore(here)  # the statistics of norms must belong to the current weights, not to the nearby ones
-        if self.config.clip:
-            self.fabric.clip_gradients(self.wrapped, self.optimiser, max_norm=self.config.clip)
-        self.optimiser.step()
+        self.update.step(self.config.clip)
         self.rate.after_step()
         return loss, labels
 

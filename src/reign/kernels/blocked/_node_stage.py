@@ -23,7 +23,7 @@ from reign.kernels.blocked._norm import Affine, Norm, back, bias_back, plain_nor
 from reign.kernels.blocked._passing import passed, passed_back, plainly_passed, relu_back
 from reign.kernels.blocked._slots import WEIGHTS, Map, maps_of
 
-TOGETHER = 4  # slots of one task
+TOGETHER = 6  # slots of one task
 INPUTS = 4  # of a slot: values, sources, edge features, eps
 
 
