@@ -109,7 +109,7 @@ class Moments:
         if not training or number < 2:
             return Affine.make(vector(norm.running_mean), vector(norm.running_var), scale, shift, norm.eps, dtype, 0)
         share = np.array(self.number) / number
-        means, own = np.stack([vector(m) for m in self.means]), np.stack([vector(v) for v in self.vars])
+        means, own = vector(torch.stack(self.means)), vector(torch.stack(self.vars))
         mean = share @ means
         var = share @ ((means - mean) ** 2 + own)
         norm.update(mean, var, number)
@@ -139,8 +139,7 @@ class Slopes:
 
     def finish(self) -> tuple[Vector, Vector]:
         """Both sums: the gradients of a norm's shift and scale."""
-        one, two = (np.stack([vector(part) for part in parts]).sum(0) for parts in (self.one, self.two))
-        return one, two
+        return vector(torch.stack(self.one)).sum(0), vector(torch.stack(self.two)).sum(0)
 
 
 def back(affine: Affine, sums: tuple[Vector, Vector]) -> Back:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +13,7 @@ from reign.kernels._indices import Edges
 from reign.kernels._stages import Messages
 from reign.kernels.blocked._kept import kept
 from reign.kernels.blocked._sums import bag_sums
-from reign.kernels.blocked._threads import block_rows, each
+from reign.kernels.blocked._threads import block_rows, both, each
 from reign.kernels.blocked._twice import differentiably
 
 FEW_TYPES = 32  # as many types of edges share a product with their one-hot vectors
@@ -85,6 +86,8 @@ def passed_back(
     few = table is not None and edges.kind is not None and wants_table
     blocks = _cut(edges, "back", values.size(1))
     types: list[Tensor] = [g] * len(blocks)
+    dots = list(zip(_split(g), _split(own), strict=True)) if wants_eps else []
+    products: list[Tensor] = [g] * len(dots)
 
     def work(n: int) -> None:
         b = blocks[n]
@@ -96,20 +99,24 @@ def passed_back(
             found = bag_sums(message, b.count, b.ptr)
             if few:
                 types[n] = b.one_hot(table) @ message
+        into = g_values[b.rows]
         if source is None:
-            torch.add(found, g[b.rows], alpha=factor, out=g_values[b.rows])
+            torch.add(found, g[b.rows], alpha=factor, out=into)
             if more is not None:
-                g_values[b.rows].add_(more[b.rows])
+                into.add_(more[b.rows])
         else:
-            g_values[b.rows] = found
+            into.copy_(found)
 
-    if wants_own or wants_source or few:
-        each(len(blocks), work)
+    def multiply(n: int) -> None:
+        one, two = dots[n]
+        products[n] = torch.dot(one.view(-1), two.view(-1))
+
+    both(len(blocks) if wants_own or wants_source or few else 0, work, [partial(multiply, n) for n in range(len(dots))])
     g_table = None
     if table is not None and wants_table:
         g_table = _total(types, table) if few else _edge_gradient(g, values, table, edges)
     g_own = g_values if source is None else g * factor if more is None else torch.add(more, g, alpha=factor)
-    g_eps = _dot(g, own).to(eps.dtype).view_as(eps) if wants_eps else None
+    g_eps = torch.stack(products).sum(dtype=torch.float64).to(eps.dtype).view_as(eps) if wants_eps else None
     return g_own, None if source is None else g_values, g_table, g_eps
 
 
@@ -203,7 +210,6 @@ def _rows_of_table(edges: Edges, edge: Tensor) -> Tensor:
     return edge if edges.kind is None else edges.kind.index_select(0, edge)
 
 
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """The sum of all products, added up in float64."""
-    pieces = zip(a.split(block_rows(*a.shape)), b.contiguous().split(block_rows(*a.shape)), strict=True)
-    return torch.stack([torch.dot(one.view(-1), two.view(-1)) for one, two in pieces]).sum(dtype=torch.float64)
+def _split(x: Tensor) -> Sequence[Tensor]:
+    """Blocks of rows."""
+    return x.contiguous().split(block_rows(*x.shape))

@@ -17,7 +17,7 @@ from reign.kernels.blocked._norm import plain_norm
 from reign.kernels.blocked._passing import collect
 from reign.kernels.blocked._slots import WEIGHTS, Shortcut, Work, maps_of
 from reign.kernels.blocked._slots_back import WorkBack
-from reign.kernels.blocked._sums import Sums, SumsBack, plain_sums, segment_sum, sums_of
+from reign.kernels.blocked._sums import Sums, SumsBack, plain_sums, segment_sums, sums_of
 from reign.kernels.blocked._twice import differentiably
 
 
@@ -148,7 +148,7 @@ class _Stage(torch.autograd.Function):
         def beside(g: Tensor, g_roots: Tensor | None) -> list[Callable[[], None]]:
             start = 0
             places = work.pairs.to_sub, work.pairs.to_node
-            g_added.extend(segment_sum(g, where) if has else None for where, has in zip(places, layer.has, strict=False))
+            g_added.extend(segment_sums(g, [where if has else None for where, has in zip(places, layer.has, strict=False)]))
             g_added.append(g_roots)
             for nodes, own, wanted in zip(layer.nodes, more, wants_more, strict=True):
                 nodes.begin_back(layer.flows(g_added, nodes), own, kept[start : start + nodes.keeps], wanted)

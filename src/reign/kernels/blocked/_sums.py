@@ -1,6 +1,7 @@
 """Sums over ragged rows in blocks, and those of the values of pairs that layers ask for."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,18 +23,26 @@ def bag_sums(x: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
     return torch.embedding_bag(x, index, ptr, mode=0, include_last_offset=True)[0]
 
 
-def segment_sum(x: Tensor, segments: Segments) -> Tensor:
-    """Sums of rows, one row a segment."""
-    number = segments.ptr.numel() - 1
-    out, size = x.new_empty(number, x.size(1)), block_rows(number, x.size(1))
-    blocks = kept(segments, size, lambda: _cut(segments, size))
-    parts = out.split(size)
+def segment_sums(x: Tensor, several: Sequence[Segments | None]) -> list[Tensor | None]:
+    """Sums of rows, one row a segment, for several kinds of segments at the same time; None where there are no segments."""
+    found: list[Tensor | None] = []
+    work: list[tuple[Tensor, Tensor, Tensor]] = []
+    for segments in several:
+        if segments is None:
+            found.append(None)
+            continue
+        number = segments.ptr.numel() - 1
+        out, size = x.new_empty(number, x.size(1)), block_rows(number, x.size(1))
+        found.append(out)
+        blocks = kept(segments, size, partial(_cut, segments, size))
+        work += [(part, *block) for part, block in zip(out.split(size), blocks, strict=True)]
 
-    def work(b: int) -> None:
-        parts[b].copy_(bag_sums(x, *blocks[b]))
+    def one(b: int) -> None:
+        part, index, ptr = work[b]
+        part.copy_(bag_sums(x, index, ptr))
 
-    each(len(blocks), work)
-    return out
+    each(len(work), one)
+    return found
 
 
 def _cut(segments: Segments, size: int) -> list[tuple[Tensor, Tensor]]:
@@ -47,8 +56,7 @@ def _cut(segments: Segments, size: int) -> list[tuple[Tensor, Tensor]]:
 
 def sums_of(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> Sums:
     """Readout, needle, roots and picked rows of values, as far as they are wanted."""
-    readout = segment_sum(h, pairs.to_sub) if "readout" in wanted else None
-    needle = segment_sum(h, pairs.to_node) if "needle" in wanted else None
+    readout, needle = segment_sums(h, [pairs.to_sub if "readout" in wanted else None, pairs.to_node if "needle" in wanted else None])
     roots = h.index_select(0, pairs.root) if "root" in wanted and pairs.root is not None else None
     return readout, needle, roots, None if picks is None else h.index_select(0, picks.rows)
 
