@@ -16,7 +16,7 @@ class Update:
     """Computes the norm of the gradients, clips them, and makes the step of the optimiser.
 
     On a CPU the weights become one tensor, if the optimiser allows it: a small model has hundreds of weights, and an operation for each takes longer than
-    the update itself.
+    the update itself. If some weight has no gradient in some step, it stays where it is, and from then on the weights are updated one by one.
 
     Args:
         model: the model whose weights are updated.
@@ -32,23 +32,28 @@ class Update:
         alone = fabric.device.type == "cpu" and fabric.world_size == 1
         self._may_be_flat = alone and isinstance(model, Model) and FlatAdam.takes(optimiser)
         self._flat: FlatAdam | None = None
-        self._norm, self._collected, self._skip = 0.0, False, torch.zeros(())
+        self._norm, self._skip = 0.0, torch.zeros(())
 
     def norm(self) -> float:
         """The norm of the gradients; they may not change until the step."""
-        if self._may_be_flat and self._flat is None:
-            self._flat = FlatAdam(self.optimiser, [weight for weight in self._weights if weight.grad is not None])
-            self._others = [weight for weight in self._weights if weight.grad is None]
-            self.optimiser._opt_called = True  # type: ignore[attr-defined]  # schedules warn otherwise
-        flat = self._flat
-        self._collected = flat is not None and flat.complete and all(weight.grad is None for weight in self._others)
-        if flat is not None and self._collected:
-            flat.collect()
-            grads = [flat.grads]
+        if self._may_be_flat:
+            self._flatten()
+        if self._flat is not None:
+            self._flat.collect()
+            grads = [self._flat.grads]
         else:
             grads = [weight.grad for weight in self._weights if weight.grad is not None]
         self._norm = float(get_total_norm(grads))
         return self._norm
+
+    def _flatten(self) -> None:
+        if self._flat is None:
+            self._flat = FlatAdam(self.optimiser, [weight for weight in self._weights if weight.grad is not None])
+            self._others = [weight for weight in self._weights if weight.grad is None]
+            self._may_be_flat = bool((self._flat.steps == self._flat.steps[0]).all())
+            self.optimiser._opt_called = True  # type: ignore[attr-defined]  # schedules warn otherwise
+        if not self._may_be_flat or not self._flat.complete or any(weight.grad is not None for weight in self._others):
+            self._flat, self._may_be_flat = None, False
 
     def step(self, clip: float) -> None:
         """Update the weights.
@@ -56,7 +61,7 @@ class Update:
         Args:
             clip: the largest norm of the gradients; 0 for no bound.
         """
-        if self._flat is not None and self._collected:
+        if self._flat is not None:
             if clip:
                 self._flat.grads.mul_(min(1.0, clip / (self._norm + 1e-6)))
             self._flat.step(self._skip)

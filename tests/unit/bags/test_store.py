@@ -1,4 +1,4 @@
-"""The bags of a whole data set: a batch put together from them is the bag that the policy makes of it."""
+"""The bags of a whole data set: a batch put together from them, in a frame or exactly, is the bag that the policy makes of it."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 import reign
-from reign.bags import BagStore, Frame, SubgraphBag, all_real
+from reign.bags import Assembly, BagStore, Frame, SubgraphBag, all_real, maps_of
 from reign.bags._columns import all_columns
 from reign.bags._narrow import narrow_pairs
 from reign.data import GraphPack
@@ -152,3 +152,49 @@ def test_the_largest_graph_of_all_bags() -> None:
     assert parts[2].largest < parts[0].largest
     store = BagStore(parts)
     assert store.frame(2, store.totals(torch.tensor([0, 1]))).bag.largest == int(sizes.max())
+
+
+def exact_bag(model: Model, graphs: GraphPack, ids: torch.Tensor) -> SubgraphBag:
+    b = graphs.batch(ids)
+    bag = model.policy(b.x, b.edge_index, None, b.batch, batch_size=b.size, domain=model.domain)
+    model.prepare(b.x, bag)
+    return bag
+
+
+@pytest.mark.usefixtures("signatures_unchecked")
+@pytest.mark.parametrize(("name", "options"), [(name, options) for name, options in MODELS if options.get("policy") != "ed"])
+def test_a_batch_is_the_bag_of_its_graphs(name: str, options: dict[str, object]) -> None:
+    torch.manual_seed(0)
+    model, graphs, ids = reign.build_model(name, 3, 4, 2, 1, **options).eval(), pack(), torch.tensor([7, 0, 3, 4])
+    store = BagStore([exact_bag(model, graphs, torch.arange(0, 4)), exact_bag(model, graphs, torch.arange(4, len(graphs)))])
+    expected, bag = exact_bag(model, graphs, ids), Assembly(store).batch(ids)
+    have = {column: value for column, value, _ in all_columns(bag)}
+    for column, value, _ in all_columns(expected):
+        assert torch.equal(have[column], value), column
+        assert have[column].dtype == value.dtype, column
+    assert maps_of(bag) == maps_of(expected)
+    assert bag.largest == expected.largest  # not that of all graphs
+    with torch.no_grad():
+        assert torch.equal(model.predict(bag.graph.x, bag), model.predict(expected.graph.x, expected))
+
+
+def test_a_graph_may_come_twice_and_rows_may_have_no_index() -> None:
+    """Node deletion without pairs outside of subgraphs: a root has no row."""
+    graphs, ids = pack(), torch.tensor([5, 5, 2])
+    policy = reign.policy("nd")
+
+    def made(ids: torch.Tensor) -> SubgraphBag:
+        b = graphs.batch(ids)
+        bag = policy(b.x, b.edge_index, None, b.batch, batch_size=b.size, domain="members")
+        assert bag.root_row.numel() == 0 or int(bag.root_row.max()) == -1
+        return bag
+
+    bag, expected = Assembly(BagStore([made(torch.arange(len(graphs)))])).batch(ids), made(ids)
+    assert torch.equal(bag.root_row, expected.root_row)
+    assert torch.equal(bag.row_ptr, expected.row_ptr)
+    assert torch.equal(bag.graph.edge_index, expected.graph.edge_index)
+
+
+def test_edges_that_are_cut_cannot_be_assembled() -> None:
+    graphs = pack()
+    assert maps_of(exact_bag(reign.build_model("dss", 3, 4, 2, 1, policy="ed"), graphs, torch.arange(3))) == []
