@@ -55,7 +55,7 @@ class Sum:
 
     def __call__(self, x: Shaped[Tensor, "sources channels"]) -> Shaped[Tensor, "targets channels"]:
         """Sum the rows of x."""
-        return _Sum.apply(x, self.index, self.ptr, self.index_t, self.ptr_t)  # type: ignore[no-untyped-call]
+        return _applied(x, self.index, self.ptr, self.index_t, self.ptr_t)
 
 
 class _Sum(torch.autograd.Function):
@@ -70,7 +70,15 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         index, ptr, index_t, ptr_t = ctx.saved_tensors
-        return _Sum.apply(grad.contiguous(), index_t, ptr_t, index, ptr), None, None, None, None  # type: ignore[no-untyped-call]
+        return _applied(grad.contiguous(), index_t, ptr_t, index, ptr), None, None, None, None
+
+
+def _applied(x: Tensor, index: Tensor, ptr: Tensor | None, index_t: Tensor, ptr_t: Tensor | None) -> Tensor:
+    """The sum, as a function with a gradient only where one is needed: PyTorch takes longer to call it than a small sum takes."""
+    if not x.requires_grad or not torch.is_grad_enabled():
+        return _sum(x, index, ptr)
+    out: Tensor = _Sum.apply(x, index, ptr, index_t, ptr_t)  # type: ignore[no-untyped-call]
+    return out
 
 
 def _sum(x: Tensor, index: Tensor, ptr: Tensor | None) -> Tensor:

@@ -47,14 +47,12 @@ class FlatAdam:
         return plain and not any(optimiser.param_groups[0].get(name) for name in ("amsgrad", "maximize", "differentiable"))
 
     def collect(self) -> list[Tensor]:
-        """The gradients of all weights in one tensor, as pieces of equal size."""
-        torch._foreach_copy_(self.places, [weight.grad for weight in self.weights])  # type: ignore[misc]
+        """The gradients of all weights in one tensor, as pieces of equal size; none if some weight has no gradient."""
+        grads = [weight.grad for weight in self.weights]
+        if any(grad is None for grad in grads):
+            return []
+        torch._foreach_copy_(self.places, grads)  # type: ignore[arg-type]
         return list(self.grads.split(PIECE))
-
-    @property
-    def complete(self) -> bool:
-        """Whether all weights have gradients."""
-        return all(weight.grad is not None for weight in self.weights)
 
     def step(self, skip: Tensor) -> None:
         """Update the weights with the collected gradients, unless ``skip`` is 1."""

@@ -39,7 +39,6 @@ class Update:
         if self._may_be_flat:
             self._flatten()
         if self._flat is not None:
-            self._flat.collect()
             grads = [self._flat.grads]
         else:
             grads = [weight.grad for weight in self._weights if weight.grad is not None]
@@ -52,7 +51,7 @@ class Update:
             self._others = [weight for weight in self._weights if weight.grad is None]
             self._may_be_flat = bool((self._flat.steps == self._flat.steps[0]).all())
             self.optimiser._opt_called = True  # type: ignore[attr-defined]  # schedules warn otherwise
-        if not self._may_be_flat or not self._flat.complete or any(weight.grad is not None for weight in self._others):
+        if not self._may_be_flat or not self._flat.collect() or any(weight.grad is not None for weight in self._others):
             self._flat, self._may_be_flat = None, False
 
     def step(self, clip: float) -> None:

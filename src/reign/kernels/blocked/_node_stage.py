@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -217,14 +216,15 @@ def _affine(y: Tensor, norms: Sequence[Norm | None], training: bool) -> Affine |
     rows = y.size(1)
     counted = rows if training and rows >= 2 else 0
     if counted:
-        found = [[vector(v) for v in torch.batch_norm_update_stats(one, None, None, 0.0)] for one in y]
-        for norm, (mean, var) in zip(own, found, strict=True):
-            norm.update(mean, var, rows)
+        means, variances = zip(*(torch.batch_norm_update_stats(one, None, None, 0.0) for one in y), strict=True)
     else:
-        found = [[vector(norm.running_mean), vector(norm.running_var)] for norm in own]
-    mean, var = (np.stack(part)[:, None] for part in zip(*found, strict=True))
-    scale, shift = (np.stack([vector(v) for v in part])[:, None] for part in ([n.scale for n in own], [n.shift for n in own]))
-    return Affine.make(mean, var, scale, shift, own[0].eps, y.dtype, counted)
+        means, variances = [norm.running_mean for norm in own], [norm.running_var for norm in own]
+    parts = means, variances, [norm.scale for norm in own], [norm.shift for norm in own]
+    mean, var, scale, shift = (vector(torch.stack(part)) for part in parts)
+    if counted:
+        for norm, m, v in zip(own, mean, var, strict=True):
+            norm.update(m, v, rows)
+    return Affine.make(mean[:, None], var[:, None], scale[:, None], shift[:, None], own[0].eps, y.dtype, counted)
 
 
 def _through(g: Tensor, affine: Affine | None, y: Tensor | None) -> tuple[Tensor, Tensor, Sequence[Sequence[Tensor | None]]]:
