@@ -27,7 +27,10 @@ class Assembly:
         assert store.template is not None
         self.store, self.template = store, store.template
         kinds: dict[bytes, int] = {}  # spaces in which all graphs have as many rows are of one kind
-        self._kind = {name: kinds.setdefault(sizes.numpy().tobytes(), len(kinds)) for name, sizes in zip(store.spaces, store.sizes.t(), strict=True)}
+        self._kind = {
+            name: kinds.setdefault(sizes.numpy().tobytes(), len(kinds))
+            for name, sizes in zip(store.spaces, store.sizes.t(), strict=True)
+        }
         numbers = list(self._kind.values())
         self._sizes = store.sizes.t()[[numbers.index(kind) for kind in range(len(kinds))]]
         self._starts = self._sizes.cumsum(1) - self._sizes

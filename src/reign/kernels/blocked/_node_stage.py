@@ -216,10 +216,10 @@ def _affine(y: Tensor, norms: Sequence[Norm | None], training: bool) -> Affine |
     rows = y.size(1)
     counted = rows if training and rows >= 2 else 0
     if counted:
-        means, variances = zip(*(torch.batch_norm_update_stats(one, None, None, 0.0) for one in y), strict=True)
+        found = [torch.batch_norm_update_stats(one, None, None, 0.0) for one in y]
     else:
-        means, variances = [norm.running_mean for norm in own], [norm.running_var for norm in own]
-    parts = means, variances, [norm.scale for norm in own], [norm.shift for norm in own]
+        found = [(norm.running_mean, norm.running_var) for norm in own]
+    parts = zip(*((*one, norm.scale, norm.shift) for one, norm in zip(found, own, strict=True)), strict=True)
     mean, var, scale, shift = (vector(torch.stack(part)) for part in parts)
     if counted:
         for norm, m, v in zip(own, mean, var, strict=True):

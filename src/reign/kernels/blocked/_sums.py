@@ -56,7 +56,9 @@ def _cut(segments: Segments, size: int) -> list[tuple[Tensor, Tensor]]:
 
 def sums_of(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> Sums:
     """Readout, needle, roots and picked rows of values, as far as they are wanted."""
-    readout, needle = segment_sums(h, [pairs.to_sub if "readout" in wanted else None, pairs.to_node if "needle" in wanted else None])
+    readout, needle = segment_sums(
+        h, [pairs.to_sub if "readout" in wanted else None, pairs.to_node if "needle" in wanted else None]
+    )
     roots = h.index_select(0, pairs.root) if "root" in wanted and pairs.root is not None else None
     return readout, needle, roots, None if picks is None else h.index_select(0, picks.rows)
 
