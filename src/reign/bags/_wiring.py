@@ -195,6 +195,17 @@ class Wiring:
         """
         return self.keep(("folklore", neighbours, where, members), lambda: self.make_folklore(neighbours, where, members))
 
+    def pairs_of_edges(self, neighbours: Neighbours) -> Sum:
+        """From pairs to edges, each of which is read at a pair of its ends: for a folklore sum over j ~ i ("A") at (j, i), over j ~ k ("swap")
+        at (k, j). A pair that is not stored is read as the first one, but no message uses it."""
+
+        def build() -> Sum:
+            j, other = self.bag.graph.edge_index
+            row = self.bag.row_within(*((j, other) if neighbours == "A" else (other, j)))
+            return Sum.broadcast(row.clamp(min=0), self.bag.num_pairs, ("pair", "edge"))
+
+        return self.keep(("pairs of edges", neighbours), build)
+
     def make_folklore(self, neighbours: Neighbours, where: Where, members: bool) -> FolkloreMessages:
         """As ``folklore``, but computed again and not cached."""
         bag = self.bag

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from reign.bags import Messages
 from reign.nn._edge_encoders import encode_edges
-from reign.nn._gin_parts import GINParts
+from reign.nn._gin_parts import GINParts, own_and_sum
 from reign.nn._neighbourhood import MERGED, Neighbourhood
 from reign.nn._options import BaseEncoderOptions
 from reign.nn._reset import Resettable
@@ -82,7 +82,7 @@ class GIN(BaseEncoder):
             edge = encode_edges(self.edge_encoder, n.edge_attr)
             messages = n.messages
             sums = n.collect((messages.from_rows(n.source) + messages.from_edges(edge)).relu())
-        return (1 + self.eps) * n.own + self.gather(sums)
+        return own_and_sum(n.own, self.gather(sums), self.eps)
 
 
 @CONVS.register("gcn")

@@ -192,12 +192,11 @@ class SubgraphConv(TermLayer):
         out = self._all_pairs(state, roots_apart, edge_attr)
         if self.root_terms is not None and not roots_apart:
             out = out.index_add(0, bag.wiring.root_row, self._roots(state, edge_attr))
-        if not isinstance(self.norm, NoNorm):
-            out = normalise(self.norm, out, state.norm_rows("pair", "off", roots_apart))
+        rows = None if isinstance(self.norm, NoNorm) else state.norm_rows("pair", "off", roots_apart)
+        out = normalise(self.norm, out, rows, self.act)
         if self.root_norm is not None:
-            roots = normalise(self.root_norm, self._roots(state, edge_attr), state.norm_rows("subgraph", "on"))
+            roots = normalise(self.root_norm, self._roots(state, edge_attr), state.norm_rows("subgraph", "on"), self.act)
             out = out.index_copy(0, bag.wiring.root_row, roots)
-        out = self.act(out)
         return state.next(state.masked_values(out if shortcut is None else out + shortcut(state.h)), {})
 
     @property

@@ -1,13 +1,14 @@
 """Local folklore message passing: each message is made from two pairs, and the messages are then summed."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Unpack
 
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
-from reign.bags import FolkloreMessages as Messages
-from reign.bags import Neighbours
-from reign.kernels import Segments, Sum, kernels_for
+from reign.bags import Neighbours, narrow_edges
+from reign.kernels import kernels_for
 from reign.nn._base_encoders import BaseEncoder
 from reign.nn._edge_encoders import encode_edges
 from reign.nn._gin_parts import GINParts
@@ -57,30 +58,25 @@ class Folklore(BaseEncoder):
 
     def forward(self, n: Neighbourhood) -> Float[Tensor, "rows channels"]:
         """Update the rows."""
-        along, across = self.along(n.source), self.across(n.source)
-        out: Tensor | None = None
-        for p, (part, mlp) in enumerate(zip(self.parts, self.mlps, strict=True)):
-            messages = n.state.bag.wiring.folklore(ALONG[part], n.where, n.state.masked)
-            first, second = (along, across) if part == "folklore" else (across, along)
-            edges = encode_edges(self.edge_encoders[p], n.edge_attr) if self.edge_encoders else None
-            value = mlp((1 + self.eps[p]) * n.own + _collected(first, second, edges, messages), n.rows)
-            out = value if out is None else out + value
-        assert out is not None
-        return out
+        values = [mlp(x, n.rows) for mlp, x in zip(self.mlps, self._collected(n), strict=True)]
+        return values[0] if len(values) == 1 else values[0] + values[1]
 
-
-def _collected(
-    first: Float[Tensor, "pairs channels"],
-    second: Float[Tensor, "pairs channels"],
-    edges: Float[Tensor, "edges channels"] | None,
-    messages: Messages,
-) -> Float[Tensor, "rows channels"]:
-    """The sums of relu(first + second + edge) over messages."""
-    a, b, e, into = messages
-    if (kernels := kernels_for(first)) is not None and isinstance(into, Sum) and second.dtype == first.dtype:
-        groups = (Segments(part.ptr_t, part.index_t) for part in (a, b, e))  # type: ignore[arg-type]
-        pairings = kernels.Pairings(a.index, b.index, e.index, into.index_t, *groups, Segments(into.ptr, into.index))  # type: ignore[arg-type]
-        done: Tensor = kernels.pair_messages(first, second, edges, pairings)
-        return done
-    message = a(first) + b(second)
-    return into((message if edges is None else message + e(edges)).relu())
+    def _collected(self, n: Neighbourhood) -> Sequence[Float[Tensor, "rows channels"]]:
+        """The inputs of the MLPs. B is applied to pairs of neighbours only, so its values and all biases are features of edges, and messages are
+        those of GINE."""
+        bag, along = n.state.bag, linear(n.source, self.along.weight)
+        tables = [self.across(bag.wiring.pairs_of_edges(ALONG[part])(n.source)) + self.along.bias for part in self.parts]
+        if self.edge_encoders:
+            tables = [table + encode_edges(encoder, n.edge_attr) for table, encoder in zip(tables, self.edge_encoders, strict=True)]
+        everyone = not n.state.masked and bag.domain == "all" and bag.edge_weight is None
+        if everyone and (kernels := kernels_for(along)) is not None:
+            edges = [narrow_edges(bag, ALONG[part], n.where) for part in self.parts]
+            messages = [kernels.Messages(*parts) for parts in zip(edges, tables, self.eps.split(1), strict=True)]
+            done: tuple[Tensor, ...] = kernels.pass_messages(n.own, along, messages)
+            return done
+        found = []
+        for part, table, eps in zip(self.parts, tables, self.eps, strict=True):
+            maps = bag.wiring.folklore(ALONG[part], n.where, n.state.masked)
+            source = maps.from_subgraph if part == "folklore" else maps.from_node
+            found.append((1 + eps) * n.own + maps.into_targets((source(along) + maps.from_edges(table)).relu()))
+        return found

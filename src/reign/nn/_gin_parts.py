@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
+from reign.kernels import kernels_for
 from reign.nn._edge_encoders import make_edge_encoder
 from reign.nn._encoders import EncoderSpec
 from reign.nn._mlp import MLP, Activation
@@ -44,3 +46,19 @@ class GINParts:
     def edges(self) -> nn.Module | None:
         """A new encoder of edge features; None if there are none."""
         return make_edge_encoder(self.edge_encoder, self.edge_dim, self.in_channels)
+
+
+def own_and_sum(
+    own: Float[Tensor, "rows channels"], total: Float[Tensor, "rows channels"], eps: nn.Parameter
+) -> Float[Tensor, "rows channels"]:
+    r"""The input of GIN's MLP: :math:`(1 + \epsilon) x_i + \sum_j m_{ij}`.
+
+    Args:
+        own: the values.
+        total: the sums of their messages.
+        eps: one number.
+    """
+    if (kernels := kernels_for(own)) is not None and own.shape == total.shape and total.dtype == own.dtype:
+        done: Tensor = kernels.own_and_sum(own, total, eps)
+        return done
+    return (1 + eps) * own + total

@@ -68,20 +68,27 @@ class NoNorm(nn.Identity):
     """No norm."""
 
 
-def normalise(norm: nn.Module, x: Float[Tensor, "rows channels"], rows: NormRows = None) -> Float[Tensor, "rows channels"]:
-    """Apply a norm whose statistics range over some rows only. If the norm has statistics, the other rows are set to zero.
+def normalise(
+    norm: nn.Module, x: Float[Tensor, "rows channels"], rows: NormRows = None, act: nn.Module | None = None
+) -> Float[Tensor, "rows channels"]:
+    """Apply a norm whose statistics range over some rows only, and an activation. If the norm has statistics, it sets the other rows to zero.
 
     Args:
         norm: the norm.
         x: the rows.
         rows: indices or a Boolean mask of the rows that the statistics range over; all rows if not given.
+        act: the activation.
     """
     if rows is None or isinstance(norm, nn.LayerNorm | NoNorm):
-        return norm(x)
-    if rows.dtype == torch.bool:
+        out = norm(x)
+    elif rows.dtype == torch.bool:
         assert isinstance(norm, BatchNorm)
-        return norm.masked(x, rows)
-    return torch.zeros_like(x).index_copy(0, rows, norm(x.index_select(0, rows)).to(x.dtype))
+        relu = isinstance(act, nn.ReLU)
+        out, act = norm.masked(x, rows, relu), None if relu else act
+    else:
+        out = torch.zeros_like(x).index_copy(0, rows, norm(x.index_select(0, rows)).to(x.dtype))
+    done: Tensor = out if act is None else act(out)
+    return done
 
 
 def num_parameters(*modules: nn.Module | None) -> int:
@@ -152,12 +159,7 @@ class MLP(Resettable):
 
     def forward(self, x: Float[Tensor, "rows in_channels"], rows: NormRows = None) -> Float[Tensor, "rows out_channels"]:
         """Transform every row; the statistics of the norm are taken over ``rows`` only."""
-        hidden = self.lin1(x)
-        if rows is not None and rows.dtype == torch.bool and isinstance(self.norm, BatchNorm) and isinstance(self.act, nn.ReLU):
-            hidden = self.norm.masked(hidden, rows, relu=True)
-        else:
-            hidden = self.act(normalise(self.norm, hidden, rows))
-        out: Tensor = self.lin2(hidden)
+        out: Tensor = self.lin2(normalise(self.norm, self.lin1(x), rows, self.act))
         return out
 
 

@@ -379,15 +379,25 @@ def test_products_of_matrices(sizes: tuple[int, ...], channels: int, monkeypatch
     torch.testing.assert_close(whole.double(), torch.cat(parts), atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("merged", "bonds"), [("own+folklore", False), ("own+folklore+swap_folklore", True)])
-def test_folklore_messages(merged: str, bonds: bool) -> None:
-    """The layer with fused kernels, and with plain operations in float64: values and all gradients."""
+@pytest.mark.parametrize(
+    ("merged", "bonds", "channels"),
+    [
+        ("own+folklore", False, 5),
+        ("own+swap_folklore", True, 35),
+        ("own+folklore+swap_folklore", True, 5),
+        ("own+needle", False, 5),
+    ],
+)
+def test_layers_of_pairs(merged: str, bonds: bool, channels: int) -> None:
+    """A layer that is not one stage, with fused kernels, and with plain operations in float64: values and all gradients."""
     batch = graphs((4, 1, 3), True, 3)
     bag = reign.policy("null").from_data(batch)
     torch.manual_seed(0)
-    layer = reign.nn.SubgraphConv(5, 5, [merged], edge_encoder=4 if bonds else None, norm=None).to(DEVICE)
+    layer = reign.nn.SubgraphConv(channels, channels, [merged], edge_encoder=4 if bonds else None, norm=None).to(DEVICE)
+    with torch.no_grad():
+        layer.terms[0].encoder.eps.uniform_(-0.5, 0.5)
     rng = torch.Generator().manual_seed(2)
-    h, g = (torch.randn(bag.num_pairs, 5, generator=rng).to(DEVICE) for _ in range(2))
+    h, g = (torch.randn(bag.num_pairs, channels, generator=rng).to(DEVICE) for _ in range(2))
     results = []
     for enabled, dtype in ((True, torch.float32), (False, torch.float64)):
         given = h.to(dtype, copy=True).requires_grad_()

@@ -1,7 +1,6 @@
 """The fused operations as Triton kernels. Import this package only if triton is installed."""
 
 from reign.kernels._stages import Messages, NodeInput, Norms, PairSlot, Rows, Stack
-from reign.kernels.fused._folklore import Pairings, pair_messages
 from reign.kernels.fused._gather import gather
 from reign.kernels.fused._launch import compile_ahead
 from reign.kernels.fused._lift import lift
@@ -9,6 +8,7 @@ from reign.kernels.fused._messages import FEW_TYPES
 from reign.kernels.fused._node_stage import NodeStage
 from reign.kernels.fused._norm import NormState, norm_rows
 from reign.kernels.fused._pair_stage import PairStage
+from reign.kernels.fused._passing import own_and_sum, pass_messages
 from reign.kernels.fused._product import Squares, square_product
 from reign.kernels.fused._sums import segment_sum, sums
 
@@ -24,7 +24,6 @@ __all__ = [
     "Norms",
     "PairSlot",
     "PairStage",
-    "Pairings",
     "Rows",
     "Squares",
     "Stack",
@@ -32,7 +31,8 @@ __all__ = [
     "gather",
     "lift",
     "norm_rows",
-    "pair_messages",
+    "own_and_sum",
+    "pass_messages",
     "segment_sum",
     "square_product",
     "sums",

@@ -301,8 +301,15 @@ def parts(channels: int) -> tuple[int, int]:
 
 
 def chunks(channels: int, most: int = 64) -> tuple[int, int]:
-    """The number of channels that a program without products handles at a time, and the number of such programs."""
+    """The number of channels that a program without products handles at a time, and the number of such programs.
+
+    >>> chunks(64), chunks(96), chunks(110)
+    ((64, 1), (32, 3), (64, 2))
+    """
     size = min(most, block(channels))
+    half = size // 2
+    if channels > size and triton.cdiv(channels, half) * half < triton.cdiv(channels, size) * size:
+        size = half
     return size, triton.cdiv(channels, size)
 
 

@@ -112,39 +112,45 @@ def _backward(
 
 
 @triton.jit
-def _own_backward(gy, own, eps, g_own, part, R, C, BC: tl.constexpr, BM: tl.constexpr):
-    """Gradients of values that are not sources themselves, and of eps."""
+def _own_backward(gy, gz, own, eps, zeta, g_own, part, R, C, TWO: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr):
+    """Gradients of values that are not sources themselves, and of eps; with TWO of the values of two slots, and of both their eps."""
     pid = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
-    factor, by_eps = 1.0 + tl.load(eps), 0.0
+    by_eps, by_zeta = 0.0, 0.0
     for tile in range(pid, tl.cdiv(R, BM), tl.num_programs(0)):
         rows = tile * BM + tl.arange(0, BM)
         at = rows[:, None].to(tl.int64) * C + c[None, :]
         here = (rows < R)[:, None] & (c < C)[None, :]
-        g = tl.load(gy + at, mask=here, other=0.0)
-        by_eps += tl.sum(g * tl.load(own + at, mask=here, other=0.0))
-        tl.store(g_own + at, factor * g, mask=here)
-    tl.store(part + pid * tl.num_programs(1) + tl.program_id(1), by_eps)
+        x, g = tl.load(own + at, mask=here, other=0.0), tl.load(gy + at, mask=here, other=0.0)
+        total = (1.0 + tl.load(eps)) * g
+        by_eps += tl.sum(g * x)
+        if TWO:
+            g = tl.load(gz + at, mask=here, other=0.0)
+            total += (1.0 + tl.load(zeta)) * g
+            by_zeta += tl.sum(g * x)
+        tl.store(g_own + at, total, mask=here)
+    number = tl.num_programs(0) * tl.num_programs(1)
+    o = part + pid * tl.num_programs(1) + tl.program_id(1)
+    tl.store(o, by_eps)
+    if TWO:
+        tl.store(o + number, by_zeta)
 
 
 @triton.jit
-def _edge_gradient(
-    gy, source, ptr, from_row, to_row, table, ge, R, C, BC: tl.constexpr, BM: tl.constexpr,
-):  # fmt: skip
-    """Gradients of the edges. ``ptr`` groups messages by edge, each with its source row and its target row."""
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+def _edge_gradient(gy, source, ptr, from_row, to_row, table, ge, C, BC: tl.constexpr, BM: tl.constexpr):
+    """The gradient of one edge. ``ptr`` groups messages by edge, each with its source row and its target row: one in each subgraph."""
+    edge = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
-    m, ok = rows < R, c < C
-    start = tl.load(ptr + rows, mask=m, other=0)
-    degree = tl.load(ptr + rows + 1, mask=m, other=0) - start
-    feature = tl.load(table + rows[:, None].to(tl.int64) * C + c[None, :], mask=m[:, None] & ok[None, :], other=0.0)
+    ok, end = c < C, tl.load(ptr + edge + 1)
+    at = edge.to(tl.int64) * C + c
+    feature = tl.load(table + at, mask=ok, other=0.0)
     total = tl.zeros([BM, BC], tl.float32)
-    for d in range(0, tl.max(degree, 0)):
-        there = d < degree
+    for start in range(tl.load(ptr + edge), end, BM):
+        place = start + tl.arange(0, BM)
+        there = place < end
         here = there[:, None] & ok[None, :]
-        s = tl.load(from_row + start + d, mask=there, other=0)
-        t = tl.load(to_row + start + d, mask=there, other=0)
+        s, t = tl.load(from_row + place, mask=there, other=0), tl.load(to_row + place, mask=there, other=0)
         x = tl.load(source + s[:, None].to(tl.int64) * C + c[None, :], mask=here, other=0.0)
         g = tl.load(gy + t[:, None].to(tl.int64) * C + c[None, :], mask=here, other=0.0)
-        total += tl.where(x + feature > 0, g, 0.0)
-    tl.store(ge + rows[:, None].to(tl.int64) * C + c[None, :], total, mask=m[:, None] & ok[None, :])
+        total += tl.where(x + feature[None, :] > 0, g, 0.0)
+    tl.store(ge + at, tl.sum(total, 0), mask=ok)

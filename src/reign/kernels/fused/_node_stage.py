@@ -66,7 +66,7 @@ class _NodeStage(torch.autograd.Function):
             g_from = [torch.empty_like(f) for f in froms]
             tables, eps = collect_back([gx[t] for t in ts], froms, [messages[t] for t in ts], g_from, own=same, add=False)
             for t, found, table, g_eps in zip(ts, g_from, tables, eps, strict=True):
-                g_own, g_eps = (found, g_eps) if same else own_back(gx[t], own[t], messages[t].eps)
+                g_own, (g_eps,) = (found, [g_eps]) if same else own_back([gx[t]], own[t], [messages[t].eps])
                 grads[t] = [g_own, None if same else found, table, g_eps]
         return None, None, *(g for slot in grads for g in slot), *weights
 

@@ -1,6 +1,7 @@
 """Message passing as in GIN and GINE: messages come from other rows of the same values, or from other values."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import triton
@@ -54,14 +55,16 @@ def collect_back(
     return [None if m.table is None else _edge_gradient(gy[t], source[t], m) for t, m in enumerate(messages)], g_eps
 
 
-def own_back(gy: Tensor, own: Tensor, eps: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of values that are not sources of messages, and of eps."""
+def own_back(gy: Sequence[Tensor], own: Tensor, eps: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """Gradients of values that are not sources of messages, and of eps, for one or two slots of the same values."""
     (rows, channels), (tile, most) = own.shape, (32, 264)
     size, pieces = chunks(channels)
     count, g_own = programs(rows, tile, most), torch.empty_like(own)
-    part = own.new_empty(1, count, pieces)
-    launch(_messages._own_backward, (count, pieces), gy, own, eps, g_own, part, rows, channels, BC=size, BM=tile, num_warps=4)
-    return g_own, _eps(add_up(part, part.new_empty(1, pieces)))[0]
+    part = own.new_empty(len(gy), count * pieces, 1)
+    launch(_messages._own_backward, (count, pieces),
+        gy[0], gy[-1], own, eps[0], eps[-1], g_own, part, rows, channels, TWO=len(gy) == 2, BC=size, BM=tile, num_warps=4
+    )  # fmt: skip
+    return g_own, list(add_up(part, part.new_empty(len(gy), 1)))
 
 
 def _eps(found: Tensor) -> list[Tensor]:
@@ -73,12 +76,65 @@ def _edge_gradient(gy: Tensor, source: Tensor, messages: Messages) -> Tensor:
     """The gradient of a table with one row per edge."""
     edges, table = messages.edges, messages.table
     assert table is not None
-    found, (size, pieces) = torch.empty_like(table), chunks(table.size(1))
-    launch(_messages._edge_gradient, (triton.cdiv(table.size(0), 32), pieces),
-        gy, source, edges.ptr_e, edges.source_e, edges.target_e, table, found, table.size(0), table.size(1), BC=size, BM=32, num_warps=4,
-    )  # fmt: skip
+    found, (size, pieces) = torch.empty_like(table), chunks(table.size(1), 32)
+    if table.size(0):
+        launch(_messages._edge_gradient, (table.size(0), pieces),
+            gy, source, edges.ptr_e, edges.source_e, edges.target_e, table, found, table.size(1), BC=size, BM=16, num_warps=2,
+        )  # fmt: skip
     return found
 
 
 def _tables(messages: Sequence[Messages], some: Tensor) -> list[Tensor]:
     return [some if m.table is None else m.table for m in messages]
+
+
+def pass_messages(own: Tensor, source: Tensor, messages: Sequence[Messages]) -> tuple[Tensor, ...]:
+    """The values ``(1 + eps) own[t]`` plus messages from ``source`` into t, for one or two slots.
+
+    Args:
+        own: the values of the targets.
+        source: the values that messages come from.
+        messages: the messages of each slot.
+    """
+    weights = [tensor for m in messages for tensor in (m.table, m.eps)]
+    out: tuple[Tensor, ...] = _Passed.apply(messages, own.contiguous(), source.contiguous(), *weights)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Passed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, messages: Sequence[Messages], own: Tensor, source: Tensor, *weights: Tensor | None) -> tuple[Tensor, ...]:
+        found = [torch.empty_like(own) for _ in messages]
+        for m, out in zip(messages, found, strict=True):
+            collect([own], [source], [m], [out])
+        ctx.messages = messages
+        ctx.save_for_backward(own, source)
+        return tuple(found)
+
+    @staticmethod
+    def backward(ctx: Any, *given: Tensor) -> tuple[Any, ...]:
+        messages, (own, source), g = ctx.messages, ctx.saved_tensors, [one.contiguous() for one in given]
+        g_source, tables = torch.empty_like(source), list[Tensor | None]()
+        for t, m in enumerate(messages):
+            tables += collect_back([g[t]], [source], [m], [g_source], own=False, add=t > 0)[0]
+        g_own, eps = own_back(g, own, [m.eps for m in messages])
+        return None, g_own, g_source, *(grad for pair in zip(tables, eps, strict=True) for grad in pair)
+
+
+def own_and_sum(own: Tensor, total: Tensor, eps: Tensor) -> Tensor:
+    """The values ``(1 + eps) own`` plus sums that have been computed already."""
+    out: Tensor = _OwnAndSum.apply(own.contiguous(), total, eps)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _OwnAndSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, total: Tensor, eps: Tensor) -> Tensor:
+        ctx.save_for_backward(own, eps)
+        return torch.addcmul(total, own, 1 + eps)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        own, eps = ctx.saved_tensors
+        g_own, (g_eps,) = own_back([g.contiguous()], own, [eps])
+        return g_own, g, g_eps
