@@ -173,7 +173,6 @@ def test_a_batch_is_the_bag_of_its_graphs(name: str, options: dict[str, object])
         assert torch.equal(have[column], value), column
         assert have[column].dtype == value.dtype, column
     assert maps_of(bag) == maps_of(expected)
-    assert bag.largest == expected.largest  # not that of all graphs
     with torch.no_grad():
         assert torch.equal(model.predict(bag.graph.x, bag), model.predict(expected.graph.x, expected))
 
@@ -193,6 +192,15 @@ def test_a_graph_may_come_twice_and_rows_may_have_no_index() -> None:
     assert torch.equal(bag.root_row, expected.root_row)
     assert torch.equal(bag.row_ptr, expected.row_ptr)
     assert torch.equal(bag.graph.edge_index, expected.graph.edge_index)
+
+
+def test_a_bound_is_that_of_the_graphs_of_the_batch() -> None:
+    graphs = pack()
+    b = graphs.batch(torch.arange(len(graphs)))
+    bag = reign.policy("nm")(b.x, b.edge_index, None, b.batch, batch_size=b.size)
+    assert bag.largest == int(graphs.sizes.max())
+    smallest = graphs.sizes.argmin()
+    assert Assembly(BagStore([bag])).batch(smallest[None]).largest == int(graphs.sizes.min())
 
 
 def test_edges_that_are_cut_cannot_be_assembled() -> None:
