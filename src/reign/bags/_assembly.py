@@ -4,6 +4,8 @@ A ``Frame`` has fixed sizes and padding, for the GPU; a bag assembled here has n
 dozens of index maps take a few operations, and maps that are equal (several say which node a pair belongs to) are gathered once.
 """
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -25,22 +27,26 @@ class Assembly:
 
     def __init__(self, store: BagStore) -> None:
         assert store.template is not None
-        self.store, self.template = store, store.template
+        self.template = store.template
         kinds: dict[bytes, int] = {}  # spaces in which all graphs have as many rows are of one kind
+        sizes = store.sizes.t()
         self._kind = {
-            name: kinds.setdefault(sizes.numpy().tobytes(), len(kinds))
-            for name, sizes in zip(store.spaces, store.sizes.t(), strict=True)
+            name: kinds.setdefault(size.numpy().tobytes(), len(kinds)) for name, size in zip(store.spaces, sizes, strict=True)
         }
         numbers = list(self._kind.values())
-        self._sizes = store.sizes.t()[[numbers.index(kind) for kind in range(len(kinds))]]
+        self._sizes = sizes[[numbers.index(kind) for kind in range(len(kinds))]]
         self._starts = self._sizes.cumsum(1) - self._sizes
+        self._values: dict[str, Tensor] = {}
         self._groups: dict[Group, _Indices] = {}
-        self._places: dict[str, tuple[Group, int]] = {}
+        self._places: dict[str, _Place] = {}
         for name, piece in store.pieces.items():
-            if piece.column.values is not None:
-                group, target = (self._kind[piece.column.rows], piece.column.bounds), self._kind[piece.column.values]
-                place = self._groups.setdefault(group, _Indices(piece.column.bounds)).add(piece.data, target)
-                self._places[name] = group, place
+            column = piece.column
+            if column.values is None:
+                self._values[name] = piece.data
+            else:
+                group = self._kind[column.rows], column.bounds
+                row = self._groups.setdefault(group, _Indices(column.bounds)).add(piece.data, self._kind[column.values])
+                self._places[name] = _Place(group, row, piece.dtype, piece.width)
         for indices in self._groups.values():
             indices.finish()
 
@@ -51,19 +57,16 @@ class Assembly:
         offsets = torch.cat([ends - sizes, ends[:, -1:]], dim=1)
         rows = [_Rows(*one) for one in zip(sizes, self._starts[:, ids] - offsets[:, :-1], ends[:, -1].tolist(), strict=True)]
         found = {group: indices.gather(rows[group[0]], offsets.to(torch.int32)) for group, indices in self._groups.items()}
-        long: dict[tuple[Group, int], Tensor] = {}
+        converted: dict[_Place, Tensor] = {}
 
         def column(name: str, _: Tensor, about: Column) -> Tensor:
-            piece = self.store.pieces[name]
             if about.values is None:
-                return piece.data.index_select(0, rows[self._kind[about.rows]].places)
-            group, place = self._places[name]
-            index = found[group][place : place + 2] if about.ends else found[group][place]
-            if index.dtype != piece.dtype:
-                if (group, place) not in long:
-                    long[group, place] = index.to(piece.dtype)
-                index = long[group, place]
-            return index.view(*index.shape, *piece.width)
+                return self._values[name].index_select(0, rows[self._kind[about.rows]].places)
+            place = self._places[name]
+            if place not in converted:
+                index = found[place.group][place.row : place.row + 2] if about.ends else found[place.group][place.row]
+                converted[place] = index.to(place.dtype).view(*index.shape, *place.width)
+            return converted[place]
 
         bag = walk(self.template, column)
         for key in [key for key, value in bag._kept.items() if isinstance(value, Bound | bool | int | float | str)]:
@@ -74,6 +77,15 @@ class Assembly:
 def maps_of(bag: SubgraphBag) -> list[str]:
     """The names of all tensors of a bag that can be assembled. There are none if edges are cut or subgraphs have several anchors."""
     return sorted(name for name, _, _ in all_columns(bag)) if bag.cut is None and bag.anchor.size(1) == 1 else []
+
+
+class _Place(NamedTuple):
+    """Where an index is, and its form in a bag."""
+
+    group: Group
+    row: int
+    dtype: torch.dtype
+    width: tuple[int, ...]
 
 
 class _Rows:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reign.train.learner import Learner
 
 SHARE = 1 / 8  # of the free memory, which other runs may need, too
-BYTES = 500  # for each pair, while the bags of the first epoch are put together; 120 after that
+BYTES = 500  # for each pair, while the bags of the first epoch are put together (400 for SUN, and 80 afterwards)
 
 
 class KeptBags:
