@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -32,14 +33,19 @@ if TYPE_CHECKING:
 SUMS = ("readout", "needle", "root", "near")
 WORTH_BLOCKS = 2**18  # numbers of a layer's output; smaller ones lie in the cache, and plain operations take less time
 
+_covered: WeakKeyDictionary[nn.Module, tuple[list[nn.Module], int | None, bool]] = WeakKeyDictionary()
+
 
 def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr, shortcut: nn.Module | None) -> State | None:
     """The new state of a layer with its shortcut, or None where it has to run with plain operations."""
     bag, kernels = state.bag, stages_for(state.h)
-    if kernels is None or not covered(conv, kernels.WIDEST) or bag.num_pairs == 0 or bag.edge_weight is not None:
+    if kernels is None or bag.num_pairs == 0 or bag.edge_weight is not None:
         return None
     small = bag.num_pairs * conv.out_channels < WORTH_BLOCKS
-    if kernels is blocked and (small or bag.real("pair") is not None or _watched(conv)):
+    if kernels is blocked and (small or bag.real("pair") is not None):
+        return None
+    inside = _inside(conv)
+    if not _known_to_be_covered(conv, inside, kernels.WIDEST) or (kernels is blocked and _watched(inside)):
         return None
     update = _Update(conv, state, edge_attr, kernels)
     if shortcut is None or (kernels is blocked and type(shortcut) in (nn.Identity, nn.Linear) and not _hooked(shortcut)):
@@ -49,12 +55,19 @@ def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr, shortc
     return new.next(new.masked_values(new.h + shortcut(state.h)), {})
 
 
-def _watched(conv: "SubgraphConv") -> bool:
-    """Whether some module inside of the layer has hooks, which only run where the module itself is called."""
+def _known_to_be_covered(conv: "SubgraphConv", inside: list[nn.Module], widest: int | None) -> bool:
+    """The same as ``covered``, which looks at a layer only once as long as the modules inside of it stay the same."""
+    if conv not in _covered or _covered[conv][:2] != (inside, widest):
+        _covered[conv] = inside, widest, covered(conv, widest)
+    return _covered[conv][2]
+
+
+def _watched(inside: list[nn.Module]) -> bool:
+    """Whether some of the modules inside of a layer has hooks, which only run where the module itself is called."""
     every = nn.modules.module
     if every._global_forward_hooks or every._global_forward_pre_hooks or every._global_backward_hooks:
         return True
-    return any(_hooked(m) for m in _inside(conv))
+    return any(_hooked(m) for m in inside)
 
 
 def _hooked(module: nn.Module) -> bool:
