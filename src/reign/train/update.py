@@ -7,7 +7,6 @@ from torch import nn
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
-from reign.nn import Model
 from reign.train.flat import FlatAdam
 from reign.train.processes import Fabric
 
@@ -29,8 +28,7 @@ class Update:
     def __init__(self, model: nn.Module, wrapped: nn.Module, optimiser: Optimizer, stepped: Any, fabric: Fabric) -> None:
         self.wrapped, self.optimiser, self.stepped, self.fabric = wrapped, optimiser, stepped, fabric
         self._weights = list(model.parameters())  # listing them takes long
-        alone = fabric.device.type == "cpu" and fabric.world_size == 1
-        self._may_be_flat = alone and isinstance(model, Model) and FlatAdam.takes(optimiser)
+        self._may_be_flat = fabric.device.type == "cpu" and fabric.world_size == 1 and FlatAdam.takes(optimiser)
         self._flat: FlatAdam | None = None
         self._norm, self._skip = 0.0, torch.zeros(())
 
