@@ -46,7 +46,7 @@ class Assembly:
             else:
                 group = self._kind[column.rows], column.bounds
                 row = self._groups.setdefault(group, _Indices(column.bounds)).add(piece.data, self._kind[column.values])
-                self._places[name] = _Place(group, row, piece.dtype, piece.width)
+                self._places[name] = _Place(group, row, column.ends, piece.dtype, piece.width)
         for indices in self._groups.values():
             indices.finish()
 
@@ -64,7 +64,7 @@ class Assembly:
                 return self._values[name].index_select(0, rows[self._kind[about.rows]].places)
             place = self._places[name]
             if place not in converted:
-                index = found[place.group][place.row : place.row + 2] if about.ends else found[place.group][place.row]
+                index = found[place.group][place.row : place.row + 2] if place.ends else found[place.group][place.row]
                 converted[place] = index.to(place.dtype).view(*index.shape, *place.width)
             return converted[place]
 
@@ -80,10 +80,11 @@ def maps_of(bag: SubgraphBag) -> list[str]:
 
 
 class _Place(NamedTuple):
-    """Where an index is, and its form in a bag."""
+    """Where an index is, and its form in a bag: both ends of edges, a number format, and perhaps columns."""
 
     group: Group
     row: int
+    ends: bool
     dtype: torch.dtype
     width: tuple[int, ...]
 

@@ -119,7 +119,7 @@ def test_portable_states_are_those_of_plain_optimisers() -> None:
 
 
 def test_what_cannot_be_kept_is_left_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reign.train.resident.BagStore.__init__", _fails)
+    monkeypatch.setattr("reign.train.resident.BagStore", _fails)
     one, other = (train(monkeypatch, resident) for resident in (True, False))
     assert one[0].losses == other[0].losses
     assert one[0].notes == ["batches are assembled one by one, not on the device: no such luck."]
