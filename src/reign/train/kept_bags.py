@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reign.train.learner import Learner
 
 SHARE = 1 / 8  # of the free memory, which other runs may need, too
+Key = tuple[int, ...]  # the graphs of a batch
 BYTES = 500  # for each pair, while the bags of the first epoch are put together (400 for SUN, and 80 afterwards)
 
 
@@ -33,19 +34,21 @@ class KeptBags:
     def __init__(self, model: Model, graphs: GraphPack, validation: Ids) -> None:
         self.model, self.graphs = model, graphs
         self._validation = torch.zeros(len(graphs), dtype=torch.bool).index_fill_(0, validation, True)
-        self._first: list[tuple[Ids, SubgraphBag]] | None = []
+        self._first: dict[Key, SubgraphBag] | None = {}
         self._assembly: tuple[Assembly, Int[Tensor, "graphs"]] | None = None
-        self._whole: dict[tuple[int, ...], SubgraphBag] = {}
+        self._whole: dict[Key, SubgraphBag] = {}
 
     def training(self, ids: Ids) -> SubgraphBag:
         """The bag of a training batch."""
         if self._assembly is not None:
             assembly, places = self._assembly
             return assembly.batch(places[ids])
-        bag = self._made(ids)
-        if self._first is not None:
-            self._first.append((ids, bag))
-        return bag
+        if self._first is None:
+            return self._made(ids)
+        key = tuple(ids.tolist())
+        if key not in self._first:  # sharpness-aware gradients need a batch twice
+            self._first[key] = self._made(ids)
+        return self._first[key]
 
     def predicting(self, ids: Ids) -> SubgraphBag:
         """The bag of a batch to predict for."""
@@ -61,29 +64,30 @@ class KeptBags:
         """After the first epoch: let the bags of all later batches be assembled from those of this one."""
         if not self._first:
             return
-        usual, example = max(self._first, key=lambda one: one[1].num_pairs)
-        maps = maps_of(example)
-        bags = [one if maps_of(one[1]) == maps else self._together(one[0], usual) for one in self._first] if maps else []
-        if bags and all(maps_of(bag) == maps for _, bag in bags):
-            order = torch.cat([ids for ids, _ in bags])
+        bags, self._first = self._first, None
+        usual = max(bags, key=lambda key: bags[key].num_pairs)
+        maps = maps_of(bags[usual])
+        for key in [key for key, bag in bags.items() if maps and maps_of(bag) != maps]:
+            del bags[key]
+            bags[usual + key] = self._together(usual + key)
+        if maps and all(maps_of(bag) == maps for bag in bags.values()):
+            order = torch.tensor([graph for key in bags for graph in key])
             places = torch.zeros(len(self.graphs), dtype=torch.long).index_copy_(0, order, torch.arange(order.numel()))
-            self._assembly = Assembly(BagStore(bag for _, bag in bags)), places
-        self._first = None
+            self._assembly = Assembly(BagStore(bags.values())), places
 
     def drop(self) -> None:
         """Free all memory, and keep nothing from now on."""
         self._first = self._assembly = None
         self._whole, self._validation = {}, torch.zeros_like(self._validation)
 
-    def _together(self, ids: Ids, usual: Ids) -> tuple[Ids, SubgraphBag]:
-        """A bag of a few graphs needs other index maps, because small layers run in plain operations; together with others it does not."""
-        both = torch.cat([usual, ids])
-        bag = self._made(both)
+    def _together(self, key: Key) -> SubgraphBag:
+        """The bag of a few graphs together with others. Alone it has other index maps, because small layers run in plain operations."""
+        bag = self._made(torch.tensor(key))
         self.model.eval()
         with torch.no_grad():
             self.model.predict(bag.graph.x, bag)  # this builds the index maps; the output is not used
         assert bag.wiring.to_node is not None  # needed for gradients with respect to nodes
-        return both, bag
+        return bag
 
     def _made(self, ids: Ids) -> SubgraphBag:
         b, model = self.graphs.batch(ids), self.model
