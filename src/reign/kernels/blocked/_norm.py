@@ -20,9 +20,7 @@ def vector(x: Tensor) -> Vector:
 
 def tensor(x: Vector, dtype: torch.dtype) -> Tensor:
     """The way back."""
-    return torch.from_numpy(
-        x.astype(np.float64 if dtype == torch.float64 else np.float32)
-    )  # a copy: no two tensors share their numbers
+    return torch.from_numpy(x).to(dtype, copy=True)  # no two tensors share their numbers
 
 
 @dataclass(frozen=True, eq=False)
