@@ -34,12 +34,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         model: str = "sun",
         policy: str | None = None,
         *,
-        hidden_channels: int = 64,
-        num_layers: int = 4,
+        hidden_channels: int | None = None,
+        num_layers: int | None = None,
         dropout: float = 0.0,
-        epochs: int = 60,
-        batch_size: int = 50,
-        learning_rate: float = 1e-3,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
         validation_fraction: float = 0.0,
         patience: int | None = None,
         n_estimators: int = 1,
@@ -72,13 +72,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         share = self.validation_fraction
         check("validation_fraction", share, isinstance(share, int | float) and 0 <= share < 1, "a number of at least 0 and below 1")
         check_count("n_estimators", self.n_estimators)
-        model = {"name": self.model, "hidden_channels": self.hidden_channels, "num_layers": self.num_layers}
-        model |= {} if self.policy is None else {"policy": self.policy}
+        model = {"name": self.model, **_given(policy=self.policy, hidden_channels=self.hidden_channels, num_layers=self.num_layers)}
         model |= {"dropout": self.dropout} if self.dropout else {}
         train = {
-            "epochs": self.epochs,
-            "batch_size": self.batch_size,
-            "optimiser": {"lr": self.learning_rate},
+            **_given(epochs=self.epochs, batch_size=self.batch_size),
+            "optimiser": _given(lr=self.learning_rate),
             "patience": self.patience,
             "report": "best" if share else "last",
         }
@@ -136,6 +134,11 @@ def _weights(given: Any, rows: int) -> torch.Tensor:
     check("sample_weight", found.min(), found.min() >= 0, "numbers of at least 0")
     check("sample_weight", "zero for all rows", found.max() > 0, "some weight above zero")
     return torch.from_numpy(found)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that are not None."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _splits(y: NDArray[np.float64], share: float, task: str, seed: int) -> dict[str, torch.Tensor]:

@@ -12,7 +12,7 @@ from reign.sklearn._base import Estimator
 
 
 class ReignRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
-    """Predict numbers from molecules or graphs.
+    """Predict numbers from molecules or graphs. Options that are None have the defaults of ``reign train -i FILE.csv``.
 
     >>> from reign.sklearn import ReignRegressor
     >>> smiles = ["C", "CC", "CCC", "CCCC", "CCO", "CCCO", "c1ccccc1", "CC=O"]
@@ -65,7 +65,7 @@ class ReignRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
 
 
 class ReignClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
-    """Predict classes, two or more, from molecules or graphs.
+    """Predict classes, two or more, from molecules or graphs. Options that are None have the defaults of ``reign train -i FILE.csv -t classification``.
 
     >>> from reign.sklearn import ReignClassifier
     >>> smiles = ["C", "CC", "CCC", "CCCC", "CO", "CCO", "CCCO", "CCCCO"]

@@ -18,6 +18,7 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch_geometric.data import Data
 
+from reign.experiments import find_recipe
 from reign.sklearn import ReignClassifier, ReignRegressor
 from reign.testing import random_graphs
 
@@ -237,3 +238,13 @@ def test_mistakes() -> None:
     for weights in ([1.0], [-1.0] * 24):
         with pytest.raises(ValueError, match="sample_weight"):
             ReignRegressor(**SMALL).fit(SMILES, SIZES, sample_weight=weights)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "task", "name"),
+    [(ReignRegressor, "regression", "molecules"), (ReignClassifier, "classification", "molecules-classification")],
+)
+def test_defaults_are_those_of_the_command(estimator: Any, task: str, name: str) -> None:
+    ours = estimator(validation_fraction=0.1)._recipe(task)
+    expected = find_recipe(name, {"data": {"path": "X", "task": task}})[0]
+    assert (ours.model, ours.train) == (expected.model, expected.train)
