@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SUMS = ("readout", "needle", "root", "near")
 WORTH_BLOCKS = 2**18  # numbers of a layer's output; smaller ones lie in the cache, and plain operations take less time
 
-_covered: WeakKeyDictionary[nn.Module, tuple[list[nn.Module], int | None, bool]] = WeakKeyDictionary()
+_covered: WeakKeyDictionary[nn.Module, tuple[object, bool]] = WeakKeyDictionary()  # what was looked at, and the answer
 
 
 def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr, shortcut: nn.Module | None) -> State | None:
@@ -56,10 +56,11 @@ def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr, shortc
 
 
 def _known_to_be_covered(conv: "SubgraphConv", inside: list[nn.Module], widest: int | None) -> bool:
-    """The same as ``covered``, which looks at a layer only once as long as the modules inside of it stay the same."""
-    if conv not in _covered or _covered[conv][:2] != (inside, widest):
-        _covered[conv] = inside, widest, covered(conv, widest)
-    return _covered[conv][2]
+    """The same as ``covered``, which looks at a layer only once as long as the modules inside of it, and their norms, stay the same."""
+    norms = [(m.momentum is None, m.running_mean is None) for m in inside if isinstance(m, BatchNorm)]
+    if conv not in _covered or _covered[conv][0] != (inside, norms, widest):
+        _covered[conv] = (inside, norms, widest), covered(conv, widest)
+    return _covered[conv][1]
 
 
 def _watched(inside: list[nn.Module]) -> bool:

@@ -47,12 +47,14 @@ class FlatAdam:
         return plain and not any(optimiser.param_groups[0].get(name) for name in ("amsgrad", "maximize", "differentiable"))
 
     def collect(self) -> list[Tensor]:
-        """The gradients of all weights in one tensor, as pieces of equal size; none if some weight has no gradient."""
-        grads = [weight.grad for weight in self.weights]
-        if any(grad is None for grad in grads):
-            return []
-        torch._foreach_copy_(self.places, grads)  # type: ignore[arg-type]
+        """The gradients of all weights in one tensor, as pieces of equal size."""
+        torch._foreach_copy_(self.places, [weight.grad for weight in self.weights])  # type: ignore[misc]
         return list(self.grads.split(PIECE))
+
+    def release(self) -> None:
+        """Give every weight memory of its own again; otherwise a weight that is pickled takes all others with it."""
+        for weight in self.weights:
+            weight.data = weight.data.clone()
 
     def step(self, skip: Tensor) -> None:
         """Update the weights with the collected gradients, unless ``skip`` is 1."""

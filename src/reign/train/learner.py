@@ -246,6 +246,13 @@ class Learner:
         """A copy of the weights."""
         return {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
 
+    def release(self) -> None:
+        """After training: give every weight memory of its own again, and free what belongs to the steps."""
+        self.update.release()
+        if self.resident is not None:
+            self.resident.release()
+            self.resident = None
+
     def save(self, folder: Path) -> None:
         """Write the model, or only its weights if it cannot be saved as a ``reign.nn.Model``."""
         if callable(save := getattr(self.model, "save_pretrained", None)):

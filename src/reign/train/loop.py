@@ -68,7 +68,9 @@ def fit(
             history.save(learner, last=history.done(learner, config))
             callback.epoch(row, config.epochs, improved)
             write(row)
-    return measure(learner, history, keep)
+    found = measure(learner, history, keep)
+    learner.release()
+    return found
 
 
 def measure(

@@ -178,6 +178,13 @@ class Resident:
             self._flat = FlatAdam(optimiser, [p for p in self.model.parameters() if p.grad is not None])
         return self._flat
 
+    def release(self) -> None:
+        """Give every weight memory of its own again. Work that was captured can no longer be replayed."""
+        self._frames = {"train": [], "predict": []}
+        if self._flat is not None:
+            self._flat.release()
+            self._flat = None
+
     def _gradients(self, frame: Frame, y: Float[Tensor, "graphs targets"], labels: Tensor) -> Tensor:
         """Compute the gradients of the mean loss. Return the sum of the loss."""
         out = self.model.predict(frame.bag.graph.x, frame.bag)[:-1]

@@ -49,8 +49,18 @@ class Update:
             self._others = [weight for weight in self._weights if weight.grad is None]
             self._may_be_flat = bool((self._flat.steps == self._flat.steps[0]).all())
             self.optimiser._opt_called = True  # type: ignore[attr-defined]  # schedules warn otherwise
-        if not self._may_be_flat or not self._flat.collect() or any(weight.grad is not None for weight in self._others):
-            self._flat, self._may_be_flat = None, False
+        same = all(weight.grad is not None for weight in self._flat.weights) and all(weight.grad is None for weight in self._others)
+        if self._may_be_flat and same:
+            self._flat.collect()
+        else:
+            self.release()
+            self._may_be_flat = False
+
+    def release(self) -> None:
+        """Give every weight memory of its own again."""
+        if self._flat is not None:
+            self._flat.release()
+            self._flat = None
 
     def step(self, clip: float) -> None:
         """Update the weights.

@@ -270,6 +270,23 @@ def test_hooks_are_called(stages: Iterator[list[str]]) -> None:
     assert next(stages) == ["reign.kernels.blocked"]  # the other layer
 
 
+def test_norms_whose_momentum_changes(small_blocks: None) -> None:
+    """As ``torch.optim.swa_utils.update_bn`` does it: a mean over all batches, after the model has run with another momentum."""
+    model, batch = reign.build_model("sun", 3, 4, 2, 2).double().train(), graphs()
+    results(model, batch, True)
+    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm1d)]
+    means = []
+    for enabled in (True, False):
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None
+        with fast_path(enabled), torch.no_grad():
+            model(batch.x, batch.edge_index, batch=batch.batch)
+        means.append([norm.running_mean.clone() for norm in norms])
+    for one, other in zip(*means, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_hooks_of_the_residual_connection_are_called(small_blocks: None) -> None:
     seen: list[Tensor] = []
     assert_same(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer
 
-from learning import CPU, model
+from learning import CPU, learn, model
 from reign.nn import Model
 from reign.train.flat import FlatAdam
 from reign.train.update import Update
@@ -67,3 +67,9 @@ def test_other_number_formats() -> None:
     flat.step(torch.zeros(()))
     for weight, old in zip(net.parameters(), before, strict=True):
         torch.testing.assert_close(weight, old - 0.001)
+
+
+def test_after_training_weights_have_memory_of_their_own() -> None:
+    net = model()
+    learn(net)
+    assert len({weight.untyped_storage().data_ptr() for weight in net.parameters()}) == len(list(net.parameters()))
