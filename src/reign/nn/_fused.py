@@ -47,7 +47,7 @@ def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr, shortc
     inside = _inside(conv)
     if not _known_to_be_covered(conv, inside, kernels.WIDEST) or (kernels is blocked and _watched(inside)):
         return None
-    update = _Update(conv, state, edge_attr, kernels)
+    update = _Update(conv, state, edge_attr, kernels, inside)
     if shortcut is None or (kernels is blocked and type(shortcut) in (nn.Identity, nn.Linear) and not _hooked(shortcut)):
         return update.run(shortcut)
     state.wanted = frozenset()  # sums are of the values with the shortcut
@@ -146,6 +146,7 @@ class _Update:
     state: State
     edge_attr: EdgeAttr
     kernels: ModuleType
+    inside: list[nn.Module]
 
     def run(self, shortcut: nn.Module | None = None) -> State:
         """Evaluate the layer, in blocks with its shortcut."""
@@ -182,7 +183,7 @@ class _Update:
         )
         more = {} if shortcut is None else {"shortcut": shortcut}
         out = stage(state.h, found.get("subgraph"), found.get("node"), found.get("root"), others, join, **more)
-        _count_batches(conv)
+        _count_batches(conv, self.inside)
         return state.next(out[0], dict(zip(SUMS, out[1:], strict=True)))
 
     @contextmanager
@@ -367,13 +368,13 @@ def _shape(slot: Slot) -> tuple[bool, int, int, bool]:
     return False, maps.lin1.out_features, maps.lin1.in_features, isinstance(maps.norm, BatchNorm)
 
 
-def _count_batches(conv: "SubgraphConv") -> None:
+def _count_batches(conv: "SubgraphConv", inside: list[nn.Module]) -> None:
     """Increase the batch counters of all batch norms of a layer at once, as training does."""
     if conv.training:
         elsewhere = {
             slot.norm for slot in conv.slots(on=True) if isinstance(slot, EncoderSlot) and slot.everywhere
         }  # count themselves
-        norms = [m for m in _inside(conv) if isinstance(m, BatchNorm) and m not in elsewhere]
+        norms = [m for m in inside if isinstance(m, BatchNorm) and m not in elsewhere]
         counters = [m.num_batches_tracked for m in norms if m.num_batches_tracked is not None]
         if counters:
             torch._foreach_add_(counters, 1)

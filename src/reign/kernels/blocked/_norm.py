@@ -36,8 +36,9 @@ class Norm:
 
     def update(self, mean: Vector, var: Vector, number: int) -> None:
         """Move the running statistics towards those of some rows."""
-        self.running_mean.lerp_(tensor(mean, self.running_mean.dtype), self.momentum)
-        self.running_var.lerp_(tensor(var * (number / (number - 1)), self.running_var.dtype), self.momentum)
+        for running, here in ((self.running_mean, mean), (self.running_var, var * (number / (number - 1)))):
+            values = running.numpy()
+            values += self.momentum * (here - values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,8 @@ class Affine:
         inverse = 1 / np.sqrt(var + eps)
         alpha = scale * inverse
         beta = shift - mean * alpha
-        return cls(tensor(alpha, dtype), tensor(beta, dtype), tensor(mean, dtype), tensor(inverse, dtype), number)
+        one, two, three, four = tensor(np.stack([alpha, beta, mean, inverse]), dtype)
+        return cls(one, two, three, four, number)
 
     def of(self, slot: int) -> "Affine":
         """That of one of several slots."""
