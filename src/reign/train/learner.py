@@ -38,8 +38,6 @@ from reign.train.threads import threads_of
 from reign.train.turns import hand_over
 from reign.train.update import Update
 
-PREDICTED = 4  # batches of training that make one batch of prediction on a CPU, which needs no memory for gradients
-
 
 class Learner:
     """A model, its optimiser, and the graphs it learns from.
@@ -91,7 +89,7 @@ class Learner:
             problem.num_outputs * loss.outputs,
             scale.of_loss(loss.outputs),
             self.budget,
-            config.batch_size * (PREDICTED if fabric.device.type == "cpu" else 1),
+            config.batch_size,
             config.precision,
             callback,
             fabric.global_rank,
