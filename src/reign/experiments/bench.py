@@ -16,7 +16,7 @@ from reign.experiments.steps import PRECISION, EagerStep, ResidentStep, our_step
 from reign.experiments.workload import Workload, bench_graphs
 from reign.kernels import keep_freed_memory, kernels_for
 from reign.nn import SUN, Model
-from reign.train.batches import shuffled
+from reign.train.batches import bag_of, shuffled
 from reign.train.devices import find_device
 
 PASSES = 30  # passes over the pair rows in a layer: 10 forward, 20 backward
@@ -112,8 +112,7 @@ def bench(workload: Workload) -> Report:
     problem, data = bench_graphs(workload.batch_size)
     ids = next(shuffled(problem.splits["train"], workload.batch_size, 0))
     model = workload.build(problem)
-    b = problem.graphs.to(dtype=torch.float32).batch(ids)
-    bag = model.policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size, domain=model.domain)
+    bag = bag_of(model, problem.graphs.to(dtype=torch.float32), ids)
     report = Report(
         workload=replace(workload, device=device.type),
         policy=str(model.policy),

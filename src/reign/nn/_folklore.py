@@ -11,7 +11,7 @@ from reign.bags import Neighbours, narrow_edges
 from reign.kernels import kernels_for
 from reign.nn._base_encoders import BaseEncoder
 from reign.nn._edge_encoders import encode_edges
-from reign.nn._gin_parts import GINParts
+from reign.nn._gin_parts import GINParts, own_and_sum
 from reign.nn._neighbourhood import MERGED, Neighbourhood
 from reign.nn._options import BaseEncoderOptions
 
@@ -75,8 +75,8 @@ class Folklore(BaseEncoder):
             done: tuple[Tensor, ...] = kernels.pass_messages(n.own, along, messages)
             return done
         found = []
-        for part, table, eps in zip(self.parts, tables, self.eps, strict=True):
+        for part, table, eps in zip(self.parts, tables, self.eps.split(1), strict=True):
             maps = bag.wiring.folklore(ALONG[part], n.where, n.state.masked)
             source = maps.from_subgraph if part == "folklore" else maps.from_node
-            found.append((1 + eps) * n.own + maps.into_targets((source(along) + maps.from_edges(table)).relu()))
+            found.append(own_and_sum(n.own, maps.into_targets((source(along) + maps.from_edges(table)).relu()), eps))
         return found

@@ -49,7 +49,7 @@ class GINParts:
 
 
 def own_and_sum(
-    own: Float[Tensor, "rows channels"], total: Float[Tensor, "rows channels"], eps: nn.Parameter
+    own: Float[Tensor, "rows channels"], total: Float[Tensor, "rows channels"], eps: Tensor
 ) -> Float[Tensor, "rows channels"]:
     r"""The input of GIN's MLP: :math:`(1 + \epsilon) x_i + \sum_j m_{ij}`.
 

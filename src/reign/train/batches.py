@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from reign.bags import SharedGraph, free_memory
+from reign.bags import SharedGraph, SubgraphBag, free_memory
 from reign.data import GraphPack, Ids
+from reign.nn import Model
 from reign.policies import Policy
 
 # measured for SUN, DS, DSS and ReIGN(2); accurate to within 20 %
@@ -19,6 +20,12 @@ STATES = 8  # number of hidden states that a layer keeps for the backward pass
 def shuffled(ids: Ids, size: int, seed: int) -> Iterator[Ids]:
     """All graphs in batches, in an order that depends only on the seed."""
     yield from ids[torch.randperm(ids.numel(), generator=torch.Generator().manual_seed(seed))].split(size)
+
+
+def bag_of(model: Model, graphs: GraphPack, ids: Ids) -> SubgraphBag:
+    """The bag that a model makes of some graphs."""
+    b = graphs.batch(ids)
+    return model.policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size, domain=model.domain)
 
 
 def share(ids: Ids, rank: int, world: int) -> Ids:

@@ -13,6 +13,7 @@ from torch import Tensor
 from reign.bags import Assembly, BagStore, SubgraphBag, free_memory, maps_of
 from reign.data import GraphPack, Ids
 from reign.nn import Model
+from reign.train.batches import bag_of
 
 if TYPE_CHECKING:
     from reign.train.learner import Learner
@@ -90,8 +91,7 @@ class KeptBags:
         return bag
 
     def _made(self, ids: Ids) -> SubgraphBag:
-        b, model = self.graphs.batch(ids), self.model
-        return model.policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size, domain=model.domain)
+        return bag_of(self.model, self.graphs, ids)
 
 
 def why_not_kept(learner: "Learner") -> str | None:

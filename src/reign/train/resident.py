@@ -22,6 +22,7 @@ from reign.bags import BagStore, Frame, SubgraphBag, all_real
 from reign.data import GraphPack, Ids
 from reign.kernels import compile_ahead
 from reign.nn import Model
+from reign.train.batches import bag_of
 from reign.train.capturable import make_capturable
 from reign.train.flat import FlatAdam
 from reign.train.formats import number_format
@@ -341,11 +342,9 @@ class Resident:
 
     def _prepared(self, ids: Ids) -> SubgraphBag:
         """The bag of some graphs, with all index maps that the model needs."""
-        b = self.graphs.batch(ids)
-        policy = self.model.policy
-        bag = all_real(policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size, domain=self.model.domain))
+        bag = all_real(bag_of(self.model, self.graphs, ids))
         with torch.no_grad(), number_format(self.device, self.precision), compile_ahead(self.device, wait=False):
-            self.model.predict(b.x, bag)  # this builds the index maps; the output is not used
+            self.model.predict(bag.graph.x, bag)  # this builds the index maps; the output is not used
         assert bag.wiring.to_node is not None  # needed for gradients with respect to nodes
         return bag
 

@@ -15,7 +15,7 @@ from reign.kernels.fused._linear import add_up, apart, block, chunks, parts, poi
 # rows of a tile, largest number of programs, warps, stages of loads: few programs if each stores a gradient of the weights
 FORWARD, BACKWARD, SUMS = (32, 528, 4, 2), (16, 528, 2, 3), (64, 528, 4)
 FEW, BACKWARD_OF_FEW = 50_000, (32, 264, 4, 3)  # the same if all slots together have at most this many rows
-WIDE, FORWARD_OF_WIDE, BACKWARD_OF_WIDE = 80, (32, 528, 4, 2), (16, 264, 4, 2)  # the same if there are more channels than this
+WIDE, BACKWARD_OF_WIDE = 80, (16, 264, 4, 2)  # the same if there are more channels than this
 
 
 def addresses(norms: Norms, name: str) -> Tensor:
@@ -77,8 +77,8 @@ def _map(
     after: Norms | None, bit_after: int, training: bool, act: bool = False, found: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
     """One linear map of all slots, with the norm before it and statistics for the norm after it."""
+    tile, most, warps, stages = FORWARD
     slots, (number, channels), inputs = len(y), y[0].shape, w[0].size(1)
-    tile, most, warps, stages = FORWARD_OF_WIDE if max(channels, inputs) > WIDE else FORWARD
     count = programs(number, tile, max(1, most // slots))
     some = stats if stats is not None else y[0]
     norm = before if before is not None else after
