@@ -39,6 +39,7 @@ from reign.disk import write_text
 from reign.experiments import find_recipe
 from reign.kernels import keep_freed_memory
 from reign.train import fit, load, train
+from reign.train.average import Average
 from reign.train.build import make_model
 from reign.train.callbacks import Callback
 from reign.train.config import ModelConfig, TrainingConfig
@@ -202,7 +203,8 @@ def to_search(folder: str, name: str, split: int) -> Problem:
 
 @keep_freed_memory()
 def curves(folder: str, device: str, name: str, split: int, seed: int, settings: Settings, until: float) -> Settings | None:
-    """Train once; after every epoch the metric and the loss of the rows that choose, and the metric of the judge. None if time is over."""
+    """Train once; after every epoch the metric and the loss of the rows that choose, and the metric of the judge, also with averaged weights. None
+    if time is over."""
     problem = to_search(folder, name, split)
     values = merge(BEFORE, settings)
     config = TrainingConfig.model_validate(values["train"])
@@ -211,9 +213,17 @@ def curves(folder: str, device: str, name: str, split: int, seed: int, settings:
     learner = Learner(net, problem, config, seed, make_fabric(config.precision, device), Callback())
     loss = LOSSES[choose(LOSSES, config.loss, problem.task)]
     found: Settings = {"metric": [], "loss": [], "judge": [], "train_loss": []}
+    steps = math.ceil(problem.splits["train"].numel() / config.batch_size)
+    averages = {f"{window} epochs": Average(net, max(0.0, 1 - 1 / (window * steps))) for window in WINDOWS}
+    found["averaged"] = {name: {"metric": [], "judge": []} for name in averages}
+    learner.callback = _AfterSteps(averages)
     began = time.perf_counter()
     for epoch in range(config.epochs):
         found["train_loss"].append(learner.train_epoch(epoch))
+        for name, average in averages.items():
+            with average.shown():
+                for key, split_name in (("metric", "val"), ("judge", "test")):
+                    found["averaged"][name][key].append(learner.score(split_name, learner.predict(split_name)))
         out, y = learner.predict("val"), problem.y[problem.splits["val"]]
         found["metric"].append(learner.score("val", out))
         found["loss"].append(float(loss.sum(out, y)) / y.numel())
@@ -221,6 +231,19 @@ def curves(folder: str, device: str, name: str, split: int, seed: int, settings:
         if time.time() > until:
             return None
     return {**found, "seconds": time.perf_counter() - began}
+
+
+class _AfterSteps(Callback):
+    """Takes the weights into averages after every step of training."""
+
+    def __init__(self, averages: dict[str, Average]) -> None:
+        self.averages = averages
+
+    def batch(self, what: str, done: int, total: int) -> None:
+        """A step is done."""
+        if what.startswith("epoch"):
+            for average in self.averages.values():
+                average.update()
 
 
 def key_of(task: str, candidate: str, name: str, split: int, seed: int = 0) -> str:
@@ -267,7 +290,8 @@ def _one_thread(device: str) -> None:
     torch.set_num_threads(2 if device == "cuda" else 1)
 
 
-RULES = ("last", "best", "best, smoothed", "least loss")
+WINDOWS = (2, 5, 10)  # numbers of epochs that weights are averaged over
+RULES = ("last", "best", "best, smoothed", "least loss", *(f"best, averaged over {window} epochs" for window in WINDOWS))
 
 
 def rules(found: Settings, more_is_better: bool) -> dict[str, float]:
@@ -276,7 +300,10 @@ def rules(found: Settings, more_is_better: bool) -> dict[str, float]:
     value = [sign * v for v in found["metric"]]
     smooth = [mean(value[max(0, e - 2) : e + 3]) for e in range(len(value))]
     chosen = (len(value) - 1, _least(value), _least(smooth), _least(found["loss"]))
-    return {rule: found["judge"][epoch] for rule, epoch in zip(RULES, chosen, strict=True)}
+    values = {rule: found["judge"][epoch] for rule, epoch in zip(RULES, chosen, strict=False)}
+    for name, curve in found.get("averaged", {}).items():
+        values[f"best, averaged over {name}"] = curve["judge"][_least([sign * v for v in curve["metric"]])]
+    return values
 
 
 def _least(values: list[float]) -> int:
@@ -307,12 +334,13 @@ def table(file: Path) -> Iterator[str]:
             shared = {n: [s for s in found[n] if runs("as before", n, s)] for n in sets}
 
             def value(name: str, rule: str, of: str, splits: list[int]) -> float:
-                return mean(mean(rules(run, better)[rule] for run in runs(of, name, s)) for s in splits) if splits else math.nan  # noqa: B023
+                by_split = [[r[rule] for run in runs(of, name, s) if rule in (r := rules(run, better))] for s in splits]  # noqa: B023
+                return mean(map(mean, by_split)) if by_split and all(by_split) else math.nan
 
             cells = []
             for name, rule in columns:
                 change = value(name, rule, candidate, shared[name]) - value(name, "last", "as before", shared[name])
-                cells.append(f"{value(name, rule, candidate, found[name]):.4f} ({change:+.4f})" if shared[name] else "")
+                cells.append("" if math.isnan(change) else f"{value(name, rule, candidate, found[name]):.4f} ({change:+.4f})")
             trained = {n: [run for s in found[n] for run in runs(candidate, n, s)] for n in sets}
             seconds = sum(run["seconds"] for n in sets for run in trained[n])
             yield f"| {candidate} | " + " | ".join(cells) + f" | {' + '.join(str(len(trained[n])) for n in sets)} | {seconds:.0f} |"

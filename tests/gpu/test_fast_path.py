@@ -87,6 +87,17 @@ def test_training_options(name: str) -> None:
     assert fast.losses != pytest.approx(curve(problem, IEEE, small("dss")).losses, rel=1e-3)
 
 
+def test_averaged_weights() -> None:
+    problem, found = _random_molecules(64), []
+    for eager in (False, True):
+        model = make_model(small("dss"), problem, 0)
+        config = changed(IEEE, average=3, eager=eager, optimiser=OptimiserConfig(name="sgd", lr=0.002, momentum=0.9))
+        fit(model, problem, config, fabric=make_fabric(config.precision, "cuda"))
+        found.append({name: value.double() for name, value in model.state_dict().items()})
+    for name, value in found[0].items():
+        assert torch.allclose(value, found[1][name], rtol=1e-4, atol=1e-5), name
+
+
 @pytest.mark.parametrize("model", [small("dss", dropout=0.2), small("sun")])
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 def test_the_same_seed_gives_the_same_losses(model: ModelConfig, precision: str) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from reign.disk import write_tensors
 from reign.kernels import fast_path
 from reign.nn import Model
 from reign.train import batches
+from reign.train.average import Average
 from reign.train.budget import Budget
 from reign.train.callbacks import Callback
 from reign.train.capturable import make_fused, make_plain, portable
@@ -74,8 +75,9 @@ class Learner:
         self.label_weights = None if weights is None else weights.to(fabric.device, dtype)
         optimiser = config.optimiser.build(model)
         self.wrapped, self.optimiser = fabric.setup(model, optimiser)
-        steps = math.ceil(math.ceil(problem.splits["train"].numel() / config.batch_size) / config.accumulate) * config.epochs
-        self.rate = config.schedule.build(optimiser, steps, self.metric if "val" in problem.splits else None)
+        steps = math.ceil(math.ceil(problem.splits["train"].numel() / config.batch_size) / config.accumulate)  # of an epoch
+        self.rate = config.schedule.build(optimiser, steps * config.epochs, self.metric if "val" in problem.splits else None)
+        self.average = Average(model, max(0.0, 1 - 1 / (config.average * steps))) if config.average else None
         sharp = config.optimiser
         self.sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
         self.budget = Budget(model, self.graphs, fabric.device, config.max_pairs, problem.name, callback, problem.names)
@@ -163,6 +165,8 @@ class Learner:
                 self.gradients(group, when, before)
             self.gradients.restore(here)  # the statistics of norms must belong to the current weights, not to the nearby ones
         self.update.step(self.config.clip)
+        if self.average is not None:
+            self.average.update()
         self.rate.after_step()
         return loss, labels
 
@@ -188,6 +192,7 @@ class Learner:
                     self.budget.pairs,
                     self.problem.graphs,
                     self.label_weights,
+                    self.average,
                 )
             elif self.fabric.device.type == "cuda":
                 self.callback.note(f"batches are assembled one by one, not on the device: {why}.")
@@ -237,14 +242,22 @@ class Learner:
         return measure_all(names, out, self.problem.y[self.problem.splits[split]], self.problem.targets)
 
     def validate(self) -> dict[str, float]:
-        """The metric on the validation graphs, if there are any."""
-        return {f"val_{self.metric}": self.score("val", self.predict("val"))} if "val" in self.problem.splits else {}
+        """The metric on the validation graphs, if there are any, with averaged weights if they are to be averaged."""
+        if "val" not in self.problem.splits:
+            return {}
+        with self.averaged():
+            return {f"val_{self.metric}": self.score("val", self.predict("val"))}
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """A context in which the model has averaged weights, if they are to be averaged."""
+        return nullcontext() if self.average is None else self.average.shown()
 
     # -- state -----------------------------------------------------------------------------------------------------
 
     def weights(self) -> dict[str, Tensor]:
-        """A copy of the weights."""
-        return {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+        """A copy of the weights, averaged if they are to be averaged."""
+        with self.averaged():
+            return {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
 
     def release(self) -> None:
         """After training: give every weight memory of its own again, and free what belongs to the steps."""
@@ -268,6 +281,7 @@ class Learner:
             "rate": self.rate.state_dict(),
             "max_pairs": self.budget.bound,
             "split": self.budget.split,
+            **({} if self.average is None else {"average": self.average.state_dict()}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -276,3 +290,5 @@ class Learner:
         self.optimiser.load_state_dict(state["optimiser"])
         self.rate.load_state_dict(state["rate"])
         self.budget.bound, self.budget.split = state["max_pairs"], state["split"]
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])

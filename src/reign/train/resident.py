@@ -22,6 +22,7 @@ from reign.bags import BagStore, Frame, SubgraphBag, all_real
 from reign.data import GraphPack, Ids
 from reign.kernels import compile_ahead
 from reign.nn import Model
+from reign.train.average import Average
 from reign.train.batches import bag_of
 from reign.train.capturable import make_capturable
 from reign.train.flat import FlatAdam
@@ -73,6 +74,7 @@ class Resident:
         pairs: number of pairs of each graph, used to make the bags in chunks.
         key: identifies the graphs; runs with the same key share their bags. None to share nothing.
         weights: the weight of each label, on the device; None for equal weights.
+        average: the moving average of the weights; None for none.
     """
 
     model: Model
@@ -83,6 +85,7 @@ class Resident:
     pairs: Int[Tensor, "graphs"]
     key: object = None
     weights: Float[Tensor, "graphs targets"] | None = None
+    average: Average | None = None
     _frames: dict[str, list[Played]] = field(default_factory=lambda: {"train": [], "predict": []})
 
     def __post_init__(self) -> None:
@@ -170,6 +173,8 @@ class Resident:
             optimiser.step()
         else:
             flat.step(self._skip)
+        if self.average is not None:
+            self.average.update()
         self._loss += loss
         self._labels += labels
 
@@ -295,6 +300,8 @@ class Resident:
             found: dict[Any, Tensor] = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
             for weight, state in ({} if optimiser is None else optimiser.state).items():
                 found |= {(weight, name): value for name, value in state.items() if isinstance(value, Tensor)}
+            if self.average is not None:
+                found |= {("average", n): value for n, value in enumerate(self.average.tensors())}
             return found
 
         known = {name: tensor.detach().clone() for name, tensor in all_tensors().items()}

@@ -56,6 +56,7 @@ def train(
         ("sun", {"optimiser": {**SGD, "sharpness": "asam"}, "model": {"residual": True, "transform": "linear"}}),
         ("dss", {"clip": 0.1, "schedule": {"name": "cosine"}}),
         ("ngnn", {"schedule": {"name": "step", "every": 1}}),
+        ("ds", {"average": 1.5, "optimiser": {"name": "adam", "lr": 0.001}}),
         ("gnnakplus", {}),
         ("mpnn", {"optimiser": {"name": "adamw", "lr": 0.001}}),
         ("localfolklore", {}),
