@@ -58,6 +58,7 @@ SAM = {**SGD, "sharpness": "sam", "rho": 0.5}
         ({}, {"precision": "64-true"}),
         ({}, {"precision": "bf16-mixed"}),
         ({}, {"clip": 0.1}),
+        ({}, {"average": 2}),
         ({}, {"accumulate": 2}),
         ({}, {"scale_targets": True}),
         ({}, {"max_pairs": 60}),
