@@ -291,7 +291,7 @@ def _one_thread(device: str) -> None:
 
 
 WINDOWS = (2, 5, 10)  # numbers of epochs that weights are averaged over
-RULES = ("last", "best", "best, smoothed", "least loss", *(f"best, averaged over {window} epochs" for window in WINDOWS))
+RULES = ("last", "best", "best, smoothed", "least loss")
 
 
 def rules(found: Settings, more_is_better: bool) -> dict[str, float]:
@@ -300,10 +300,7 @@ def rules(found: Settings, more_is_better: bool) -> dict[str, float]:
     value = [sign * v for v in found["metric"]]
     smooth = [mean(value[max(0, e - 2) : e + 3]) for e in range(len(value))]
     chosen = (len(value) - 1, _least(value), _least(smooth), _least(found["loss"]))
-    values = {rule: found["judge"][epoch] for rule, epoch in zip(RULES, chosen, strict=False)}
-    for name, curve in found.get("averaged", {}).items():
-        values[f"best, averaged over {name}"] = curve["judge"][_least([sign * v for v in curve["metric"]])]
-    return values
+    return {rule: found["judge"][epoch] for rule, epoch in zip(RULES, chosen, strict=True)}
 
 
 def _least(values: list[float]) -> int:
@@ -334,16 +331,37 @@ def table(file: Path) -> Iterator[str]:
             shared = {n: [s for s in found[n] if runs("as before", n, s)] for n in sets}
 
             def value(name: str, rule: str, of: str, splits: list[int]) -> float:
-                by_split = [[r[rule] for run in runs(of, name, s) if rule in (r := rules(run, better))] for s in splits]  # noqa: B023
-                return mean(map(mean, by_split)) if by_split and all(by_split) else math.nan
+                return mean(mean(rules(run, better)[rule] for run in runs(of, name, s)) for s in splits) if splits else math.nan  # noqa: B023
 
             cells = []
             for name, rule in columns:
                 change = value(name, rule, candidate, shared[name]) - value(name, "last", "as before", shared[name])
-                cells.append("" if math.isnan(change) else f"{value(name, rule, candidate, found[name]):.4f} ({change:+.4f})")
+                cells.append(f"{value(name, rule, candidate, found[name]):.4f} ({change:+.4f})" if shared[name] else "")
             trained = {n: [run for s in found[n] for run in runs(candidate, n, s)] for n in sets}
             seconds = sum(run["seconds"] for n in sets for run in trained[n])
             yield f"| {candidate} | " + " | ".join(cells) + f" | {' + '.join(str(len(trained[n])) for n in sets)} | {seconds:.0f} |"
+
+
+def averages(file: Path) -> Iterator[str]:
+    """A table of what averaged weights give, at the epoch that is best with them: the mean over splits and seeds, of the same trainings."""
+    results: Settings = json.loads(file.read_text()) if file.is_file() else {}
+    groups: dict[tuple[str, str, str], list[Settings]] = {}
+    for key, found in results.items():
+        if "averaged" in found:
+            task, candidate, name = key.split(" | ")[:3]
+            groups.setdefault((task, candidate, name), []).append(found)
+    yield "\nweights averaged over some epochs: metric on validation rows\n"
+    yield "| set | training | not averaged | " + " | ".join(f"{window} epochs" for window in WINDOWS) + " | trainings |"
+    yield "|---" * (len(WINDOWS) + 4) + "|"
+    for (task, candidate, name), runs in groups.items():
+        better = METRICS[choose(METRICS, None, task)].more_is_better
+        curves = [[run, *(run["averaged"][f"{window} epochs"] for window in WINDOWS)] for run in runs]
+        means = [mean(_at_best(curve, better) for curve in same) for same in zip(*curves, strict=True)]
+        yield f"| {name} | {candidate} | " + " | ".join(f"{value:.4f}" for value in means) + f" | {len(runs)} |"
+
+
+def _at_best(curve: Settings, more_is_better: bool) -> float:
+    return float(curve["judge"][_least([-v if more_is_better else v for v in curve["metric"]])])
 
 
 # -- test rows ---------------------------------------------------------------------------------------------------------
@@ -439,7 +457,7 @@ def main() -> None:
     elif given.mode == "intervals":
         intervals(given.data, given.device, given.models)
     else:
-        print("\n".join(table(given.results)))
+        print("\n".join([*table(given.results), *averages(given.results)]))
 
 
 if __name__ == "__main__":

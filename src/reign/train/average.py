@@ -26,14 +26,14 @@ class Average:
         trained = [weight for weight in model.parameters() if weight.requires_grad]
         self._weights = [*trained, *(buffer for buffer in model.buffers() if buffer.is_floating_point())]
         self._values = [weight.detach().clone() for weight in self._weights]
-        self._steps = torch.zeros((), device=self._values[0].device)
+        self._steps = torch.zeros((), dtype=torch.float64, device=self._values[0].device)
 
     def update(self) -> None:
         """Take in the weights after a step."""
         self._steps += 1
         rate = (1 - self.decay) / (1 - self.decay**self._steps)
         change = torch._foreach_sub(self._now(), self._values)
-        torch._foreach_mul_(change, rate)
+        torch._foreach_mul_(change, rate.to(change[0].dtype))
         torch._foreach_add_(self._values, change)
 
     @contextmanager

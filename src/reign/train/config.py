@@ -161,7 +161,7 @@ class TrainingConfig(Settings):
     stop_lr: Annotated[float, Field(ge=0)] = Field(0.0, description="stop when the learning rate is at or below this")
     patience: Positive | None = Field(None, description="stop after this many epochs without a better validation metric")
     clip: Annotated[float, Field(ge=0)] = Field(0.0, description="largest norm of the gradient; 0 for no clipping")
-    average: Annotated[float, Field(ge=0)] = Field(
+    average: Annotated[float, Field(ge=0, lt=1e6)] = Field(
         0.0, description="validate and keep weights that are averaged over about this many epochs; 0 for the weights themselves"
     )
     accumulate: Positive = Field(1, description="number of batches whose gradients are accumulated for one step")

@@ -203,11 +203,15 @@ class Learner:
             self.rate.after_step()
             self.callback.batch(f"epoch {epoch + 1}", step + 1, len(order))
 
-        rate = self.rate.state_dict()
-        loss, labels, bad = resident.train_epoch(order, self.raw_optimiser, self.sharpness, self.config.clip, after_step)
-        if bad is not None:
+        rate, lr = self.rate.state_dict(), self.rate.value
+        try:
+            loss, labels, bad = resident.train_epoch(order, self.raw_optimiser, self.sharpness, self.config.clip, after_step)
+            if bad is not None:
+                raise RuntimeError(f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {bad + 1}")
+        except RuntimeError:
             self.rate.load_state_dict(rate)
-            raise RuntimeError(f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {bad + 1}")
+            self.rate.value = lr
+            raise
         return loss / max(labels, 1.0)
 
     def _resident_outputs(self, ids: Ids, after_batch: Callable[[int, int], None]) -> Tensor | None:
@@ -257,7 +261,7 @@ class Learner:
     def weights(self) -> dict[str, Tensor]:
         """A copy of the weights, averaged if they are to be averaged."""
         with self.averaged():
-            return {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+            return _copied(self.model)
 
     def release(self) -> None:
         """After training: give every weight memory of its own again, and free what belongs to the steps."""
@@ -271,7 +275,7 @@ class Learner:
         if callable(save := getattr(self.model, "save_pretrained", None)):
             save(folder)
         else:
-            write_tensors(folder / "model.safetensors", self.weights())
+            write_tensors(folder / "model.safetensors", _copied(self.model))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that is needed to continue the training."""
@@ -292,3 +296,7 @@ class Learner:
         self.budget.bound, self.budget.split = state["max_pairs"], state["split"]
         if self.average is not None:
             self.average.load_state_dict(state["average"])
+
+
+def _copied(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}

@@ -34,6 +34,11 @@ class Constant:
         lr = self.optimiser.param_groups[0]["lr"]
         return float(f"{float(lr):.7g}") if isinstance(lr, Tensor) else float(lr)
 
+    @value.setter
+    def value(self, value: float) -> None:
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["lr"].fill_(value) if isinstance(group["lr"], Tensor) else value
+
     def after_step(self) -> None:
         """Called after every step."""
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import reign
@@ -93,6 +94,28 @@ def test_a_run_that_was_stopped_goes_on_with_its_average(tmp_path: Path) -> None
         assert torch.equal(value, again.state_dict()[name]), name
 
 
+class OfSizes(nn.Module):
+    """A model that is not one of this library: a number for each graph, made from its number of nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(1, 1)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, batch: Tensor, batch_size: int) -> Tensor:
+        out: Tensor = self.lin(torch.bincount(batch, minlength=batch_size)[:, None].to(x.dtype))
+        return out
+
+
+def test_the_files_of_any_model_are_the_weights_that_were_measured(tmp_path: Path) -> None:
+    model = OfSizes()
+    options = {"report": "best", "epochs": 8, "optimiser": {"name": "sgd", "lr": 0.2}}
+    result, _ = fit(model, problem(), config(**options), folder=tmp_path)
+    best, last = (load_file(tmp_path / which / "model.safetensors") for which in ("best", "last"))
+    assert result["best_epoch"] < 7
+    assert all(torch.equal(best[name], value) for name, value in model.state_dict().items())
+    assert not torch.equal(best["lin.weight"], last["lin.weight"])
+
+
 def test_weights_that_are_not_trained_stay_as_they_are() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).requires_grad_(False)
     average, before = Average(model, 0.9), {name: value.clone() for name, value in model.state_dict().items()}
@@ -102,6 +125,21 @@ def test_weights_that_are_not_trained_stay_as_they_are() -> None:
         assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_a_window_below_zero_is_refused() -> None:
+@pytest.mark.parametrize("decay", [0.0, 0.9, 1 - 1e-9])
+def test_any_decay(decay: float) -> None:
+    """Also a very long window, over which all steps count equally."""
+    model = nn.Linear(3, 1)
+    average, seen = Average(model, decay), []
+    for step in range(20):
+        with torch.no_grad():
+            model.weight.fill_(step)
+        seen.append({"weight": model.weight.detach().clone()})
+        average.update()
+    with average.shown():
+        assert torch.allclose(model.weight.double(), expected(seen, decay)["weight"].double(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("window", [-1, float("inf"), float("nan")])
+def test_windows_that_are_refused(window: float) -> None:
     with pytest.raises(ValueError, match="average"):
-        config(average=-1)
+        config(average=window)

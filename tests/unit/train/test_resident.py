@@ -13,6 +13,7 @@ from reign.data import Problem
 from reign.train import fit, learner
 from reign.train.capturable import portable
 from reign.train.config import TrainingConfig
+from reign.train.resident import Resident
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -124,6 +125,26 @@ def test_what_cannot_be_kept_is_left_with_one_line(monkeypatch: pytest.MonkeyPat
     one, other = (train(monkeypatch, resident) for resident in (True, False))
     assert one[0].losses == other[0].losses
     assert one[0].notes == ["batches are assembled one by one, not on the device: no such luck."]
+
+
+def test_after_a_failure_in_an_epoch_it_is_repeated_from_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights, their average, the optimiser and the schedule are those of the start of the epoch."""
+    options = {"epochs": 3, "schedule": {"name": "cosine"}, "average": 1}
+    calls, real = list[int](), Resident._learn
+
+    def fails_at_the_fifth(*args: Any) -> None:
+        calls.append(1)
+        real(*args)
+        if len(calls) == 5:
+            raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(Resident, "_learn", fails_at_the_fifth)
+    one, weights, _ = train(monkeypatch, True, **options)
+    other, expected, _ = train(monkeypatch, False, **options)
+    assert (len(calls), len(one.notes)) == (5, 1)
+    assert one.losses == pytest.approx(other.losses, rel=1e-6)
+    for key, value in weights.items():
+        assert torch.allclose(value.double(), expected[key].double(), atol=1e-5), key
 
 
 def _fails(*_: Any) -> None:
