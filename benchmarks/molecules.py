@@ -343,7 +343,8 @@ def table(file: Path) -> Iterator[str]:
 
 
 def averages(file: Path) -> Iterator[str]:
-    """A table of what averaged weights give, at the epoch that is best with them: the mean over splits and seeds, of the same trainings."""
+    """A table of what averaged weights give, at the last epoch and at the one that is best with them: means over splits and seeds of the same
+    trainings."""
     results: Settings = json.loads(file.read_text()) if file.is_file() else {}
     groups: dict[tuple[str, str, str], list[Settings]] = {}
     for key, found in results.items():
@@ -351,17 +352,18 @@ def averages(file: Path) -> Iterator[str]:
             task, candidate, name = key.split(" | ")[:3]
             groups.setdefault((task, candidate, name), []).append(found)
     yield "\nweights averaged over some epochs: metric on validation rows\n"
-    yield "| set | training | not averaged | " + " | ".join(f"{window} epochs" for window in WINDOWS) + " | trainings |"
-    yield "|---" * (len(WINDOWS) + 4) + "|"
+    yield "| set | training | epoch | not averaged | " + " | ".join(f"{window} epochs" for window in WINDOWS) + " | trainings |"
+    yield "|---" * (len(WINDOWS) + 5) + "|"
     for (task, candidate, name), runs in groups.items():
-        better = METRICS[choose(METRICS, None, task)].more_is_better
+        sign = -1 if METRICS[choose(METRICS, None, task)].more_is_better else 1
         curves = [[run, *(run["averaged"][f"{window} epochs"] for window in WINDOWS)] for run in runs]
-        means = [mean(_at_best(curve, better) for curve in same) for same in zip(*curves, strict=True)]
-        yield f"| {name} | {candidate} | " + " | ".join(f"{value:.4f}" for value in means) + f" | {len(runs)} |"
+        for rule in ("last", "best"):
+            means = [mean(_at(curve, rule, sign) for curve in same) for same in zip(*curves, strict=True)]
+            yield f"| {name} | {candidate} | {rule} | " + " | ".join(f"{value:.4f}" for value in means) + f" | {len(runs)} |"
 
 
-def _at_best(curve: Settings, more_is_better: bool) -> float:
-    return float(curve["judge"][_least([-v if more_is_better else v for v in curve["metric"]])])
+def _at(curve: Settings, rule: str, sign: int) -> float:
+    return float(curve["judge"][-1 if rule == "last" else _least([sign * v for v in curve["metric"]])])
 
 
 # -- test rows ---------------------------------------------------------------------------------------------------------
