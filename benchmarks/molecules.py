@@ -214,7 +214,7 @@ def curves(folder: str, device: str, name: str, split: int, seed: int, settings:
     loss = LOSSES[choose(LOSSES, config.loss, problem.task)]
     found: Settings = {"metric": [], "loss": [], "judge": [], "train_loss": []}
     steps = math.ceil(problem.splits["train"].numel() / config.batch_size)
-    averages = {f"{window} epochs": Average(net, max(0.0, 1 - 1 / (window * steps))) for window in WINDOWS}
+    averages = {f"{window} epochs": Average(net, window * steps) for window in WINDOWS}
     found["averaged"] = {name: {"metric": [], "judge": []} for name in averages}
     learner.callback = _AfterSteps(averages)
     began = time.perf_counter()

@@ -18,11 +18,11 @@ class Average:
 
     Args:
         model: the model.
-        decay: the number :math:`d`, from 0 to below 1.
+        window: about how many steps are averaged: :math:`d = 1 - 1 / \text{window}`; with up to one step, the weights are those of the last step.
     """
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        self.decay = decay
+    def __init__(self, model: nn.Module, window: float) -> None:
+        self.decay = max(0.0, 1 - 1 / window)
         trained = [weight for weight in model.parameters() if weight.requires_grad]
         self._weights = [*trained, *(buffer for buffer in model.buffers() if buffer.is_floating_point())]
         self._values = [weight.detach().clone() for weight in self._weights]

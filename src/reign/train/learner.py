@@ -77,7 +77,7 @@ class Learner:
         self.wrapped, self.optimiser = fabric.setup(model, optimiser)
         steps = math.ceil(math.ceil(problem.splits["train"].numel() / config.batch_size) / config.accumulate)  # of an epoch
         self.rate = config.schedule.build(optimiser, steps * config.epochs, self.metric if "val" in problem.splits else None)
-        self.average = Average(model, max(0.0, 1 - 1 / (config.average * steps))) if config.average else None
+        self.average = Average(model, config.average * steps) if config.average else None
         sharp = config.optimiser
         self.sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
         self.budget = Budget(model, self.graphs, fabric.device, config.max_pairs, problem.name, callback, problem.names)
