@@ -14,10 +14,11 @@ from learning import Curve
 from reign.data import Problem
 from reign.experiments.workload import _random_molecules
 from reign.nn import from_authors
-from reign.train import fit
+from reign.train import fit, frames
 from reign.train.build import make_model
 from reign.train.config import ModelConfig, OptimiserConfig, TrainingConfig
 from reign.train.devices import make_fabric
+from reign.train.resident import Resident
 from reproduction.test_golden import FILES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")]
@@ -59,13 +60,16 @@ def test_the_first_ten_losses_are_those_of_the_plain_path(name: str) -> None:
         problem = replace(problem, edge_encoder=None, graphs=replace(problem.graphs, edge_attr=None))
     config = changed(IEEE, optimiser=OptimiserConfig(name="sgd", lr=0.002, momentum=0.9))
     fast, plain = (curve(problem, changed(config, eager=eager), small(name)) for eager in (False, True))
-    assert len(fast.losses) == 10
+    assert (len(fast.losses), fast.notes) == (10, [])
     assert fast.losses[-1] != pytest.approx(fast.losses[0], rel=1e-3)
-    if name == "ppgnrrwp":  # the slope of its square roots is 1,000 near 0, so rounding shows in plain float32 too: 5e-4 on a CPU
+    if (
+        distance(fast.losses, plain.losses) > 1e-5
+    ):  # the norms of plain float32 may lose more than that: 8e-5 for idgnnpublished on a CPU
         exact = curve(problem, changed(config, eager=True, precision="64-true"), small(name)).losses
-        assert distance(fast.losses, exact) < 10 * distance(plain.losses, exact)
-    else:
-        assert fast.losses == pytest.approx(plain.losses, rel=1e-5)
+        if name == "ppgnrrwp":  # the slope of its square roots is 1,000 near 0, so all float32 is off: 5e-4 on a CPU
+            assert distance(fast.losses, exact) < 10 * distance(plain.losses, exact)
+        else:
+            assert distance(fast.losses, exact) < 1e-5
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -83,6 +87,7 @@ def test_training_options(name: str) -> None:
     problem = _random_molecules(64)
     config = changed(IEEE, **OPTIONS[name])
     fast, plain = (curve(problem, changed(config, eager=eager), small("dss")) for eager in (False, True))
+    assert (fast.notes == []) == (name != "accumulate")
     assert fast.losses == pytest.approx(plain.losses, rel=1e-4)
     assert fast.losses != pytest.approx(curve(problem, IEEE, small("dss")).losses, rel=1e-3)
 
@@ -109,6 +114,46 @@ def test_the_same_seed_gives_the_same_losses(model: ModelConfig, precision: str)
     first, second = (found.losses for found in curves)
     assert first == second
     assert first[-1] < first[0]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_frames_of_several_sizes(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """The model of another run of the same process, whose kernels need not be compiled, learns the same."""
+    monkeypatch.setattr(frames, "MANY", 1 if number == 3 else 10**6)
+    problem, seen = _random_molecules(256), set[int]()
+    real = frames.Player.play
+    monkeypatch.setattr(frames.Player, "play", lambda player, played: (seen.add(id(played.frame)), real(player, played)))
+    config = changed(IEEE, batch_size=16, epochs=3, optimiser=OptimiserConfig(name="sgd", lr=0.002, momentum=0.9))
+    fast, again, plain = (curve(problem, changed(config, eager=eager), small("dss")) for eager in (False, False, True))
+    assert fast.notes == again.notes == []
+    assert fast.losses == again.losses
+    assert fast.losses == pytest.approx(plain.losses, rel=1e-5)
+    assert len(seen) >= 4 * number  # each of the two models has frames to learn and frames to predict
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_a_step_that_cannot_be_captured(monkeypatch: pytest.MonkeyPatch, dropout: float) -> None:
+    """The epoch is repeated with plain steps, and later trainings are captured again."""
+    problem, real = _random_molecules(64), Resident._learn
+
+    def waits(resident: Resident, *args: Any) -> None:
+        real(resident, *args)
+        float(resident._loss)
+
+    config = changed(IEEE, optimiser=OptimiserConfig(name="sgd", lr=0.002, momentum=0.9))
+    model = small("dss", dropout=dropout)
+    before = curve(problem, config, model)
+    with monkeypatch.context() as patch:
+        patch.setattr(Resident, "_learn", waits)
+        failed = [curve(problem, config, model) for _ in range(2)]
+    assert [len(found.notes) for found in failed] == [1, 1]
+    assert "captur" in failed[0].notes[0]
+    assert failed[0].losses == failed[1].losses
+    if not dropout:
+        assert failed[0].losses == pytest.approx(before.losses, rel=1e-5)
+    after = curve(problem, config, model)
+    assert after.notes == []
+    assert after.losses == before.losses
 
 
 def test_a_graph_of_2000_nodes_trains_in_8_gb() -> None:

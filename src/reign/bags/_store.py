@@ -104,7 +104,7 @@ class Frame:
         assert store.template is not None
         self.store, self.num_graphs, self.totals = store, num_graphs, totals.clone()
         device = store.template.device
-        padded = {space: int(total) + 1 for space, total in zip(store.spaces, totals, strict=True)} | {"graph": num_graphs + 1}
+        padded = {space: _padded(int(total)) for space, total in zip(store.spaces, totals, strict=True)} | {"graph": num_graphs + 1}
         self.ids = torch.full((num_graphs,), store.num_graphs, dtype=torch.long, device=device)
         self.offsets = torch.zeros(num_graphs + 1, len(store.spaces), dtype=torch.long, device=device)
         self._positions: dict[str, Tensor] = {}
@@ -148,6 +148,11 @@ class Frame:
         self._gather(self.ids, self.store._sizes, self.store._starts)
         for data, out, space in self._wide:
             torch.index_select(data, 0, self._positions[space], out=out)
+
+
+def _padded(total: int) -> int:
+    """The number of rows of a frame: at least one more, and no multiple of 16, for which kernels would be compiled once more."""
+    return total + 1 if (total + 1) % 16 else total + 2
 
 
 def _finish(bag: SubgraphBag, real: dict[str, Tensor]) -> None:

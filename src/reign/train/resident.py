@@ -5,17 +5,15 @@ be captured once and replayed for every batch. There are a few frames, for small
 frame is made. Padding is excluded from norms and has no labels, so it affects only rounding.
 """
 
-import math
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from reign.bags import BagStore, Frame, SubgraphBag, all_real
@@ -27,6 +25,7 @@ from reign.train.batches import bag_of
 from reign.train.capturable import make_capturable
 from reign.train.flat import FlatAdam
 from reign.train.formats import number_format
+from reign.train.frames import Frames, Played, Player
 from reign.train.losses import Loss
 from reign.train.sharpness import Sharpness
 from reign.train.turns import hand_over, wait_for
@@ -36,29 +35,6 @@ if TYPE_CHECKING:
 
 STORES: WeakKeyDictionary[Any, WeakValueDictionary[Any, BagStore]] = WeakKeyDictionary()  # bags that several runs share
 CHUNK = 1_000_000  # number of pairs whose index maps are made at a time
-SHARES = (0.4, 0.7, 1.0)  # each of the first frames fits this share of all batches, the smallest batches first
-ROOM, MORE_ROOM = 1.005, 1.05  # size of a frame relative to the largest batch it was made for: of the first frames, of later ones
-WARM_UP = 2  # steps before a capture, which compile kernels and allocate permanent memory
-
-
-@dataclass(eq=False)
-class Played:
-    """Work on a frame: captured once and replayed on a GPU, run directly on other devices."""
-
-    frame: Frame
-    precision: str
-    run: Callable[[], None] = lambda: None
-    out: Tensor | None = None
-    graph: Any = None
-
-    def __call__(self, ids: Int[Tensor, "graphs"]) -> None:
-        """Do the work for these graphs, one id for each place of the frame. An id that is not a graph leaves its place empty."""
-        self.frame.ids.copy_(ids)
-        if self.graph is None:
-            with number_format(self.frame.ids.device, self.precision):
-                self.run()
-        else:
-            self.graph.replay()
 
 
 @dataclass(eq=False)
@@ -75,6 +51,7 @@ class Resident:
         key: identifies the graphs; runs with the same key share their bags. None to share nothing.
         weights: the weight of each label, on the device; None for equal weights.
         average: the moving average of the weights; None for none.
+        epochs: about how many epochs there will be; it determines how many frames are made.
     """
 
     model: Model
@@ -86,7 +63,8 @@ class Resident:
     key: object = None
     weights: Float[Tensor, "graphs targets"] | None = None
     average: Average | None = None
-    _frames: dict[str, list[Played]] = field(default_factory=lambda: {"train": [], "predict": []})
+    epochs: int = 1
+    _frames: dict[str, Frames] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.device = self.graphs.x.device
@@ -96,10 +74,14 @@ class Resident:
         self._weights = None if self.weights is None else torch.cat([self.weights, torch.zeros_like(self.weights[:1])])
         self._store: BagStore | None = None
         self._flat: FlatAdam | None = None
-        self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
-        self._stream = (
-            torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
-        )  # a separate stream, because each stream has its own workspace for matrix products
+        config = getattr(self.model, "_config", None)
+        self._architecture = (
+            type(self.model),
+            repr(config) if config else object(),
+            self.precision,
+            self.device,
+        )  # an object equals no other
+        self._player = Player(self.device, self.precision)
         self._loss, self._labels = (torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2))
         self._step, self._bad = (torch.full((), -1, dtype=torch.long, device=self.device) for _ in range(2))
         self._skip, self._one = torch.zeros((), device=self.device), torch.ones((), device=self.device)
@@ -131,7 +113,7 @@ class Resident:
             self._learn(played.frame, optimiser, sharpness, clip)
 
         with self._unchanged(optimiser) as keep:
-            for s, (played, ids) in enumerate(self._batches("train", batches, work, optimiser)):
+            for s, (played, ids) in enumerate(self._batches("train", batches, work, partial(self._unchanged, optimiser))):
                 if s == 0:
                     self._loss.zero_(), self._labels.zero_(), self._step.fill_(-1), self._bad.fill_(-1)
                 played(ids)
@@ -186,7 +168,7 @@ class Resident:
 
     def release(self) -> None:
         """Give every weight memory of its own again. Work that was captured can no longer be replayed."""
-        self._frames = {"train": [], "predict": []}
+        self._frames = {}
         if self._flat is not None:
             self._flat.release()
             self._flat = None
@@ -217,7 +199,7 @@ class Resident:
 
         rows: list[Tensor] = []
         chunks = list(ids.split(self.batch_size))
-        for c, (played, places) in enumerate(self._batches("predict", chunks, work, None)):
+        for c, (played, places) in enumerate(self._batches("predict", chunks, work, nullcontext)):
             played(places)
             assert played.out is not None
             rows.append(played.out[: chunks[c].numel()].clone())
@@ -229,80 +211,25 @@ class Resident:
     # -- frames ----------------------------------------------------------------------------------------------------
 
     def _batches(
-        self, kind: str, batches: list[Ids], work: Callable[[Played], None], optimiser: torch.optim.Optimizer | None
+        self, kind: str, batches: list[Ids], work: Callable[[Played], None], undone: Callable[[], AbstractContextManager[Any]]
     ) -> Iterator[tuple[Played, Int[Tensor, "graphs"]]]:
-        """Every batch with its work, and its ids on the device, padded to the number of places of the frame.
-
-        All missing frames are made before the first batch, so that a failure to make one happens before any update.
-        """
-        store, frames = self.store, self._frames[kind]
-        padded = torch.full((len(batches), self.batch_size), store.num_graphs, dtype=torch.long)
-        for b, ids in enumerate(batches):
-            padded[b, : ids.numel()] = ids
-        totals = store.totals(padded)
-        while (missing := ~self._fits(frames, totals).any(1)).any():
-            played = Played(store.frame(self.batch_size, self._sizes(frames, totals[missing])), self.precision)
-            played.run = partial(work, played)
-            played.frame.ids.copy_(padded[int(played.frame.fits(totals).int().argmax())])  # a batch that fits, for warming up
-            self._capture(played, optimiser)
-            frames.append(played)
-            frames.sort(key=lambda p: int(p.frame.totals.sum()))
-        which = self._fits(frames, totals).int().argmax(1).tolist()
-        for frame, places in zip(which, padded.to(self.device), strict=True):
-            yield frames[frame], places
-
-    def _fits(self, frames: list[Played], totals: Int[Tensor, "batches spaces"]) -> Bool[Tensor, "batches frames"]:
-        fits = [played.frame.fits(totals) for played in frames]
-        return torch.stack(fits, dim=1) if fits else torch.zeros(len(totals), 0, dtype=torch.bool)
-
-    def _sizes(self, frames: list[Played], totals: Int[Tensor, "batches spaces"]) -> Int[Tensor, "spaces"]:
-        """The sizes of a new frame. The first frames fit the smaller batches; the last one fits all batches, with some margin."""
-        if len(frames) < len(SHARES):
-            smaller = totals.sum(1).argsort()[: max(1, math.ceil(SHARES[len(frames)] * len(totals)))]
-            last = len(frames) == len(SHARES) - 1
-            return (totals[smaller].amax(0).double() * (MORE_ROOM if last else ROOM)).long() + 1
-        largest = torch.stack([totals.amax(0), *(played.frame.totals for played in frames)]).amax(0)
-        return (largest.double() * MORE_ROOM).long() + 1
-
-    def _capture(self, played: Played, optimiser: torch.optim.Optimizer | None) -> None:
-        """Warm up with the graphs of the frame, then capture the work. All changes made by warming up are undone."""
-        if self.device.type != "cuda":
-            return
-        with self._unchanged(optimiser), number_format(self.device, self.precision), warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "Synchronization debug mode"
-            )  # it may miss some synchronisations, but then the capture fails
-            warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # gradients are not accumulated here
-            with compile_ahead(self.device):
-                played.run()
-            side = self._stream
-            assert side is not None
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for w in range(WARM_UP):
-                    mode = torch.cuda.get_sync_debug_mode()
-                    torch.cuda.set_sync_debug_mode("error" if w else mode)  # operations that wait for the device cannot be captured
-                    try:
-                        played.run()
-                    finally:
-                        torch.cuda.set_sync_debug_mode(mode)
-            torch.cuda.current_stream().wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool, stream=side, capture_error_mode="thread_local"):
-                played.run()
-            played.graph = graph
+        """Every batch as work on a frame, and its ids on the device."""
+        store = self.store
+        if kind not in self._frames:
+            self._frames[kind] = Frames(self._player, work, undone, (kind, self._architecture), self.batch_size, self.epochs)
+        return self._frames[kind].batches(store, batches)
 
     @contextmanager
-    def _unchanged(self, optimiser: torch.optim.Optimizer | None) -> Iterator[Callable[[], None]]:
-        """Undo all changes of weights, norms, optimiser and random numbers in this context, unless the yielded function is called."""
+    def _unchanged(self, optimiser: torch.optim.Optimizer) -> Iterator[Callable[[], None]]:
+        """Undo all changes of weights, norms, optimiser, sums and random numbers in this context, unless the yielded function is called."""
 
         def all_tensors() -> dict[Any, Tensor]:
             found: dict[Any, Tensor] = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
-            for weight, state in ({} if optimiser is None else optimiser.state).items():
+            for weight, state in optimiser.state.items():
                 found |= {(weight, name): value for name, value in state.items() if isinstance(value, Tensor)}
             if self.average is not None:
                 found |= {("average", n): value for n, value in enumerate(self.average.tensors())}
-            return found
+            return found | {("sum", n): value for n, value in enumerate((self._loss, self._labels, self._step, self._bad))}
 
         known = {name: tensor.detach().clone() for name, tensor in all_tensors().items()}
         random = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.get_rng_state()
@@ -326,12 +253,10 @@ class Resident:
     def store(self) -> BagStore:
         """The bags of all graphs, made on first use."""
         if self._store is None:
-            config = getattr(self.model, "_config", None)
-            key = (type(self.model), repr(config), self.precision, self.device)
-            known = STORES.setdefault(self.key, WeakValueDictionary()) if self.key is not None and config else {}
-            self._store = known.get(key)
+            known = {} if self.key is None else STORES.setdefault(self.key, WeakValueDictionary())
+            self._store = known.get(self._architecture)
             if self._store is None:
-                known[key] = self._store = BagStore(self._bags())
+                known[self._architecture] = self._store = BagStore(self._bags())
         return self._store
 
     def _bags(self) -> Iterator[SubgraphBag]:

@@ -94,7 +94,7 @@ def test_a_loss_that_is_not_finite_is_found_and_named(monkeypatch: pytest.Monkey
 
 def test_a_batch_larger_than_all_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames are made for the batches of the first epoch; later ones may be larger."""
-    monkeypatch.setattr("reign.train.resident.MORE_ROOM", 1.0)
+    monkeypatch.setattr("reign.train.frames.SINGLE_ROOM", 1.0)
     one, other = (train(monkeypatch, resident, epochs=4, batch_size=3) for resident in (True, False))
     assert one[0].losses == pytest.approx(other[0].losses, rel=1e-6)
 
