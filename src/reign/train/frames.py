@@ -4,6 +4,7 @@ The first batches of a frame run directly. What they need is then compiled and a
 So nothing is computed only to warm up, and a frame that is used once or twice is never captured.
 """
 
+import gc
 import math
 import warnings
 from collections.abc import Callable, Hashable, Iterator
@@ -97,7 +98,7 @@ class Player:
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self.device)
         torch.cuda.empty_cache()  # a graph has its own memory
-        with _random_numbers_restored(self.device), torch.cuda.stream(stream):
+        with _no_garbage_collection(), _random_numbers_restored(self.device), torch.cuda.stream(stream):
             graph.capture_begin(
                 pool=self.pool, capture_error_mode="thread_local"
             )  # other threads may wait for the device meanwhile
@@ -109,6 +110,18 @@ class Player:
                 raise
             graph.capture_end()
         return graph
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """A graph that is destroyed during a capture would end it."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 @contextmanager
