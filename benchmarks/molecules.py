@@ -399,8 +399,10 @@ def chemprop(folder: str, device: str, name: str, split: int) -> tuple[float, fl
         began = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
         seconds = time.perf_counter() - began
-    found = re.findall(r"test/(?:rmse|roc)\D+(\d+\.\d+)", done.stdout + done.stderr)
-    return (float(found[-1]) if found else float("nan")), seconds
+    found = dict(re.findall(r"test/(mse|rmse|roc)\D+(\d+\.\d+)", done.stdout + done.stderr))
+    if "mse" in found:  # its loss, which is all that it prints for regression
+        return math.sqrt(float(found["mse"])), seconds
+    return float(found.get("roc") or found.get("rmse") or "nan"), seconds
 
 
 def final(data: str, device: str, only: list[str]) -> None:

@@ -40,10 +40,10 @@ def paper_cells(recipe: Recipe) -> list[PaperCell]:
     for name, table in _tables().items() if recipe.data.name != "csv" else ():
         for row in table.rows:
             for column in table.columns:
-                settings = table.settings_of(row, column)
+                settings = _settings(name, row, column)
                 if settings["data"].get("name") != recipe.data.name or settings["model"].get("name", "sun") != recipe.model.name:
                     continue
-                theirs = table.recipe(row, column).model_dump(mode="json")
+                theirs = _recipe(name, row, column)
                 if all(theirs[part] == mine[part] for part in ("data", "model", "folds")):
                     found.append(PaperCell(table, name, row, column, _differences(theirs["train"], mine["train"], "train.")))
     least = min((len(cell.other) for cell in found), default=0)
@@ -55,6 +55,16 @@ def _tables() -> dict[str, Table]:
     """The tables of the paper. They are read only once."""
     tables = {name: find_table(name) for name in list_tables()}
     return {name: table for name, table in tables.items() if not table.is_single}
+
+
+@cache
+def _settings(name: str, row: str, column: str) -> dict[str, Any]:
+    return _tables()[name].settings_of(row, column)
+
+
+@cache
+def _recipe(name: str, row: str, column: str) -> dict[str, Any]:
+    return _tables()[name].recipe(row, column).model_dump(mode="json")
 
 
 def _differences(theirs: dict[str, Any], mine: dict[str, Any], prefix: str) -> dict[str, tuple[Any, Any]]:

@@ -9,6 +9,7 @@ import yaml
 
 from reign.disk import first_line
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where it is installed
 LONGEST, DEEPEST, LARGEST = 2**20, 20, 100_000  # bounds on the characters, levels and values of YAML: far more than settings need
 
 
@@ -37,7 +38,7 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(f"holds {len(text):,} characters, expected at most {LONGEST:,}.")
     try:
         _check_size(text)
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader=LOADER)
     except yaml.YAMLError as error:
         raise ValueError(f"is not YAML ({' '.join(str(error).split())}).") from None
     except (TypeError, OverflowError, AttributeError, RecursionError) as error:  # raised by unusual dates, numbers and keys
@@ -50,7 +51,7 @@ def _check_size(text: str) -> None:
     open_: list[tuple[str | None, int]] = [
         (None, 0)
     ]  # the open collections: their anchors, and the number of values in them so far
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+    for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
             open_.append((event.anchor, 1))
             if len(open_) > DEEPEST:

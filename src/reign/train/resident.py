@@ -72,6 +72,7 @@ class Resident:
         nothing = torch.full_like(self.graphs.y[:1], torch.nan)
         self._targets = torch.cat([self.graphs.y, nothing])
         self._weights = None if self.weights is None else torch.cat([self.weights, torch.zeros_like(self.weights[:1])])
+        self._parameters, self._buffers = list(self.model.parameters()), list(self.model.buffers())  # listing them takes long
         self._store: BagStore | None = None
         self._flat: FlatAdam | None = None
         config = getattr(self.model, "_config", None)
@@ -133,15 +134,14 @@ class Resident:
         labels = (~y.isnan()).sum()
         loss = self._gradients(frame, y, labels)
         if sharpness is not None:
-            buffers = list(self.model.buffers())
-            here = [buffer.clone() for buffer in buffers]
+            here = [buffer.clone() for buffer in self._buffers]
             with sharpness.nearby():
                 self._gradients(frame, y, labels)
             torch._foreach_copy_(
-                buffers, here
+                self._buffers, here
             )  # the statistics of norms must belong to the current weights, not to the nearby ones
         flat = self._flat_weights(optimiser)
-        grads = [p.grad for p in self.model.parameters() if p.grad is not None] if flat is None else flat.collect()
+        grads = [p.grad for p in self._parameters if p.grad is not None] if flat is None else flat.collect()
         self._skip.copy_(~loss.isfinite())
         torch._amp_foreach_non_finite_check_and_unscale_(grads, self._skip, self._one)  # 1 if a gradient is not finite
         self._step += 1
@@ -163,7 +163,7 @@ class Resident:
     def _flat_weights(self, optimiser: torch.optim.Optimizer) -> FlatAdam | None:
         """All weights that have gradients as one tensor, if ``FlatAdam`` supports the optimiser; otherwise None."""
         if self._flat is None and self.device.type == "cuda" and FlatAdam.takes(optimiser):
-            self._flat = FlatAdam(optimiser, [p for p in self.model.parameters() if p.grad is not None])
+            self._flat = FlatAdam(optimiser, [p for p in self._parameters if p.grad is not None])
         return self._flat
 
     def release(self) -> None:
@@ -178,7 +178,7 @@ class Resident:
         out = self.model.predict(frame.bag.graph.x, frame.bag)[:-1]
         counts = None if self._weights is None else self._weights.index_select(0, frame.ids)
         loss = self.loss.sum(out.to(y.dtype), y, counts)
-        weights = [p for p in self.model.parameters() if p.requires_grad]
+        weights = [p for p in self._parameters if p.requires_grad]
         grads = torch.autograd.grad(loss / labels.clamp(min=1), weights, allow_unused=True)  # no copies, unlike backward()
         for weight, grad in zip(weights, grads, strict=True):
             weight.grad = grad
@@ -222,32 +222,37 @@ class Resident:
     @contextmanager
     def _unchanged(self, optimiser: torch.optim.Optimizer) -> Iterator[Callable[[], None]]:
         """Undo all changes of weights, norms, optimiser, sums and random numbers in this context, unless the yielded function is called."""
-
-        def all_tensors() -> dict[Any, Tensor]:
-            found: dict[Any, Tensor] = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
-            for weight, state in optimiser.state.items():
-                found |= {(weight, name): value for name, value in state.items() if isinstance(value, Tensor)}
-            if self.average is not None:
-                found |= {("average", n): value for n, value in enumerate(self.average.tensors())}
-            return found | {("sum", n): value for n, value in enumerate((self._loss, self._labels, self._step, self._bad))}
-
-        known = {name: tensor.detach().clone() for name, tensor in all_tensors().items()}
+        before = self._state(optimiser)
+        copies = {name: torch.empty_like(tensor) for name, tensor in before.items()}
+        for dtype in {tensor.dtype for tensor in before.values()}:  # one operation for all tensors of a type
+            same = [name for name, tensor in before.items() if tensor.dtype == dtype]
+            torch._foreach_copy_([copies[name] for name in same], [before[name] for name in same])
         random = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.get_rng_state()
         kept: list[bool] = []
         try:
             yield lambda: kept.append(True)
         finally:
             if not kept:
-                with torch.no_grad():
-                    for name, tensor in all_tensors().items():
-                        if name in known:
-                            tensor.copy_(known[name])
-                        else:
-                            tensor.zero_()  # the optimiser created this state within the context
+                for name, tensor in self._state(optimiser).items():
+                    if name in copies:
+                        tensor.copy_(copies[name])
+                    else:
+                        tensor.zero_()  # the optimiser created this state within the context
                 if self.device.type == "cuda":
                     torch.cuda.set_rng_state(random, self.device)
                 else:
                     torch.set_rng_state(random)
+
+    def _state(self, optimiser: torch.optim.Optimizer) -> dict[Any, Tensor]:
+        """Everything that a step changes. Weights and moments can move to another place, but keep their names here."""
+        found: dict[Any, Tensor] = dict(
+            enumerate([*self._parameters, *self._buffers, self._loss, self._labels, self._step, self._bad])
+        )
+        for weight, state in optimiser.state.items():
+            found |= {(weight, name): value for name, value in state.items() if isinstance(value, Tensor)}
+        if self.average is not None:
+            found |= {("average", n): value for n, value in enumerate(self.average.tensors())}
+        return {name: tensor.detach() for name, tensor in found.items()}
 
     @property
     def store(self) -> BagStore:
