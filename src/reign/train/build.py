@@ -1,6 +1,7 @@
 """From settings to objects: the problem, and the model for it."""
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +36,14 @@ if TYPE_CHECKING:
     from reign.data.molecules import Report
 
 
-def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
-    """The graphs, targets and splits described by the settings, and a report if they come from a table of molecules."""
-    report = None
+def make_problem(config: DataConfig, loaded: dict[str, Problem] | None = None) -> "tuple[Problem, Report | None]":
+    """The graphs, targets and splits described by the settings, and a report if they come from a table of molecules.
+
+    Args:
+        config: the settings.
+        loaded: data sets that were loaded before, to which this one is added. Problems that differ in targets then share their graphs.
+    """
+    report, loaded = None, {} if loaded is None else loaded
     if config.name == "csv":
         from reign.data.molecules import load_table
 
@@ -55,7 +61,8 @@ def make_problem(config: DataConfig) -> "tuple[Problem, Report | None]":
             descriptors=descriptors_of(config),
         )
     else:
-        problem = load_problem(config.name, **config.options)
+        key = json.dumps([config.name, config.options], sort_keys=True, default=str)
+        problem = loaded.get(key) or loaded.setdefault(key, load_problem(config.name, **config.options))
     if config.targets is not None:
         problem = problem.select(config.targets)
     return problem if config.limit is None else problem.limit(config.limit), report

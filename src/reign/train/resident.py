@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import torch
 from jaxtyping import Float, Int
@@ -33,7 +33,7 @@ from reign.train.turns import hand_over, wait_for
 if TYPE_CHECKING:
     from reign.train.learner import Learner
 
-STORES: WeakKeyDictionary[Any, WeakValueDictionary[Any, BagStore]] = WeakKeyDictionary()  # bags that several runs share
+STORES: WeakValueDictionary[Any, BagStore] = WeakValueDictionary()  # bags that several runs share
 CHUNK = 1_000_000  # number of pairs whose index maps are made at a time
 
 
@@ -48,7 +48,7 @@ class Resident:
         batch_size: number of graphs in a batch.
         precision: as in ``TrainingConfig``.
         pairs: number of pairs of each graph, used to make the bags in chunks.
-        key: identifies the graphs; runs with the same key share their bags. None to share nothing.
+        origin: the pack that the graphs were made from; runs with the same graphs share their bags, also if they have other targets. None to share nothing.
         weights: the weight of each label, on the device; None for equal weights.
         average: the moving average of the weights; None for none.
         epochs: about how many epochs there will be; it determines how many frames are made.
@@ -60,7 +60,7 @@ class Resident:
     batch_size: int
     precision: str
     pairs: Int[Tensor, "graphs"]
-    key: object = None
+    origin: GraphPack | None = None
     weights: Float[Tensor, "graphs targets"] | None = None
     average: Average | None = None
     epochs: int = 1
@@ -258,10 +258,10 @@ class Resident:
     def store(self) -> BagStore:
         """The bags of all graphs, made on first use."""
         if self._store is None:
-            known = {} if self.key is None else STORES.setdefault(self.key, WeakValueDictionary())
-            self._store = known.get(self._architecture)
-            if self._store is None:
-                known[self._architecture] = self._store = BagStore(self._bags())
+            key = None if self.origin is None else (*self.origin.places(), *self._architecture)
+            self._store = STORES.get(key) or BagStore(self._bags())
+            if key is not None:
+                STORES[key] = self._store
         return self._store
 
     def _bags(self) -> Iterator[SubgraphBag]:

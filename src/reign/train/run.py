@@ -66,10 +66,11 @@ def train_all(
     callback = callback or Callback()
     fabric = fabric or make_fabric(plans[0][0].train.precision)
     with ExitStack() as held:
-        runs = []
+        runs: list[_Run] = []
+        loaded: dict[str, Problem] = {}
         for recipe, folder in plans:
             held.enter_context(_only_one(fabric, folder))
-            runs.append(_Run.begin(recipe, folder, resume, fabric, callback))
+            runs.append(_Run.begin(recipe, folder, resume, fabric, callback, loaded))
         work = [job for run in runs for job in run.jobs()]
         run_jobs(work, fabric, callback, jobs)
         fabric.barrier()
@@ -101,12 +102,14 @@ class _Run:
     done: dict[str, Any] | None = None
 
     @classmethod
-    def begin(cls, recipe: Recipe, folder: Path, resume: bool, fabric: Fabric, callback: Callback) -> "_Run":
-        """Prepare the folder."""
+    def begin(
+        cls, recipe: Recipe, folder: Path, resume: bool, fabric: Fabric, callback: Callback, loaded: dict[str, Problem]
+    ) -> "_Run":
+        """Prepare the folder. Data sets are added to those that were loaded before."""
         recipe, done = _on_first(fabric, lambda: start(recipe, folder, resume))
         if done is not None:
             return cls(recipe, folder, None, [], done)
-        problem, report = make_problem(recipe.data)
+        problem, report = make_problem(recipe.data, loaded)
         about = describe(problem)
         if report is not None:
             too_large = _on_first(fabric, lambda: _too_large(recipe, problem, folder, fabric))

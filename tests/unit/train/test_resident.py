@@ -1,5 +1,6 @@
 """Training with the data set on the device: the same losses and weights as batch by batch. Without a GPU nothing is captured."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from reign.data import Problem
 from reign.train import fit, learner
 from reign.train.capturable import portable
 from reign.train.config import TrainingConfig
+from reign.train.losses import LOSSES
 from reign.train.resident import Resident
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
@@ -79,6 +81,24 @@ def test_the_same_as_batch_by_batch(monkeypatch: pytest.MonkeyPatch, name: str, 
         assert torch.allclose(value.double(), expected[key].double(), atol=1e-5), key
     for split, values in predictions.items():
         assert torch.allclose(values, outputs[split], atol=1e-5), split
+
+
+def test_bags_are_shared_by_the_same_graphs_with_other_targets() -> None:
+    data = problem()
+    other = replace(data, graphs=data.graphs.with_targets(data.y + 1))
+    plain = replace(data, graphs=replace(data.graphs, edge_attr=data.graphs.edge_attr.clone()))
+    model = reign.build_model("sun", 4, 4, 2, 1, node_encoder=4, edge_encoder=3)
+    deeper = reign.build_model("sun", 4, 4, 3, 1, node_encoder=4, edge_encoder=3)
+
+    def resident(of: Problem, model: reign.nn.Model, share: bool = True) -> Resident:
+        pairs = of.graphs.sizes**2
+        return Resident(model, of.graphs, LOSSES["l1"], 6, "32-true", pairs, of.graphs if share else None)
+
+    first = resident(data, model)
+    assert resident(other, model).store is first.store
+    assert resident(plain, model).store is not first.store
+    assert resident(data, deeper).store is not first.store
+    assert resident(data, model, share=False).store is not first.store
 
 
 def test_twice_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
