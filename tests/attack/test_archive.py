@@ -61,7 +61,7 @@ def test_what_is_exported(trained: Path, model: Path) -> None:
         names = made.namelist()
         assert names == [
             "README.md", "recipe.json", "problem.json", "summary.json", "calibration.json", "seed-0/scale.json",
-            "seed-0/best/config.json", "seed-0/best/model.safetensors",
+            "seed-0/last/config.json", "seed-0/last/model.safetensors",
         ]  # fmt: skip
         everything = b"".join(made.read(name) for name in names if not name.endswith("safetensors"))
         card = made.read("README.md").decode()
@@ -198,7 +198,7 @@ def test_damaged_zips(model: Path, trained: Path) -> None:
         ("summary.json", "the run in less.zip is not finished"),
         ("problem.json", "less.zip/problem.json is damaged"),
         ("seed-0/scale.json", "less.zip/seed-0/scale.json is damaged"),
-        ("seed-0/best/config.json", "less.zip/seed-0/best holds no config.json"),
+        ("seed-0/last/config.json", "less.zip/seed-0/last holds no config.json"),
     ):
         changed(model, Path("less.zip"), drop).close()
         assert reason in fails("predict", "-i", trained / "mols.csv", "--model-paths", "less.zip")
@@ -209,7 +209,7 @@ def test_nothing_in_a_zip_is_run(model: Path, trained: Path, tmp_path: Path) -> 
 
     canary = tmp_path / "canary"
     content = pickle.dumps(Bomb(str(canary)))
-    for name in ("seed-0/best/model.safetensors", "summary.json", "recipe.json", "calibration.json"):
+    for name in ("seed-0/last/model.safetensors", "summary.json", "recipe.json", "calibration.json"):
         with changed(model, Path("evil.zip"), name) as made:
             made.writestr(name, content)
         fails("predict", "-i", trained / "mols.csv", "--model-paths", "evil.zip")

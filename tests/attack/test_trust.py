@@ -172,7 +172,7 @@ def test_1_yaml_beyond_reason(tmp_path: Path, text: str, why: str) -> None:
 
 
 def test_1_json_beyond_reason(run: Path) -> None:
-    for name in ("summary.json", "problem.json", "seed-0/scale.json", "seed-0/best/config.json"):
+    for name in ("summary.json", "problem.json", "seed-0/scale.json", "seed-0/last/config.json"):
         before = (run / name).read_text()
         (run / name).write_text("[" * 100_000 + "]" * 100_000)
         assert f"{Path(name).name} is damaged (it is nested too deeply)" in fails("evaluate", run)
@@ -464,7 +464,7 @@ def test_6_a_full_disk_at_any_file_of_a_run(trained: Path, monkeypatch: pytest.M
 
 
 def weights(folder: Path) -> dict[str, list[float]]:
-    return {name: value.flatten().tolist() for name, value in load_file(folder / "seed-0/best/model.safetensors").items()}
+    return {name: value.flatten().tolist() for name, value in load_file(folder / "seed-0/last/model.safetensors").items()}
 
 
 # -- 7: files of users stay --------------------------------------------------------------------------------------------
@@ -497,7 +497,7 @@ def test_7_what_a_kill_leaves_is_what_is_removed(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 def test_8_weights_that_are_not_numbers_are_refused(run: Path, value: float) -> None:
-    file = run / "seed-0" / "best" / "model.safetensors"
+    file = run / "seed-0" / "last" / "model.safetensors"
     found = load_file(file)
     name = next(name for name, each in found.items() if each.is_floating_point())
     found[name].view(-1)[0] = value
@@ -514,7 +514,7 @@ def test_8_scales_that_are_not_numbers_are_refused(run: Path, value: Any) -> Non
 def test_8_a_prediction_that_is_not_a_number_is_an_error_of_its_row(run: Path) -> None:
     change(run / "seed-0" / "scale.json", deviation=[1e308], mean=[1.7e308])
     Path("in.csv").write_text("smiles\nCC\nc1ccccc1\n")
-    file = run / "seed-0" / "best" / "model.safetensors"
+    file = run / "seed-0" / "last" / "model.safetensors"
     save_file({name: value * 50 if value.is_floating_point() else value for name, value in load_file(file).items()}, file)
     works("predict", "-i", "in.csv", "--model-paths", run, "-o", "out.csv")
     out = pd.read_csv("out.csv", keep_default_na=False)
@@ -625,7 +625,7 @@ def test_9_an_encrypted_zip(trained: Path) -> None:
         "calibration.json",
         "seed-0/scale.json",
         "seed-0/splits.json",
-        "seed-0/best/config.json",
+        "seed-0/last/config.json",
         "recipe.yaml",
     ],
 )

@@ -288,7 +288,7 @@ def test_a_table_that_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["summary.json", "problem.json", "seed-0/scale.json", "seed-0/best/model.safetensors", "seed-0/best/config.json"]
+    "name", ["summary.json", "problem.json", "seed-0/scale.json", "seed-0/last/model.safetensors", "seed-0/last/config.json"]
 )
 def test_damaged_runs(tmp_path: Path, name: str) -> None:
     file = table(tmp_path)
@@ -297,7 +297,7 @@ def test_damaged_runs(tmp_path: Path, name: str) -> None:
     (tmp_path / "run" / name).write_bytes(whole[: len(whole) // 2])
     message = fails("predict", "-i", file, "--model-paths", "run", "-o", "out.csv")
     assert "is damaged" in message
-    assert name.split("/")[-1] in message or "seed-0/best" in message
+    assert name.split("/")[-1] in message or "seed-0/last" in message
 
 
 @pytest.mark.parametrize("content", [b"", b"text", None])

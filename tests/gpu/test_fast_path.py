@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch_geometric.data import Data
 
 import reign
 from golden import Golden
 from learning import Curve
 from reign.data import Problem
+from reign.experiments import find_recipe
 from reign.experiments.workload import _random_molecules
 from reign.nn import from_authors
-from reign.train import fit, frames
+from reign.train import fit, frames, train
 from reign.train.build import make_model
 from reign.train.config import ModelConfig, OptimiserConfig, TrainingConfig
 from reign.train.devices import make_fabric
@@ -120,9 +122,14 @@ def test_the_same_seed_gives_the_same_losses(model: ModelConfig, precision: str)
 def test_frames_of_several_sizes(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """The model of another run of the same process, whose kernels need not be compiled, learns the same."""
     monkeypatch.setattr(frames, "MANY", 1 if number == 3 else 10**6)
-    problem, seen = _random_molecules(256), set[int]()
-    real = frames.Player.play
-    monkeypatch.setattr(frames.Player, "play", lambda player, played: (seen.add(id(played.frame)), real(player, played)))
+    monkeypatch.setattr(frames, "_COMPILED", set())
+    problem, seen, real = _random_molecules(256), list[Any](), frames.Player.play
+
+    def play(player: frames.Player, played: frames.Played) -> None:
+        seen.extend([played.frame] if all(played.frame is not frame for frame in seen) else [])
+        real(player, played)
+
+    monkeypatch.setattr(frames.Player, "play", play)
     config = changed(IEEE, batch_size=16, epochs=3, optimiser=OptimiserConfig(name="sgd", lr=0.002, momentum=0.9))
     fast, again, plain = (curve(problem, changed(config, eager=eager), small("dss")) for eager in (False, False, True))
     assert fast.notes == again.notes == []
@@ -154,6 +161,28 @@ def test_a_step_that_cannot_be_captured(monkeypatch: pytest.MonkeyPatch, dropout
     after = curve(problem, config, model)
     assert after.notes == []
     assert after.losses == before.losses
+
+
+def test_a_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
+    """Its first steps run directly, where the whole run has replays."""
+    problem, found = _random_molecules(64), []
+    for parts in ((8,), (5, 8)):
+        for epochs in parts:
+            model = make_model(small("dss", dropout=0.2), problem, 0)
+            config = changed(IEEE, epochs=epochs, report="last")
+            fit(model, problem, config, folder=tmp_path / str(len(parts)), fabric=make_fabric(config.precision, "cuda"))
+        found.append(model.state_dict())
+    assert all(torch.equal(value, found[1][name]) for name, value in found[0].items())
+
+
+def test_many_models_at_once_are_those_of_one_at_a_time(tmp_path: Path) -> None:
+    changes = {"data": {"options": {"num_graphs": 200}}, "model": {"hidden_channels": 16, "num_layers": 2, "dropout": 0.2}}
+    recipe, _ = find_recipe("counting/dss-ego+/triangle", {**changes, "train": {"epochs": 6}, "seeds": [0, 1, 2, 3]})
+    for jobs in (1, 4):
+        train(recipe, tmp_path / str(jobs), jobs=jobs, fabric=make_fabric(recipe.train.precision, "cuda"))
+    for seed in recipe.seeds:
+        alone, together = (load_file(tmp_path / str(jobs) / f"seed-{seed}/last/model.safetensors") for jobs in (1, 4))
+        assert all(torch.equal(value, together[name]) for name, value in alone.items()), seed
 
 
 def test_a_graph_of_2000_nodes_trains_in_8_gb() -> None:

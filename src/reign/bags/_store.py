@@ -86,6 +86,10 @@ class BagStore:
         """The sizes of batches, on the CPU: one number for each of ``spaces``. The id ``num_graphs`` stands for no graph."""
         return self._padded_sizes[ids].sum(-2)
 
+    def largest(self, num_graphs: int) -> Int[Tensor, "spaces"]:
+        """Sizes that no batch of so many graphs exceeds: the sum of the largest in each space."""
+        return self.sizes.sort(0, descending=True).values[:num_graphs].sum(0)
+
     def frame(self, num_graphs: int, totals: Int[Tensor, "spaces"]) -> "Frame":
         """A batch of fixed sizes: at most this many graphs, and these totals."""
         return Frame(self, num_graphs, totals)

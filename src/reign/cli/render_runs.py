@@ -11,10 +11,13 @@ if TYPE_CHECKING:
 
 def summary_table(summary: dict[str, Any]) -> Table:
     """The results of a run."""
+    from reign.train.summary import in_words
+
     name, members = summary["metric"], summary["members"]
     folds = summary.get("folds")
-    how = f"{folds} folds, epoch with the best mean" if folds else f"weights of the {summary['report']} epoch"
-    table = Table(title=f"{name}, {how}", caption=f"{summary['parameters']:,} weights, {summary['seconds']:.0f} s of training")
+    table = Table(
+        title=f"{name}, {in_words(summary)}", caption=f"{summary['parameters']:,} weights, {summary['seconds']:.0f} s of training"
+    )
     table.add_column("split")
     table.add_column("mean" if len(members) > 1 else name, justify="right")
     if len(members) > 1:
@@ -32,13 +35,15 @@ def summary_table(summary: dict[str, Any]) -> Table:
 
 def metrics_table(summary: dict[str, Any]) -> Table | None:
     """All metrics of a run on all splits, for each target; None if that is no more than the summary has."""
+    from reign.train.summary import in_words
+
     found: dict[str, dict[str, Any]] = summary.get("metrics") or {}
     first: dict[str, Any] = next(iter(found.values()), {})
     targets = list(next(iter(first.values()))["targets"]) if first and "targets" in next(iter(first.values())) else []
     if len(first) < 2 and not targets:
         return None
     several = len(summary["members"]) > 1
-    table = Table(title=f"weights of the {summary['report']} epoch" + (", mean over models" if several else ""))
+    table = Table(title=in_words(summary) + (", mean over models" if several else ""))
     for column in ("split", "metric", "all targets" if targets else "value", *targets):
         table.add_column(column, justify="left" if column in ("split", "metric") else "right")
     for split in ("train", "val", "test"):

@@ -113,10 +113,10 @@ class GraphPack:
                 found.update(value.cpu().contiguous().numpy().tobytes())
         return found.hexdigest()[:16]
 
-    def places(self) -> tuple[int | None, ...]:
-        """The addresses of the graphs in memory. Packs that exist at the same time and have the same places have the same graphs, perhaps with other targets."""
+    def places(self) -> tuple[Any, ...]:
+        """Where the graphs are in memory. Packs that exist at the same time and have the same places have the same graphs, perhaps with other targets."""
         values = (self.x, self.edge_index, self.edge_attr, self.node_ptr, self.edge_ptr)
-        return tuple(None if value is None else value.data_ptr() for value in values)
+        return tuple(None if value is None else (value.data_ptr(), value.shape, value.stride(), value.dtype) for value in values)
 
     def with_targets(self, y: Shaped[Tensor, "graphs targets"]) -> "GraphPack":
         """The same graphs with other targets."""

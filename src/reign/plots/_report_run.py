@@ -12,6 +12,7 @@ from reign.plots._page import Page, number
 from reign.plots._paper import PaperCell, paper_cells
 from reign.plots._record import Record
 from reign.plots._report_predictions import add_predictions
+from reign.train.summary import in_words
 
 
 def add_run(page: Page, run: Record, prefix: str = "") -> None:
@@ -43,11 +44,8 @@ def _results(page: Page, run: Record) -> None:
     ensemble = summary.get("ensemble")
     if several and isinstance(ensemble, dict):
         rows.append(["test, ensemble", number(ensemble.get("test")), "", ensemble.get("size", "")])
-    how = (
-        f"{summary['folds']} folds, epoch with the best mean" if "folds" in summary else f"weights of the {summary['report']} epoch"
-    )
     page.heading("Results")
-    page.table(header, rows, f"{run.recipe.model.name}, {how}, {summary.get('parameters', 0):,} weights")
+    page.table(header, rows, f"{run.recipe.model.name}, {in_words(summary)}, {summary.get('parameters', 0):,} weights")
     if cells := paper_cells(run.recipe):
         _beside_the_paper(page, run, cells)
 

@@ -29,7 +29,7 @@ class ReignRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         epochs: number of epochs.
         batch_size: number of graphs in a batch.
         learning_rate: highest learning rate; it rises first, and then falls along a cosine.
-        validation_fraction: share of the rows that are held out to choose the best epoch; 0 keeps the weights of the last epoch.
+        validation_fraction: share of the rows that are held out to choose the best epoch; 0 keeps the weights of the last epoch. Weights are averaged over about ten epochs.
         patience: stop after this many epochs without a better validation metric.
         n_estimators: number of models, with different seeds; their mean is the prediction.
         settings: further settings of the recipe, as in ``{"train": {"clip": 1.0}, "model": {"residual": False}}``.

@@ -1,7 +1,7 @@
 """Batches of a few fixed sizes, and for each of them a CUDA graph of the work on it.
 
 The first batches of a frame run directly. What they need is then compiled and allocated, and the work can be captured; all later batches are replays.
-So nothing is computed only to warm up, and a frame that is used once or twice is never captured.
+So nothing is computed only to warm up, and a frame that is used once is never captured.
 """
 
 import gc
@@ -20,6 +20,7 @@ from reign.bags import BagStore, Frame
 from reign.data import Ids
 from reign.kernels import compile_ahead
 from reign.train.formats import number_format
+from reign.train.seeds import gpu_generator
 
 SHARES = (0.4, 0.7, 1.0)  # each of the first frames fits this share of all batches, the smallest batches first
 MANY = (
@@ -89,24 +90,29 @@ class Player:
                 played.work()
             _COMPILED.add(played.frames.key)
         stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            played.work()
-        torch.cuda.current_stream(self.device).wait_stream(stream)
+        try:
+            with torch.cuda.stream(stream):
+                played.work()
+        finally:  # after an error, what is restored must not be changed by work that is still running
+            torch.cuda.current_stream(self.device).wait_stream(stream)
         played.runs += 1
 
     def _captured(self, played: Played, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self.device)
         torch.cuda.empty_cache()  # a graph has its own memory
-        with _no_garbage_collection(), _random_numbers_restored(self.device), torch.cuda.stream(stream):
-            graph.capture_begin(
-                pool=self.pool, capture_error_mode="thread_local"
-            )  # other threads may wait for the device meanwhile
+        generator = gpu_generator(self.device)
+        copy = generator.clone_state()
+        with _no_garbage_collection(), torch.cuda.stream(stream):
+            graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")  # other threads may wait for the device
             try:
                 played.work()
             except BaseException:
-                with suppress(RuntimeError):  # the first error says more
+                try:
                     graph.capture_end()
+                except RuntimeError:  # the first error says more
+                    generator.graphsafe_set_state(copy)  # the one before would not leave the capture
+                    _end_allocation(self.device, self.pool)
                 raise
             graph.capture_end()
         return graph
@@ -124,16 +130,10 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-@contextmanager
-def _random_numbers_restored(device: torch.device) -> Iterator[None]:
-    """If a capture fails, replace the generator of random numbers, which would not leave the capture, by a copy."""
-    generator = torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
-    copy = generator.clone_state()
-    try:
-        yield
-    except BaseException:
-        generator.graphsafe_set_state(copy)
-        raise
+def _end_allocation(device: torch.device, pool: Any) -> None:
+    """After a capture that could not be ended: let the allocator leave the memory of the graph, in versions of torch that do not do it themselves."""
+    with suppress(RuntimeError, AttributeError, TypeError):
+        torch._C._cuda_endAllocateToPool(torch.cuda.current_device() if device.index is None else device.index, pool)
 
 
 class Frames:
@@ -167,12 +167,17 @@ class Frames:
             padded[b, : ids.numel()] = ids
         totals = store.totals(padded)
         while (missing := ~self._fits(totals).any(1)).any():
-            frame = store.frame(self.batch_size, self._sizes(totals[missing], len(batches)))
+            sizes = torch.minimum(self._sizes(totals[missing], len(batches)), store.largest(self.batch_size))
+            frame = store.frame(self.batch_size, sizes)
             self._frames.append(Played(frame, self))
             self._frames.sort(key=lambda played: int(played.frame.totals.sum()))
         which = self._fits(totals).int().argmax(1).tolist()
         for number, places in zip(which, padded.to(self.player.device), strict=True):
             yield self._frames[number], places
+
+    def clear(self) -> None:
+        """Forget all frames, so that their graphs and their memory are free at once: frames and this object refer to each other."""
+        self._frames.clear()
 
     def _fits(self, totals: Int[Tensor, "batches spaces"]) -> Bool[Tensor, "batches frames"]:
         fits = [played.frame.fits(totals) for played in self._frames]

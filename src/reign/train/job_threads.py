@@ -14,6 +14,7 @@ from reign.train.processes import Fabric
 from reign.train.turns import Turns
 
 MOST = 8  # the largest number of models on one GPU
+SETTLED = 6  # number of batches after which a model has captured its first steps
 ROOM = 0.8  # the share of the free memory that another model may take
 
 
@@ -21,7 +22,7 @@ ROOM = 0.8  # the share of the free memory that another model may take
 class JobThreads:
     """Threads on one GPU, each with its own stream.
 
-    The first thread starts alone. Its first epoch shows how much memory a model takes; more threads start while there is enough memory.
+    The first thread starts alone. Its first steps show how much memory a model takes; more threads start while there is enough memory.
     """
 
     jobs: Sequence[Job]
@@ -88,19 +89,21 @@ def _own_stream(device: torch.device) -> AbstractContextManager[Any]:
 
 
 class _Settling(Callback):
-    """Calls a function when the first epoch is done, and forwards all events to another callback."""
+    """Calls a function after an epoch in which enough batches were seen that steps are captured, and forwards all events to another callback."""
 
     def __init__(self, callback: Callback, settled: Callable[[], None]) -> None:
-        self.callback, self.settled = callback, settled
+        self.callback, self.settled, self.seen = callback, settled, 0
 
     def batch(self, label: str, done: int, total: int) -> None:
         """Pass it on."""
+        self.seen += 1
         self.callback.batch(label, done, total)
 
     def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
         """Pass it on."""
         self.callback.epoch(row, epochs, improved)
-        self.settled()
+        if self.seen >= SETTLED:
+            self.settled()
 
     def member(self, folder: str, number: int, total: int) -> None:
         """Pass it on."""

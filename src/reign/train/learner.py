@@ -225,7 +225,9 @@ class Learner:
             return None
 
     def _leave_device(self, error: RuntimeError) -> None:
-        self.resident = None
+        if self.resident is not None:
+            self.resident.release()
+            self.resident = None
         make_plain(self.raw_optimiser)
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         self.callback.note(f"batches are assembled one by one, not on the device: {reason}.")

@@ -7,6 +7,7 @@ import reign._version
 from reign.disk import read_record
 from reign.train.calibration import Calibration
 from reign.train.recipe import Recipe
+from reign.train.summary import in_words
 
 VERSIONS = ("reign", "python", "torch", "torch_geometric")
 
@@ -65,7 +66,7 @@ def model_card(run: Path, recipe: Recipe, about: dict[str, Any], summary: dict[s
         else f"- One model of {summary['parameters']:,} weights",
         f"- {recipe.model.name}, {recipe.model.num_layers} layers of {recipe.model.hidden_channels} channels"
         + "".join(f", {key} {value}" for key, value in recipe.model.options.items()),
-        f"- {train.epochs} epochs; weights of the {summary['report']} epoch",
+        f"- {train.epochs} epochs; {in_words(summary)}",
         f"- Calibrated on validation rows: {_calibrated(run)}",
         "",
         "## Versions",

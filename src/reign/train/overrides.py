@@ -41,7 +41,13 @@ def parse_yaml(text: str) -> Any:
         return yaml.load(text, Loader=LOADER)
     except yaml.YAMLError as error:
         raise ValueError(f"is not YAML ({' '.join(str(error).split())}).") from None
-    except (TypeError, OverflowError, AttributeError, RecursionError) as error:  # raised by unusual dates, numbers and keys
+    except (
+        TypeError,
+        OverflowError,
+        AttributeError,
+        RecursionError,
+        UnicodeError,
+    ) as error:  # raised by unusual dates, numbers, keys and signs
         raise ValueError(f"is not YAML ({first_line(error)}).") from None
 
 

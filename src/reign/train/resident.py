@@ -167,8 +167,12 @@ class Resident:
         return self._flat
 
     def release(self) -> None:
-        """Give every weight memory of its own again. Work that was captured can no longer be replayed."""
-        self._frames = {}
+        """Give every weight memory of its own again, and forget all work that was captured."""
+        for frames in self._frames.values():
+            frames.clear()
+        self._frames, self._player = {}, Player(self.device, self.precision)
+        for weight in self._parameters:
+            weight.grad = None  # it may be in the memory of a graph
         if self._flat is not None:
             self._flat.release()
             self._flat = None

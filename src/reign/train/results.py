@@ -54,6 +54,7 @@ def summarise(recipe: Recipe, problem: Problem, folder: Path, results: list[dict
     out: dict[str, Any] = {
         "metric": name,
         "report": first["report"],
+        "average": recipe.train.average,
         "parameters": first["parameters"],
     }
     if recipe.folds is not None:
@@ -87,7 +88,7 @@ def _all_metrics(results: list[dict[str, Any]], targets: list[str]) -> dict[str,
 
 
 def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
-    """For every seed, the epoch with the best mean over folds and its results; then the mean over seeds."""
+    """For every seed, the results of the last epoch, or of the epoch with the best mean over folds; then the mean over seeds."""
     seeds = []
     for seed in recipe.seeds:
         assert recipe.folds is not None
@@ -95,6 +96,7 @@ def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
         length = min(map(len, curves))
         means = [mean(curve[e] for curve in curves) for e in range(length)]
         epoch = max(range(length), key=lambda e: means[e] if METRICS[name].more_is_better else -means[e])
+        epoch = epoch if recipe.train.report == "best" else length - 1
         seeds.append({"seed": seed, "epoch": epoch, **spread([curve[epoch] for curve in curves])})
     if len(seeds) == 1:
         return seeds[0]

@@ -17,3 +17,9 @@ def seed_model(model: nn.Module, seed: int) -> None:
         if isinstance(generator := getattr(policy, "generator", None), torch.Generator):
             generator.manual_seed(seed)
         policy = getattr(policy, "policy", None)
+
+
+def gpu_generator(device: torch.device | None = None) -> torch.Generator:
+    """The generator of random numbers of a GPU, by default of the current one."""
+    index = None if device is None else device.index
+    return torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]

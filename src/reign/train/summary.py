@@ -53,6 +53,7 @@ class Summary(Part):
 
     metric: Annotated[str, name_in(METRICS)]
     report: Literal["best", "last"]
+    average: float = 0.0
     parameters: int
     seconds: float
     members: list[Member] = Field(min_length=1)
@@ -86,6 +87,19 @@ def read_summary(folder: Path) -> dict[str, Any]:
         if not (folder / member.folder).resolve().is_relative_to(folder.resolve()):
             raise ValueError(f"{file} refers to the folder {member.folder}, which is outside the run; do not use this run.")
     return found
+
+
+def in_words(summary: dict[str, Any]) -> str:
+    """Which weights the results of a run belong to.
+
+    >>> in_words({"report": "last", "average": 10.0}), in_words({"report": "best", "folds": 10})
+    ('weights of the last epoch, averaged over 10 epochs', '10 folds, epoch with the best mean')
+    """
+    if folds := summary.get("folds"):
+        words = f"{folds} folds, " + ("last epoch" if summary["report"] == "last" else "epoch with the best mean")
+    else:
+        words = f"weights of the {summary['report']} epoch"
+    return f"{words}, averaged over {summary['average']:g} epochs" if summary.get("average") else words
 
 
 def best_member(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from reign.kernels import fast_path_state
+from reign.train.seeds import gpu_generator
 
 Ambient = tuple[Callable[[], Any], Callable[[Any], Any]]
 
@@ -60,6 +61,9 @@ class Turns:
         """A context in which the thread takes part and has its turn."""
         self.take()
         _LOCAL.turns = self
+        if torch.cuda.is_available():  # a graph keeps the state of its random numbers, so threads must not share one
+            torch.cuda.init()
+            gpu_generator().graphsafe_set_state(gpu_generator().clone_state())
         try:
             yield
         finally:
@@ -113,6 +117,6 @@ def _ambient() -> list[Ambient]:
         (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
         fast_path_state,
     ]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        found.append((torch.cuda.get_rng_state, torch.cuda.set_rng_state))
+    if torch.cuda.is_available():
+        found.append((gpu_generator().graphsafe_get_state, gpu_generator().graphsafe_set_state))
     return found

@@ -245,6 +245,6 @@ def test_mistakes() -> None:
     [(ReignRegressor, "regression", "molecules"), (ReignClassifier, "classification", "molecules-classification")],
 )
 def test_defaults_are_those_of_the_command(estimator: Any, task: str, name: str) -> None:
-    ours = estimator(validation_fraction=0.1)._recipe(task)
+    ours = estimator()._recipe(task)
     expected = find_recipe(name, {"data": {"path": "X", "task": task}})[0]
     assert (ours.model, ours.train) == (expected.model, expected.train)

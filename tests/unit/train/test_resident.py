@@ -14,6 +14,7 @@ from reign.data import Problem
 from reign.train import fit, learner
 from reign.train.capturable import portable
 from reign.train.config import TrainingConfig
+from reign.train.frames import Frames
 from reign.train.losses import LOSSES
 from reign.train.resident import Resident
 
@@ -117,6 +118,21 @@ def test_a_batch_larger_than_all_before(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("reign.train.frames.SINGLE_ROOM", 1.0)
     one, other = (train(monkeypatch, resident, epochs=4, batch_size=3) for resident in (True, False))
     assert one[0].losses == pytest.approx(other[0].losses, rel=1e-6)
+
+
+def test_frames_for_smaller_and_larger_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many steps, the smaller batches have smaller frames."""
+    monkeypatch.setattr("reign.train.frames.MANY", 1)
+    sizes, real = list[int](), Frames._sizes
+
+    def noted(frames: Frames, *args: Any) -> torch.Tensor:
+        sizes.append(int(real(frames, *args).sum()))
+        return real(frames, *args)
+
+    monkeypatch.setattr(Frames, "_sizes", noted)
+    one, other = (train(monkeypatch, resident, epochs=3, batch_size=3) for resident in (True, False))
+    assert one[0].losses == pytest.approx(other[0].losses, rel=1e-6)
+    assert sizes[0] < sizes[1]  # the first two are made to learn
 
 
 @pytest.mark.parametrize(("first", "then"), [(True, False), (False, True)])
