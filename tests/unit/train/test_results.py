@@ -10,13 +10,16 @@ from reign.train.recipe import Recipe
 from reign.train.results import summarise
 
 
-def test_folds_report_the_epoch_with_the_best_mean(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("report", "epoch", "expected"), [("best", 1, [0.7, 0.6]), ("last", 2, [0.6, 0.6])])
+def test_folds_report_the_epoch_with_the_best_mean_or_the_last(
+    tmp_path: Path, report: str, epoch: int, expected: list[float]
+) -> None:
     """Two folds whose own best epochs differ: what counts is the mean, and the folds there."""
     curves = {0: [0.9, 0.7, 0.6], 1: [0.3, 0.6, 0.6]}
     for fold, values in curves.items():
         write_csv(tmp_path / "seed-0" / f"fold-{fold}" / "metrics.csv", ["epoch", "val_accuracy"], list(enumerate(values)))
-    recipe = Recipe.check({"data": {"name": "tu"}, "folds": 2})
-    result = {"metric": "accuracy", "report": "best", "parameters": 1, "seconds": 1.0}
+    recipe = Recipe.check({"data": {"name": "tu"}, "folds": 2, "train": {"report": report}})
+    result = {"metric": "accuracy", "report": report, "parameters": 1, "seconds": 1.0}
     found = summarise(recipe, tiny.problem(), tmp_path, [result, result])["val"]
-    assert (found["epoch"], found["values"]) == (1, [0.7, 0.6])
-    assert found["mean"] == pytest.approx(0.65)
+    assert (found["epoch"], found["values"]) == (epoch, expected)
+    assert found["mean"] == pytest.approx(sum(expected) / 2)
