@@ -31,8 +31,7 @@ def explore(
         server = Explorer(Answers(run), port)
     console = plain_console()
     try:
-        console.print(f"The explorer is at {server.address}", soft_wrap=True)
-        console.print("Press Ctrl-C to stop it.")
+        console.print(f"The explorer is at {server.address}\nPress Ctrl-C to stop it.", soft_wrap=True)
         if open_browser:
             webbrowser.open(server.address)
         server.serve_forever()
