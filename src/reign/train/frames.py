@@ -23,9 +23,7 @@ from reign.train.formats import number_format
 from reign.train.seeds import gpu_generator
 
 SHARES = (0.4, 0.7, 1.0)  # each of the first frames fits this share of all batches, the smallest batches first
-MANY = (
-    1000  # number of batches from which several frames pay: they save padding, but to capture one takes as long as dozens of steps
-)
+MANY = 1000  # number of batches from which several frames pay: they save padding, but a capture takes as long as dozens of steps
 ROOM, MORE_ROOM = 1.005, 1.05  # size of a frame relative to the largest batch it was made for: of the first frames, of later ones
 SINGLE_ROOM = 1.1  # the same of a single frame for all batches
 FIRST_RUNS = 2  # direct runs before the first capture: the optimiser may move the weights in the first, so that kernels find them anew in the second
@@ -112,7 +110,7 @@ class Player:
                     graph.capture_end()
                 except RuntimeError:  # the first error says more
                     generator.graphsafe_set_state(copy)  # the one before would not leave the capture
-                    _end_allocation(self.device, self.pool)
+                    _end_allocation(self.pool)
                 raise
             graph.capture_end()
         return graph
@@ -130,10 +128,10 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _end_allocation(device: torch.device, pool: Any) -> None:
+def _end_allocation(pool: Any) -> None:
     """After a capture that could not be ended: let the allocator leave the memory of the graph, in versions of torch that do not do it themselves."""
     with suppress(RuntimeError, AttributeError, TypeError):
-        torch._C._cuda_endAllocateToPool(torch.cuda.current_device() if device.index is None else device.index, pool)
+        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
 
 
 class Frames:

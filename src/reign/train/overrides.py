@@ -47,7 +47,7 @@ def parse_yaml(text: str) -> Any:
         AttributeError,
         RecursionError,
         UnicodeError,
-    ) as error:  # raised by unusual dates, numbers, keys and signs
+    ) as error:  # by unusual dates, numbers, keys, signs
         raise ValueError(f"is not YAML ({first_line(error)}).") from None
 
 

@@ -76,12 +76,8 @@ class Resident:
         self._store: BagStore | None = None
         self._flat: FlatAdam | None = None
         config = getattr(self.model, "_config", None)
-        self._architecture = (
-            type(self.model),
-            repr(config) if config else object(),
-            self.precision,
-            self.device,
-        )  # an object equals no other
+        known = repr(config) if config else object()  # an object equals no other
+        self._architecture = (type(self.model), known, self.precision, self.device)
         self._player = Player(self.device, self.precision)
         self._loss, self._labels = (torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2))
         self._step, self._bad = (torch.full((), -1, dtype=torch.long, device=self.device) for _ in range(2))

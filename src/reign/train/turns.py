@@ -61,10 +61,10 @@ class Turns:
         """A context in which the thread takes part and has its turn."""
         self.take()
         _LOCAL.turns = self
-        if torch.cuda.is_available():  # a graph keeps the state of its random numbers, so threads must not share one
-            torch.cuda.init()
-            gpu_generator().graphsafe_set_state(gpu_generator().clone_state())
         try:
+            if torch.cuda.is_available():  # a graph keeps the state of its random numbers, so threads must not share one
+                torch.cuda.init()
+                gpu_generator().graphsafe_set_state(gpu_generator().clone_state())
             yield
         finally:
             _LOCAL.turns = None
