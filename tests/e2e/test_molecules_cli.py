@@ -252,6 +252,9 @@ def test_several_splits_folds_and_words() -> None:
     assert "leave --splits-column out" in fails(
         "train", "-i", "twice.csv", "--num-replicates", "2", "--splits-column", "ring", "-o", "other", "-q"
     )
+    assert "leave out --split-type and --split-seed" in fails(
+        "train", "-i", "twice.csv", "--num-folds", "2", "--split-type", "random", "--split-seed", "1", "-o", "other", "-q"
+    )
     works("train", "-i", "twice.csv", "--target-columns", "size", "--num-folds", "2", "-o", "folds", *SMALL)
     for fold in range(2):
         rows = read_json(Path(f"folds/seed-0/fold-{fold}/splits.json"))

@@ -43,7 +43,8 @@ def metrics_table(summary: dict[str, Any]) -> Table | None:
     if len(first) < 2 and not targets:
         return None
     several = len(summary["members"]) > 1
-    table = Table(title=in_words(summary) + (", mean over models" if several else ""))
+    own = bool(summary.get("folds")) and summary["report"] == "best"  # these are measured with the weights that are kept
+    table = Table(title=("the best epoch of each fold" if own else in_words(summary)) + (", mean over models" if several else ""))
     for column in ("split", "metric", "all targets" if targets else "value", *targets):
         table.add_column(column, justify="left" if column in ("split", "metric") else "right")
     for split in ("train", "val", "test"):

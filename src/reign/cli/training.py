@@ -151,6 +151,10 @@ def train(
         at_least_one("--jobs", jobs)
         at_least_one("--num-replicates", num_replicates)
         if num_folds is not None:
+            others: dict[str, Any] = {"--split-type": split_type, "--split-sizes": split_sizes, "--splits-column": splits_column}
+            others |= {"--split-seed": split_seed, "--num-replicates": num_replicates}
+            if wrong := [option for option, value in others.items() if value is not None]:
+                fail(f"--num-folds draws its own splits at random; leave out {' and '.join(wrong)}.")
             changes.append({"folds": num_folds})
         at_least_one("--seeds" if ensemble_size is None else "--ensemble-size", number)
         if number is not None:

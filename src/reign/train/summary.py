@@ -93,13 +93,13 @@ def in_words(summary: dict[str, Any]) -> str:
     """Which weights the results of a run belong to.
 
     >>> in_words({"report": "last", "average": 10.0}), in_words({"report": "best", "folds": 10})
-    ('weights of the last epoch, averaged over 10 epochs', '10 folds, epoch with the best mean')
+    ('weights of the last epoch, averaged over about 10 epochs', '10 folds, epoch with the best mean')
     """
     if folds := summary.get("folds"):
         words = f"{folds} folds, " + ("last epoch" if summary["report"] == "last" else "epoch with the best mean")
     else:
         words = f"weights of the {summary['report']} epoch"
-    return f"{words}, averaged over {summary['average']:g} epochs" if summary.get("average") else words
+    return f"{words}, averaged over about {summary['average']:g} epochs" if summary.get("average") else words
 
 
 def best_member(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:

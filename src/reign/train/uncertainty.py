@@ -77,14 +77,15 @@ def forecast(
         callback: receives an event after every batch.
         failed: dictionary that receives the graphs that are too large for the memory, with the reasons. Without it, such graphs raise an error.
     """
-    found = torch.stack([model.moments(graphs, ids, callback, failed) for model in models])
+    found = [model.moments(graphs, ids, callback, failed) for model in models]  # some may have variances, and others not
     width = models[0].num_outputs
-    each = as_values(found[..., :width], task)
+    each = as_values(torch.stack([moments[:, :width] for moments in found]), task)
     values = each.mean(0)
     if method == "ensemble":
         return Forecast(values, each.std(0))
     if method == "mve":
-        return Forecast(values, (found[..., width:].mean(0) + each.var(0, correction=0)).sqrt())
+        variances = torch.stack([moments[:, width:] for moments in found])
+        return Forecast(values, (variances.mean(0) + each.var(0, correction=0)).sqrt())
     if method == "dropout":
         passes = [
             as_values(model.moments(graphs, ids, callback, failed, dropped=draw)[:, :width], task)

@@ -50,6 +50,16 @@ def test_methods_that_models_can_be_asked_for() -> None:
     assert methods_of([trained(0, "mve"), trained(1, "mve")]) == ["mve", "ensemble"]
 
 
+def test_models_with_and_without_variances_together(pack: GraphPack) -> None:
+    ids, models = torch.arange(len(pack)), [trained(0), trained(1, "mve")]
+    assert methods_of(models) == ["ensemble"]
+    outs = torch.stack([model.moments(pack, ids, Callback())[:, :1] for model in models])
+    found = forecast(models, pack, ids, "regression", "ensemble", Callback())
+    assert found.unsure is not None
+    torch.testing.assert_close(found.values, outs.mean(0))
+    torch.testing.assert_close(found.unsure, outs.std(0))
+
+
 def test_deviations(pack: GraphPack) -> None:
     ids = torch.arange(len(pack))
     outs = torch.stack([trained(seed).outputs(pack, ids, Callback()) for seed in (0, 1)])
