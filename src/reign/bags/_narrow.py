@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
-from reign.bags._triples import Neighbours, Where
+from reign.bags._triples import Neighbours, Sources, Where
 from reign.bags._wiring import Messages
 from reign.kernels import INNER, KEPT, OUTER, ROOT, Edges, Pairs, Picks, ragged
 
@@ -36,9 +36,10 @@ def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> Pairs:
     return bag.keep(("narrow pairs", roots_apart, masked), make)
 
 
-def narrow_edges(bag: SubgraphBag, neighbours: Neighbours, where: Where = "off") -> Edges:
-    """The messages between neighbours, in the format of the fused kernels."""
-    return bag.keep(("narrow edges", neighbours, where), lambda: _edges(bag.wiring.make_messages(neighbours, where)))
+def narrow_edges(bag: SubgraphBag, neighbours: Neighbours, where: Where = "off", sources: Sources = "all") -> Edges:
+    """The messages between neighbours, in the format of the fused kernels; see ``Wiring.make_messages``."""
+    key = ("narrow edges", neighbours, where, sources)
+    return bag.keep(key, lambda: _edges(bag.wiring.make_messages(neighbours, where, sources)))
 
 
 def narrow_near(bag: SubgraphBag) -> tuple[Picks, Edges]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 Where = Literal["off", "on"]  # update all pairs (roots are overwritten later), or only the roots
 Neighbours = Literal["Ak", "A", "nodes", "agg", "swap"]
+Sources = Literal["all", "roots", "others"]  # who sends messages: all pairs, the roots alone, or all but the roots
 
 
 class Triples(NamedTuple):

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from reign.bags._keep import PerRow, kept
-from reign.bags._triples import Neighbours, Triples, Where, find_triples
+from reign.bags._triples import Neighbours, Sources, Triples, Where, find_triples
 from reign.kernels import Sum
 
 if TYPE_CHECKING:
@@ -172,13 +172,18 @@ class Wiring:
 
         return self.keep(("messages", neighbours, where), lambda: self.make_messages(neighbours, where))
 
-    def make_messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
-        """As ``messages``, but computed again and not cached."""
+    def make_messages(self, neighbours: Neighbours, where: Where = "off", sources: Sources = "all") -> Messages:
+        """As ``messages``, but computed again and not cached; perhaps only the messages from roots, or those from others."""
         t = self.triples(neighbours, where)
         on_nodes = neighbours in ("nodes", "agg")
         row = t.j if on_nodes else self.bag.row_within(*((t.j, t.i) if neighbours == "swap" else (t.k, t.j)))
-        there = (row >= 0).nonzero().squeeze(1) if self.bag.domain == "members" else slice(None)
-        source, own = "node" if on_nodes else "pair", f"messages {neighbours} {where}"
+        there: Tensor | slice = slice(None)
+        if self.bag.domain == "members" or sources != "all":
+            kept = row >= 0
+            if sources != "all":
+                kept &= (t.j == self.bag.root[t.k]) == (sources == "roots")
+            there = kept.nonzero().squeeze(1)
+        source, own = "node" if on_nodes else "pair", f"messages {neighbours} {where} {sources}"
         return Messages(
             Sum.broadcast(row[there], self.bag.num_nodes if on_nodes else self.bag.num_pairs, (source, own)),
             Sum.broadcast(t.edge[there], self.bag.graph.edge_index.size(1), ("edge", own)),

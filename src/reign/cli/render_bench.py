@@ -60,8 +60,9 @@ def kernel_table(report: "Report") -> Table:
     assert report.kernels_of is not None
     whole = report.steps[report.kernels_of].seconds
     table = Table(title=f"Kernels of the {report.kernels_of} step")
-    for column in ("kernel", "calls", "us", "share of the step"):
-        table.add_column(column, justify="left" if column == "kernel" else "right", no_wrap=True)
+    table.add_column("kernel", no_wrap=True, max_width=36)  # names can be very long
+    for column in ("calls", "us", "share of the step"):
+        table.add_column(column, justify="right", no_wrap=True)
 
     def add(name: str, kernels: "list[Kernel]") -> None:
         seconds = sum(kernel.seconds for kernel in kernels)

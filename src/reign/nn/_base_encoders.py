@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from reign.bags import Messages
 from reign.nn._edge_encoders import encode_edges
 from reign.nn._gin_parts import GINParts, own_and_sum
+from reign.nn._messages import collect_in_kernels
 from reign.nn._neighbourhood import MERGED, Neighbourhood
 from reign.nn._options import BaseEncoderOptions
 from reign.nn._reset import Resettable
@@ -76,6 +77,8 @@ class GIN(BaseEncoder):
 
     def collected(self, n: Neighbourhood) -> Float[Tensor, "rows channels"]:
         """The input of the MLP: the values plus the sum of their messages."""
+        if (done := collect_in_kernels(self, n)) is not None:
+            return done
         if self.edge_encoder is None:
             sums = n.sums
         else:

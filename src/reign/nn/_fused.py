@@ -7,7 +7,7 @@ the next layer needs. If some part of a layer is not covered by a kernel, the la
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from reign.bags import Where, narrow_edges, narrow_near, narrow_pairs
-from reign.kernels import INNER, OUTER, Edges, blocked, stages_for
+from reign.kernels import INNER, OUTER, blocked, stages_for
 from reign.nn._base_encoders import GIN
-from reign.nn._edge_encoders import different_rows, encode_edges
-from reign.nn._encoders import TypeEmbedding
-from reign.nn._mlp import MLP, BatchNorm, Linear, NoNorm
+from reign.nn._messages import messages_of, types_of_edges
+from reign.nn._mlp import MLP, BatchNorm, Linear, NoNorm, normalise
 from reign.nn._neighbourhood import MERGED, EdgeAttr, Neighbourhood
 from reign.nn._slots import EncoderSlot, Slot
 from reign.nn._state import State
@@ -48,11 +47,13 @@ def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr, shortc
     if not _known_to_be_covered(conv, inside, kernels.WIDEST) or (kernels is blocked and _watched(inside)):
         return None
     update = _Update(conv, state, edge_attr, kernels, inside)
-    if shortcut is None or (kernels is blocked and type(shortcut) in (nn.Identity, nn.Linear) and not _hooked(shortcut)):
+    in_stage = shortcut is None or (kernels is blocked and type(shortcut) in (nn.Identity, nn.Linear) and not _hooked(shortcut))
+    if in_stage and not _ends_with_norm(conv):
         return update.run(shortcut)
-    state.wanted = frozenset()  # sums are of the values with the shortcut
+    state.wanted = frozenset()  # sums are of the final values
     new = update.run()
-    return new.next(new.masked_values(new.h + shortcut(state.h)), {})
+    out = normalise(conv.norm, new.h, state.norm_rows("pair"), conv.act) if _ends_with_norm(conv) else new.h
+    return new.next(new.masked_values(out if shortcut is None else out + shortcut(state.h)), {})
 
 
 def _known_to_be_covered(conv: "SubgraphConv", inside: list[nn.Module], widest: int | None) -> bool:
@@ -88,13 +89,18 @@ def covered(conv: "SubgraphConv", widest: int | None) -> bool:
     pair_slots = [slot for slot in conv.slots() if slot.scope == "pair"]
     return (
         bool(pair_slots)
-        and isinstance(conv.norm, NoNorm)
+        and (isinstance(conv.norm, NoNorm) or (conv.root_terms is None and _norm_covered(conv.norm)))
         and isinstance(conv.root_norm, NoNorm | None)
         and conv.roots == "apart"
         and isinstance(conv.act, nn.ReLU | nn.Identity)
         and (widest is None or max(_widths(conv)) <= widest)
         and all(_simple(slot) for slot in [*conv.slots(), *conv.slots(on=True)])
     )
+
+
+def _ends_with_norm(conv: "SubgraphConv") -> bool:
+    """Whether the sum of all terms is normalised; the norm and the activation then follow after the stage."""
+    return not isinstance(conv.norm, NoNorm)
 
 
 def _simple(slot: Slot) -> bool:
@@ -153,7 +159,7 @@ class _Update:
         conv, state, bag = self.conv, self.state, self.state.bag
         roots_apart = conv.root_terms is not None
         _with_sums(state, self.kernels, needs(conv))
-        self._types_of_edges()
+        types_of_edges(state, self.edge_attr)
         with self._aside() as join:
             nodes = [self._node_slot(slot, "off") for slot in conv.slots() if slot.scope in ("subgraph", "node")]
             nodes += [self._node_slot(slot, "on") for slot in conv.slots(on=True) if not _everywhere(slot)]
@@ -175,7 +181,7 @@ class _Update:
             [self._pair_slot(slot, others) for slot in conv.slots() if slot.scope == "pair"],
             inner,
             OUTER if inner or roots_apart else 0,
-            isinstance(conv.act, nn.ReLU),
+            isinstance(conv.act, nn.ReLU) and not _ends_with_norm(conv),
             state.masked,
             conv.training,
             narrow_near(bag)[0] if "near" in state.wanted else None,
@@ -212,12 +218,14 @@ class _Update:
         bag, on_pairs = self.state.bag, slot.scope == "pair"
         near = Neighbourhood(self.state, slot.name, where if on_pairs else "off", self.edge_attr, None)
         picked = not on_pairs and where == "on" and not bag.node_based  # only some of the nodes are roots
-        if picked or not _passes(slot):
+        if picked or not _passes(slot) or self._averaged(slot):
             x = slot.encoder.collected(near)
             return _NodeSlot(slot, self.kernels.NodeInput(x.index_select(0, bag.root) if picked else x), into, rows)
         edges = narrow_near(bag)[1] if on_pairs else narrow_edges(bag, near.neighbours)
         source = self.state.once(("near",), lambda: self.state.near) if on_pairs else None
-        return _NodeSlot(slot, self.kernels.NodeInput(near.own, self._messages(slot.encoder, edges, near), source), into, rows)
+        return _NodeSlot(
+            slot, self.kernels.NodeInput(near.own, messages_of(slot.encoder, edges, near, self.kernels), source), into, rows
+        )
 
     def _node_stages(self, slots: Sequence[_NodeSlot]) -> dict[str, Any]:
         """Stacks of slots of one shape, each with its sums for subgraphs, nodes and roots, which some kernels compute later."""
@@ -261,7 +269,7 @@ class _Update:
             others.append(slot.encoder.collected(near).contiguous())
             return self.kernels.PairSlot(stack, other=len(others) - 1)
         edges = narrow_edges(self.state.bag, near.neighbours)
-        return self.kernels.PairSlot(stack, self._messages(slot.encoder, edges, near))
+        return self.kernels.PairSlot(stack, messages_of(slot.encoder, edges, near, self.kernels))
 
     def _encode_everywhere(self, slot: Slot) -> Tensor:
         """What an encoder of roots gives there if it is evaluated at all pairs."""
@@ -278,36 +286,6 @@ class _Update:
 
     def _averaged(self, slot: EncoderSlot) -> bool:
         return any(self.state.aggregation.get(name) == "mean" for name in MERGED[slot.name][1])
-
-    def _messages(self, encoder: GIN, edges: Edges, near: Neighbourhood) -> Any:
-        """The messages of an encoder with edge features: the table of vectors if there are few types, otherwise one vector per edge."""
-        if encoder.edge_encoder is None:
-            return self.kernels.Messages(edges, None, encoder.eps)
-        types = encoder.edge_encoder
-        if isinstance(types, TypeEmbedding) and len(types.columns) == 1:
-            weight = types.columns[0].weight
-            assert isinstance(weight, Tensor)
-            if weight.size(0) <= self.kernels.FEW_TYPES and near.edge_attr is not None:
-                return self.kernels.Messages(self._with_kinds(edges, self._types_of_edges()), weight, encoder.eps)
-        attr = near.edge_attr
-        if self.kernels is blocked and isinstance(types, TypeEmbedding) and attr is not None:
-            rows, kind = self.state.once_for_all(("kinds of edges",), lambda: different_rows(attr))
-            if rows.size(0) <= self.kernels.FEW_TYPES:
-                sizes = str(types.sizes)
-                hot = self.state.once_for_all(("types of kinds", sizes), lambda: types.many_hot(rows))
-                return self.kernels.Messages(self._with_kinds(edges, kind), types.of_many_hot(hot), encoder.eps)
-        return self.kernels.Messages(edges, encode_edges(types, near.edge_attr).contiguous(), encoder.eps)
-
-    def _with_kinds(self, edges: Edges, kind: Tensor | None) -> Edges:
-        """Messages whose edges have types; the same object for all layers, with which kernels keep what follows from it."""
-        return self.state.once_for_all(("edges with types", str(id(edges))), lambda: replace(edges, kind=kind))
-
-    def _types_of_edges(self) -> Tensor | None:
-        """Edge features as 32-bit integers if they are types, otherwise None."""
-        attr = self.edge_attr
-        if attr is None or attr.is_floating_point() or attr.numel() != attr.size(0):
-            return None
-        return self.state.once_for_all(("types of edges",), lambda: attr.reshape(-1).to(torch.int32))
 
     # -- weights ---------------------------------------------------------------------------------------------------
 
@@ -371,9 +349,8 @@ def _shape(slot: Slot) -> tuple[bool, int, int, bool]:
 def _count_batches(conv: "SubgraphConv", inside: list[nn.Module]) -> None:
     """Increase the batch counters of all batch norms of a layer at once, as training does."""
     if conv.training:
-        elsewhere = {
-            slot.norm for slot in conv.slots(on=True) if isinstance(slot, EncoderSlot) and slot.everywhere
-        }  # count themselves
+        everywhere = [slot.norm for slot in conv.slots(on=True) if isinstance(slot, EncoderSlot) and slot.everywhere]
+        elsewhere = {conv.norm, *everywhere}  # count themselves
         norms = [m for m in inside if isinstance(m, BatchNorm) and m not in elsewhere]
         counters = [m.num_batches_tracked for m in norms if m.num_batches_tracked is not None]
         if counters:

@@ -30,6 +30,7 @@ DECIDED = {
     "pooling": "it is a function",
 }
 PLAIN = ConfigDict(arbitrary_types_allowed=True, strict=True)
+_WEIGHTS: dict[str, int] = {}  # the numbers of weights of models that were looked at before
 COPIES = 4  # numbers kept for each weight: the weight, its gradient, and the two moments of Adam
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def make_model(config: ModelConfig, problem: Problem, seed: int, loss: str | Non
         except Exception as error:  # values that have the right types but do not fit together can raise any error in torch and PyG
             raise ValueError(f"model: {kind.__name__} cannot be made with {options} ({first_line(error)}).") from error
 
-    _check_memory(kind.__name__, build, config)
+    _check_memory(build, config, repr((kind, sizes, config.num_layers, num_outputs, options)))
     torch.manual_seed(seed)
     return build(config.num_layers)
 
@@ -125,22 +126,27 @@ def check_options(kind: type[Model], options: Mapping[str, Any]) -> None:
             raise ValueError(f"model.{name} is {value!r}, expected {expected}.") from None
 
 
-def _check_memory(name: str, build: Callable[[int], Model], config: ModelConfig) -> None:
-    """Raise ``ValueError`` if a model is too large for the memory, before it is made. Its size is estimated from meta tensors of one and
-    two layers."""
-    with torch.device("meta"):
-        if "widths" in config.options:  # one for each layer
-            weights = num_parameters(build(config.num_layers))
-        else:
-            one, two = num_parameters(build(1)), num_parameters(build(2))
-            weights = one + (config.num_layers - 1) * (two - one)
-    needed = weights * COPIES * 4
+def _check_memory(build: Callable[[int], Model], config: ModelConfig, key: str) -> None:
+    """Raise ``ValueError`` if a model is too large for the memory, before it is made. Models with the same key have the same size."""
+    if key not in _WEIGHTS:
+        _WEIGHTS[key] = _num_weights(build, config)
+    needed = _WEIGHTS[key] * COPIES * 4
     free = free_memory(torch.device("cpu"))
     if needed > free:
+        name = find_model(config.name).__name__
         raise ValueError(
             f"{name} with hidden_channels={config.hidden_channels} and num_layers={config.num_layers} needs {needed / 1e9:,.0f} GB for training, "
             f"but only {free / 1e9:,.0f} GB are free; make the model smaller."
         )
+
+
+def _num_weights(build: Callable[[int], Model], config: ModelConfig) -> int:
+    """The number of weights of a model, estimated from meta tensors of one and two layers."""
+    with torch.device("meta"):
+        if "widths" in config.options:  # one for each layer
+            return num_parameters(build(config.num_layers))
+        one, two = num_parameters(build(1)), num_parameters(build(2))
+        return one + (config.num_layers - 1) * (two - one)
 
 
 def try_model(recipe: Recipe, problem: Problem) -> None:

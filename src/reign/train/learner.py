@@ -302,4 +302,11 @@ class Learner:
 
 
 def _copied(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+    """A copy of the weights on the CPU. From a GPU they come in one transfer for each type of numbers, because every transfer waits for the GPU."""
+    found = {name: value.detach() for name, value in model.state_dict().items()}
+    for dtype in {value.dtype for value in found.values() if value.is_cuda}:
+        names = [name for name, value in found.items() if value.is_cuda and value.dtype == dtype]
+        values = [found[name] for name in names]
+        parts = torch.cat([value.reshape(-1) for value in values]).cpu().split([value.numel() for value in values])
+        found |= {name: part.view(value.shape) for name, value, part in zip(names, values, parts, strict=True)}
+    return {name: value.cpu().clone() for name, value in found.items()}

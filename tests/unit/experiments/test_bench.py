@@ -40,8 +40,8 @@ def report(**changes: Any) -> Report:
     return Report(**{"workload": Workload(device="cpu"), "environment": environment, "steps": steps, **fields, **changes})
 
 
-def shown(part: Any) -> str:
-    console = Console(width=200, file=io.StringIO())
+def shown(part: Any, width: int = 200) -> str:
+    console = Console(width=width, file=io.StringIO())
     console.print(part)
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
@@ -77,6 +77,11 @@ def test_tables_show_all_that_was_measured() -> None:
     text = "\n".join(explanations(found))
     assert all(part in text for part in ("2,900 nodes and 71,469 pairs: ZINC-12k", "0.784 ms", "5 MB on the GPU", "Take note."))
     assert "yardstick" not in "\n".join(explanations(report(steps={"plain": Cost(1.0, 1)})))
+
+
+def test_long_names_of_kernels_leave_room_for_their_times() -> None:
+    found = report(kernels=[Kernel("void name<" + "long" * 90, 12.0, 1.25e-4)], kernels_of="plain")
+    assert all(text in shown(kernel_table(found), 80) for text in ("void name<long", " 12 ", "125.0", "share of the step"))
 
 
 def test_sun_is_measured_beside_its_yardstick(blocks: None) -> None:

@@ -16,7 +16,22 @@ from torch_geometric.data import Batch, Data
 import reign
 from reign.bags import SubgraphBag, narrow_edges, narrow_near, narrow_pairs
 from reign.kernels import Gathered, fast_path, fused, gather_columns
-from reign.kernels.fused import Messages, NodeInput, NodeStage, Norms, PairSlot, PairStage, Rows, Stack, _launch, _linear, _stack
+from reign.kernels._indices import Segments
+from reign.kernels.fused import (
+    Messages,
+    NodeInput,
+    NodeStage,
+    Norms,
+    PairSlot,
+    PairStage,
+    Rows,
+    Stack,
+    _launch,
+    _linear,
+    _rows,
+    _stack,
+    _sums,
+)
 from reign.testing import random_graphs
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -234,6 +249,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "gnnakctx": {},
     "dss with a residual connection": {"residual": True},
     "ngnn": {},
+    "sswlpublished": {},
+    "gnnakpluspublished": {"hop_channels": 3},
 }
 MODELS["subgraphgnn"] = {"terms": ["own+node_root", "own_root+root_msg", "own+local", "needle"], "on_pairs": True, "bias": "first"}
 MODELS["sun with norms over pairs"] = {"root_norms": "pairs"}
@@ -288,6 +305,26 @@ def test_sums_are_fused_too() -> None:
     assert torch.allclose(out.detach(), expected)
     assert x.grad is not None
     assert x.grad[:, 0].tolist() == [1, 0, 0, 2, 0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_sums_of_many_short_segments(indexed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = torch.tensor([2, 0, 1, 3, 0, 1] * 7)
+    ptr, target = torch.cat([torch.zeros(1, dtype=torch.long), lengths.cumsum(0)]), torch.arange(42).repeat_interleave(lengths)
+    x = torch.randn(49, 66, device=DEVICE)
+    index = torch.randperm(49) if indexed else torch.arange(49)
+    segments = Segments(ptr.to(DEVICE), index.to(DEVICE) if indexed else None)
+    expected = torch.zeros(42, 63, device=DEVICE).index_add(0, target.to(DEVICE), x[index.to(DEVICE), 3:])
+    asked = list[bool]()
+    for many in (0, 42):
+        monkeypatch.setattr(_sums, "MANY", many)
+        monkeypatch.setattr(
+            _sums,
+            "launch",
+            lambda kernel, *a, **o: (asked.append(kernel is _rows._short_segment_sum), _launch.launch(kernel, *a, **o)),
+        )
+        assert torch.allclose(_sums.segment_sum(x, segments, first=3), expected, atol=1e-6)
+    assert asked == [True, False]
 
 
 def test_gathering_columns() -> None:
@@ -380,20 +417,27 @@ def test_products_of_matrices(sizes: tuple[int, ...], channels: int, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("merged", "bonds", "channels"),
+    ("merged", "bonds", "channels", "options"),
     [
-        ("own+folklore", False, 5),
-        ("own+swap_folklore", True, 35),
-        ("own+folklore+swap_folklore", True, 5),
-        ("own+needle", False, 5),
+        ("own+folklore", False, 5, {}),
+        ("own+swap_folklore", True, 35, {}),
+        ("own+folklore+swap_folklore", True, 5, {}),
+        ("own+needle", False, 5, {}),
+        ("own+local", True, 5, {"act": "elu"}),
+        ("own+swap_local", False, 5, {"act": "elu"}),
+        ("needle+needle_msg", True, 5, {"act": "elu"}),
+        ("own+local_others+root_msg", True, 35, {}),
+        ("own+local_others+root_msg", False, 5, {"act": "elu"}),
+        ("own+local", True, 5, {"root_terms": ["own+local", "own_root+root_msg"], "act": "elu"}),
+        ("own+local", False, 5, {"aggregation": {"local": "mean"}, "act": "elu"}),
     ],
 )
-def test_layers_of_pairs(merged: str, bonds: bool, channels: int) -> None:
-    """A layer that is not one stage, with fused kernels, and with plain operations in float64: values and all gradients."""
+def test_layers_of_pairs(merged: str, bonds: bool, channels: int, options: dict[str, Any]) -> None:
+    """A layer with fused kernels, as one stage or not, and with plain operations in float64: values and all gradients."""
     batch = graphs((4, 1, 3), True, 3)
     bag = reign.policy("null").from_data(batch)
     torch.manual_seed(0)
-    layer = reign.nn.SubgraphConv(channels, channels, [merged], edge_encoder=4 if bonds else None, norm=None).to(DEVICE)
+    layer = reign.nn.SubgraphConv(channels, channels, [merged], edge_encoder=4 if bonds else None, norm=None, **options).to(DEVICE)
     with torch.no_grad():
         layer.terms[0].encoder.eps.uniform_(-0.5, 0.5)
     rng = torch.Generator().manual_seed(2)

@@ -27,8 +27,9 @@ def _edge(edge, kind, at, ok, TYPED: tl.constexpr):
 @triton.jit
 def _forward(
     own, own_s: "i64", source, source_s: "i64", ptr, index, edge, kind, table, table_s: "i64", eps, eps_s: "i64", y, y_s: "i64", R, C,
-    BC: tl.constexpr, BM: tl.constexpr, EDGES: tl.constexpr, TYPED: tl.constexpr,
+    BC: tl.constexpr, BM: tl.constexpr, OWN: tl.constexpr, EDGES: tl.constexpr, TYPED: tl.constexpr,
 ):  # fmt: skip
+    """Without OWN the messages alone are summed."""
     slot = tl.program_id(1)
     own += slot * own_s
     source += slot * source_s
@@ -40,7 +41,9 @@ def _forward(
     at = rows[:, None].to(tl.int64) * C + c[None, :]
     start = tl.load(ptr + rows, mask=m, other=0)
     degree = tl.load(ptr + rows + 1, mask=m, other=0) - start
-    total = (1.0 + tl.load(eps + slot * eps_s)) * tl.load(own + at, mask=m[:, None] & ok[None, :], other=0.0)
+    total = tl.zeros([BM, BC], tl.float32)
+    if OWN:
+        total += (1.0 + tl.load(eps + slot * eps_s)) * tl.load(own + at, mask=m[:, None] & ok[None, :], other=0.0)
     for d in range(0, tl.max(degree, 0)):
         there = d < degree
         s = tl.load(index + start + d, mask=there, other=0)

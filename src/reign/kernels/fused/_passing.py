@@ -18,16 +18,18 @@ BACKWARD = (16, 2112, 1)
 MANY = 8_192  # number of rows below which smaller tiles are used
 
 
-def collect(own: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[Messages], out: Sequence[Tensor]) -> None:
-    """``(1 + eps) own[t]`` plus the messages into t, for slots whose messages go along the same edges."""
-    (rows, channels), edges = own[0].shape, messages[0].edges
+def collect(own: Sequence[Tensor] | None, source: Sequence[Tensor], messages: Sequence[Messages], out: Sequence[Tensor]) -> None:
+    """``(1 + eps) own[t]`` (or nothing) plus the messages into t, for slots whose messages go along the same edges."""
+    (rows, channels), edges = out[0].shape, messages[0].edges
+    if rows == 0:
+        return
     size, pieces = chunks(channels, 64 if channels % 16 == 0 else 32)  # unaligned rows need many registers
     tile = 64 if rows > MANY and channels % 16 == 0 else 16
-    tables, eps = _tables(messages, own[0]), [m.eps for m in messages]
-    launch(_messages._forward, (triton.cdiv(rows, tile), len(own), pieces),
-        own[0], apart(own), source[0], apart(source), edges.ptr, edges.source, edges.edge, edges.edge if edges.kind is None else edges.kind,
+    tables, eps, values = _tables(messages, out[0]), [m.eps for m in messages], out if own is None else own
+    launch(_messages._forward, (triton.cdiv(rows, tile), len(out), pieces),
+        values[0], apart(values), source[0], apart(source), edges.ptr, edges.source, edges.edge, edges.edge if edges.kind is None else edges.kind,
         tables[0], apart(tables), eps[0], apart(eps), out[0], apart(out), rows, channels,
-        BC=size, BM=tile, EDGES=messages[0].table is not None, TYPED=edges.kind is not None, num_warps=4,
+        BC=size, BM=tile, OWN=own is not None, EDGES=messages[0].table is not None, TYPED=edges.kind is not None, num_warps=4,
     )  # fmt: skip
 
 
@@ -88,36 +90,42 @@ def _tables(messages: Sequence[Messages], some: Tensor) -> list[Tensor]:
     return [some if m.table is None else m.table for m in messages]
 
 
-def pass_messages(own: Tensor, source: Tensor, messages: Sequence[Messages]) -> tuple[Tensor, ...]:
+def pass_messages(own: Tensor | None, source: Tensor, messages: Sequence[Messages]) -> tuple[Tensor, ...]:
     """The values ``(1 + eps) own[t]`` plus messages from ``source`` into t, for one or two slots.
 
     Args:
-        own: the values of the targets.
+        own: the values of the targets, which may be the sources themselves; None to sum messages alone.
         source: the values that messages come from.
         messages: the messages of each slot.
     """
     weights = [tensor for m in messages for tensor in (m.table, m.eps)]
-    out: tuple[Tensor, ...] = _Passed.apply(messages, own.contiguous(), source.contiguous(), *weights)  # type: ignore[no-untyped-call]
+    values = None if own is None else own.contiguous()
+    origin = values if own is source else source.contiguous()
+    out: tuple[Tensor, ...] = _Passed.apply(messages, values, origin, *weights)  # type: ignore[no-untyped-call]
     return out
 
 
 class _Passed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, messages: Sequence[Messages], own: Tensor, source: Tensor, *weights: Tensor | None) -> tuple[Tensor, ...]:
-        found = [torch.empty_like(own) for _ in messages]
+    def forward(
+        ctx: Any, messages: Sequence[Messages], own: Tensor | None, source: Tensor, *weights: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        found = [source.new_empty(m.edges.ptr.numel() - 1, source.size(1)) for m in messages]
         for m, out in zip(messages, found, strict=True):
-            collect([own], [source], [m], [out])
-        ctx.messages = messages
+            collect(None if own is None else [own], [source], [m], [out])
+        ctx.messages, ctx.same = messages, own is source
         ctx.save_for_backward(own, source)
         return tuple(found)
 
     @staticmethod
     def backward(ctx: Any, *given: Tensor) -> tuple[Any, ...]:
         messages, (own, source), g = ctx.messages, ctx.saved_tensors, [one.contiguous() for one in given]
-        g_source, tables = torch.empty_like(source), list[Tensor | None]()
+        g_own, g_source, tables, eps = None, torch.empty_like(source), list[Tensor | None](), list[Tensor | None]()
         for t, m in enumerate(messages):
-            tables += collect_back([g[t]], [source], [m], [g_source], own=False, add=t > 0)[0]
-        g_own, eps = own_back(g, own, [m.eps for m in messages])
+            table, more = collect_back([g[t]], [source], [m], [g_source], own=ctx.same, add=t > 0)
+            tables, eps = tables + table, eps + more
+        if own is not None and not ctx.same:
+            g_own, eps = own_back(g, own, [m.eps for m in messages])  # type: ignore[assignment]
         return None, g_own, g_source, *(grad for pair in zip(tables, eps, strict=True) for grad in pair)
 
 

@@ -132,6 +132,24 @@ def _segment_sum(x, ptr, index, out, C, S, first_channel, BC: tl.constexpr, BM: 
 
 
 @triton.jit
+def _short_segment_sum(x, ptr, index, out, N, C, S, first_channel, BC: tl.constexpr, BM: tl.constexpr, INDEXED: tl.constexpr):
+    """The same for N segments of a few rows each: every program has BM segments, and adds one row of each at a time."""
+    s, c = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BC + tl.arange(0, BC)
+    m, ok = s < N, c < C
+    start = tl.load(ptr + s, mask=m, other=0)
+    length = tl.load(ptr + s + 1, mask=m, other=0) - start
+    total = tl.zeros([BM, BC], tl.float32)
+    for d in range(0, tl.max(length, 0)):
+        there = d < length
+        row = start + d
+        if INDEXED:
+            row = tl.load(index + row, mask=there, other=0)
+        at = row[:, None].to(tl.int64) * S + first_channel + c[None, :]
+        total += tl.load(x + at, mask=there[:, None] & ok[None, :], other=0.0)
+    tl.store(out + s[:, None].to(tl.int64) * C + c[None, :], total, mask=m[:, None] & ok[None, :])
+
+
+@triton.jit
 def _add_groups(y, stats, gamma, beta, group, norms, flags, out, R, C, T, BC: tl.constexpr, BM: tl.constexpr, MASKED: tl.constexpr):
     """``out[q] = sum of norm_t(y_t)`` over the slots t of group q (axis 1)."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)

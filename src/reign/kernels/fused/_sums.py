@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 
 from reign.kernels._indices import Pairs, Picks, Segments
@@ -11,6 +12,8 @@ from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import chunks, programs
 
 BACKWARD = (32, 528, 4)
+SHORT = 8  # mean number of rows of segments up to which a program takes many of them
+MANY = 4096  # number of segments that keep the GPU busy with many of them in a program
 
 
 def segment_sum(x: Tensor, segments: Segments, first: int = 0) -> Tensor:
@@ -19,10 +22,16 @@ def segment_sum(x: Tensor, segments: Segments, first: int = 0) -> Tensor:
     out, (size, pieces) = x.new_empty(number, channels), chunks(channels)
     if number == 0:
         return out
-    launch(_rows._segment_sum, (number, pieces),
-        x, segments.ptr, segments.ptr if segments.index is None else segments.index, out, channels, x.size(1), first,
-        BC=size, BM=32, INDEXED=segments.index is not None, num_warps=4,
-    )  # fmt: skip
+    index, indexed = segments.ptr if segments.index is None else segments.index, segments.index is not None
+    rows = index.numel() if indexed else x.size(0)
+    if rows <= SHORT * number and number > MANY:
+        launch(_rows._short_segment_sum, (triton.cdiv(number, 16), pieces),
+            x, segments.ptr, index, out, number, channels, x.size(1), first, BC=size, BM=16, INDEXED=indexed, num_warps=4,
+        )  # fmt: skip
+    else:
+        launch(_rows._segment_sum, (number, pieces),
+            x, segments.ptr, index, out, channels, x.size(1), first, BC=size, BM=32, INDEXED=indexed, num_warps=4,
+        )  # fmt: skip
     return out
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from reign.bags import Domain, SubgraphBag
 from reign.nn._describe import slot_formulas
+from reign.nn._encoders import lookup
 from reign.nn._latex import aligned, latex_sum
 from reign.nn._mlp import MLP, Activation, make_act, make_norm, normalise, num_parameters
 from reign.nn._options import ConvOptions
@@ -88,7 +89,7 @@ class AKConv(Resettable):
             assert bag.mark is not None
             h = torch.cat([bag.mark.to(h.dtype), h], dim=1)
         if self.max_distance is not None:
-            h = h + self.distance(bag.hops(self.max_distance))
+            h = h + lookup(self.distance.weight, bag.hops(self.max_distance))
         for layer in self.inner:
             h = layer(h, bag, edge_attr)
         values = [self._part(p, name, h, bag) for p, name in enumerate(self.parts)]
@@ -99,7 +100,7 @@ class AKConv(Resettable):
         """The centroid, subgraph or context of every node."""
         if self.max_distance is not None:
             rows = State(h, bag, self.domain).norm_rows("pair")
-            gate = torch.sigmoid(self.gates[p](bag.hops(self.max_distance)))
+            gate = lookup(torch.sigmoid(cast(nn.Embedding, self.gates[p]).weight), bag.hops(self.max_distance))
             h = self.before[p](h, rows) * gate
         how: dict[str, Aggregation] = {} if name == "node_root" else {name: self.aggregation}
         return State(h, bag, self.domain, how).get(TERMS[name])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from reign._validate import check, check_probability
@@ -106,27 +106,27 @@ class AKKernel(Resettable):
         edge_attr = bag.graph.edge_attr if edge_attr is None else edge_attr
         if self.edge_encoder is not None:
             edge_attr = encode_edges(self.edge_encoder, edge_attr)
-        place = None
+        hops = None
         if self.hops is not None:
-            place = lookup(self.hops.weight, bag.hops(self.max_distance).clamp(max=self.hops.num_embeddings - 1))
-            h = torch.cat([h, place], dim=1)
+            hops = bag.hops(self.max_distance).clamp(max=self.hops.num_embeddings - 1)
+            h = torch.cat([h, lookup(self.hops.weight, hops)], dim=1)
         for layer in self.inner:
             new = self.dropout(layer(h, bag, edge_attr))
             h = h + new if self.inner_residual else new
         h = h if self.back is None else self.back(h)
-        values = [self._part(part, h, place, bag) for part in self.parts]
+        values = [self._part(part, h, hops, bag) for part in self.parts]
         out = torch.stack(values).sum(0) if self.mix is None else self.mix(self.dropout(torch.cat(values, dim=1)))
         return bag.wiring.to_node.t(self.dropout(self.act(normalise(self.norm, out, bag.real("node")))))
 
     def _part(
-        self, part: Part, h: Float[Tensor, "pairs channels"], place: Float[Tensor, "pairs hops"] | None, bag: SubgraphBag
+        self, part: Part, h: Float[Tensor, "pairs channels"], hops: Int[Tensor, "pairs"] | None, bag: SubgraphBag
     ) -> Float[Tensor, "nodes channels"]:
         """The centroid, subgraph or context of every node."""
         if part in self.transforms:
             rows = State(h, bag, self.domain).norm_rows("pair")
             h = self.act(normalise(self.transform_norms[part], self.transforms[part](self.dropout(h)), rows))
-        if place is not None:
-            h = h * torch.sigmoid(self.gates[part](place))
+        if self.hops is not None and hops is not None:
+            h = h * lookup(torch.sigmoid(self.gates[part](self.hops.weight)), hops)
         term = TERMS[PARTS[part]]
         how: dict[str, Aggregation] = {} if part == "centroid" else {term.name: self.aggregation}
         return State(h, bag, self.domain, how).get(term)
