@@ -70,3 +70,17 @@ def test_wrong_weights() -> None:
         from_authors({}, "gin")
     with pytest.raises(ValueError, match="params hold no 'feature_encoder.enc.weight'"):
         from_authors({"a": np.zeros(3)})
+
+
+def test_the_authors_ds_with_all_layers_joined(real_data: Path) -> None:
+    """With weights of zero for its input and all layers but the last, it is the one that reads the last layer only."""
+    golden = Golden(real_data, "golden/ds__egoplus3")
+    params, batch = golden.part("param/"), golden.batch()
+    last, layers = params["fc_list.0.weight"], 1 + max(int(name.split(".")[3]) for name in params if ".convs." in name)
+    before = params["subgraph_gnn.gnn_node.convs.0.mlp.0.weight"].shape[1] + (layers - 1) * last.shape[1]
+    params["fc_list.0.weight"] = np.concatenate([np.zeros((last.shape[0], before)), last], axis=1)
+    model = from_authors(params, model="ds", policy=str(golden["policy"]))
+    with torch.no_grad():
+        out = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
+    assert model.jk == "cat+input"
+    assert (out - torch.from_numpy(golden["output"]).view(-1, 1)).abs().max() < 1e-10

@@ -61,6 +61,7 @@ VARIANTS: list[Model] = [
     IDGNN(1, 8, 3, 1, train_eps=False),
     SubgraphGNN(1, 8, 3, 1, policy="nm", terms=["local", "transpose", "root_needle@A"], jk="cat", residual=True),
     SubgraphGNN(1, 8, 3, 1, policy="ego:2", terms=["local"], root_terms=["non_roots@Ak"], jk="sum"),
+    SubgraphGNN(1, 8, 2, 1, policy="ego+:2", terms=["local", "readout"], jk="cat+input"),
     SubgraphGNN(1, 8, 3, 1, policy="null", terms=["own", "folklore"], encodings={"pairs": ["hop:2"], "nodes": ["return:4"]}),
     SubgraphGNN(1, 8, 3, 1, policy="ego:2", terms=["own+folklore", "own+needle"], domain="members", labels={"kind": "hop"}),
 ]

@@ -10,8 +10,8 @@ DATA, METRIC = "zinc", "mae"
 TITLE = """# Records on ZINC-12k
 
 All models that were trained at full length, those with the least validation MAE first. Validation and test are those of the weights of the best
-validation epoch, as means over seeds, whatever the recipe reports: nothing was chosen by the test. Minutes are those of one model, while others
-may have been trained on the same GPU. This page is written by `reign results --write`.
+validation epoch, as means over seeds, whatever the recipe reports: nothing was chosen by the test. Minutes are those of one model,
+divided by the number of models that were trained on the same GPU at the same time, where its file has it. This page is written by `reign results --write`.
 
 | date | model | weights | recipe | epochs | minutes | GPU | validation MAE | test MAE | seeds | commit |
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -40,7 +40,7 @@ def _cells(record: Record) -> list[str]:
         f"{results[0].parameters:,}",
         f"{record.table}/{record.row}",
         _range([result.epochs for result in results]),
-        f"{mean(result.seconds for result in results) / 60:.1f}",
+        f"{mean(result.own_seconds for result in results) / 60:.1f}",
         ", ".join(sorted({result.device.removeprefix("NVIDIA ") for result in results})),
         *(_number(*mean_and_spread(record.values("best", split))) for split in ("val", "test")),
         ", ".join(str(result.seed) for result in results),

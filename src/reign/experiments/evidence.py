@@ -18,8 +18,8 @@ HEADER = """# Results
 
 These are full-length runs with the recipes of `reign recipes`. Each file holds the recipe, and for each model its seed, versions, commit, date,
 device and duration. This page is written by `reign results --write`. "Ours" is the same figure that the paper reports, from the last epoch or from
-the best validation epoch. The difference is in standard deviations of the paper. Minutes are those of one model, while other models were
-trained on the same GPU.
+the best validation epoch. The difference is in standard deviations of the paper. Minutes are those of one model,
+divided by the number of models that were trained on the same GPU at the same time, where the file has it.
 
 """
 
@@ -64,7 +64,8 @@ def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> 
     out = []
     for part in plan() if parts is None else parts:
         folds = find_table(part.table).settings.get("folds") or 1
-        seen = [result.seconds for record in records if record.table == part.table for result in record.results]
+        seen = [result for record in records if record.table == part.table for result in record.results]
+        seen = [result for result in seen if result.models_at_once] or seen  # times of models alone, if some are known
         done = total = 0
         seconds, missing = 0.0, dict[tuple[str, str], int]()
         for row, column in part.runs():
@@ -73,7 +74,8 @@ def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> 
             done, total, left = done + have, total + part.seeds * folds, part.seeds * folds - have
             if left:
                 missing[row, column] = left
-                seconds += left * mean([r.seconds for r in record.results] if record and record.results else seen or [float("nan")])
+                like = record.results if record and record.results else seen
+                seconds += left * mean([result.own_seconds for result in like] or [float("nan")])
         out.append(Progress(part, done, total, seconds if seconds == seconds else None, missing))
     return out
 
@@ -128,7 +130,7 @@ def _line(table: Table, record: Record, column: str) -> str:
     unit = deviation or reported[1]
     difference = "" if paper is None or not unit else f"{(reported[0] - paper) / unit:+.1f} std"
     title = table.rows[record.row].title + ("" if len(table.columns) == 1 else f", {column}")
-    minutes = mean(result.seconds for result in record.results) / 60
+    minutes = mean(result.own_seconds for result in record.results) / 60
     shown = [_number(paper, deviation), f"**{_number(*reported)}**", difference, _number(*ours["last"]), _number(*ours["best"])]
     return f"| {title} | {' | '.join(shown)} | {len(record.results)} | {minutes:.1f} |"
 

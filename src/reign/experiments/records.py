@@ -25,12 +25,18 @@ class Result(Settings):
     best_epoch: int
     parameters: int
     seconds: float
+    models_at_once: float | None = None
     best: dict[str, float]
     last: dict[str, float]
     date: str
     device: str
     versions: dict[str, str]
     commit: str | None = None
+
+    @property
+    def own_seconds(self) -> float:
+        """The time of this model, without the share of the models that were trained at the same time."""
+        return self.seconds / (self.models_at_once or 1)
 
     @property
     def key(self) -> tuple[int, int]:
@@ -59,6 +65,7 @@ class Record(Settings):
         results = [
             Result(
                 **{name: member[name] for name in ("seed", "fold", "epochs", "best_epoch", "parameters", "seconds", "best", "last")},
+                models_at_once=member.get("models_at_once"),
                 date=about["date"], device=about["device"], versions=own, commit=commit,
             )
             for member in summary["members"]

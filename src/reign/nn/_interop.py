@@ -10,6 +10,7 @@ from torch import Tensor
 
 from reign._validate import kind_of
 from reign.nn._model import Model
+from reign.nn._options import JumpingKnowledge
 from reign.nn.authors import PEERS, UNUSED, Weights
 from reign.nn.models import DS, DSS, SUN
 
@@ -42,7 +43,7 @@ def from_authors(
     Args:
         params: the authors' arrays or tensors by name, that is, the ``state_dict`` of one of their models.
         model: "sun", "sun_transpose" (with the transpose term), "sun_linear_residual" (linear maps, no readout, residual
-            connections), "dss" or "ds" (sum readout, invariant DeepSets) for the models of this paper on ZINC. For a peer as published:
+            connections), "dss" or "ds" (sum readout, invariant DeepSets, the last layer or all) for the models of this paper on ZINC. For a peer as published:
             "gnn_ak", "gnn_ak_ctx", "gnn_ak_plus", "gnn_ak_plus_molhiv", "sswl", "sswl_plus", "ngnn_tu", "ngnn_ogb", "idgnn_idconv",
             "idgnn_gcn", "idgnn_gin", "ppgn", "ppgn_old_suffix", "ign2" or "ign2_port".
         policy: the policy that the model was trained with, by its name in this library. If not given, "ego+:3", or for a peer the policy
@@ -118,7 +119,8 @@ def _empty(theirs: dict[str, Tensor], model: str, policy: str) -> Model:
     }
     if model == "ds":
         widths = [theirs[f"fc_list.{i}.weight"].size(0) for i in range(sum(n.startswith("fc_list") for n in theirs) // 2)]
-        return DS(*sizes, theirs["final_layers.2.weight"].size(0), readout="sum", set_channels=widths, **shared)
+        jk: JumpingKnowledge = "cat+input" if theirs["fc_list.0.weight"].size(1) > sizes[1] else "last"
+        return DS(*sizes, theirs["final_layers.2.weight"].size(0), readout="sum", set_channels=widths, jk=jk, **shared)
     if model == "dss":
         return DSS(*sizes, theirs["final_layers.2.weight"].size(0), **shared)
     out = theirs["final_layers.3.weight"].size(0)

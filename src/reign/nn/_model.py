@@ -138,7 +138,8 @@ class Model(Facts, Parts, metaclass=ModelType):
             h = self.labels(h, bag)
         if self.encodings is not None:
             h = self.encodings(h, bag)
-        state, seen = State(self.dropout(h) if self.drops_input else h, bag, self.domain), []
+        state = State(self.dropout(h) if self.drops_input else h, bag, self.domain)
+        seen = [state.h]
         virtual = None if self.virtual_node is None else self.virtual_node.first(bag)
         drops = self.dropout.p > 0 and self.dropout.training
         needs = [*(getattr(layer, "needs", frozenset()) for layer in self.layers[1:]), self.pooling.needs]
@@ -202,11 +203,12 @@ class Model(Facts, Parts, metaclass=ModelType):
         return out if self.head is None else self.head(out, rows)
 
     def _jump(self, seen: list[Tensor]) -> Tensor:
-        if self.jk == "cat":
+        """The input and the values after every layer, combined."""
+        if self.jk == "cat+input":
             return torch.cat(seen, dim=1)
-        if self.jk == "max":
-            return torch.stack(seen).amax(0)
-        return torch.stack(seen).sum(0) if self.jk == "sum" else seen[-1]
+        if self.jk == "cat":
+            return torch.cat(seen[1:], dim=1)
+        return torch.stack(seen[1:]).amax(0) if self.jk == "max" else torch.stack(seen[1:]).sum(0)
 
     # -- modes and checks ------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from reign.nn._mlp import Activation
 from reign.nn._pooling import Pooling
 
 TaskLevel = Literal["graph", "node", "edge"]
-JumpingKnowledge = Literal["last", "cat", "max", "sum"] | None
+JumpingKnowledge = Literal["last", "cat", "cat+input", "max", "sum"] | None
 Residual = bool | Literal["identity"]
 Roots = Literal["apart", "added"]
 NormAt = Literal["terms", "sum", "end"]
@@ -117,7 +117,8 @@ class CompositionOptions(OuterOptions, total=False):
     """Options of how layers are combined, in addition to ``OuterOptions``.
 
     Args:
-        jk: jumping knowledge: "cat", "max" or "sum" of all layers; None or "last" takes the last layer.
+        jk: jumping knowledge: "cat", "max" or "sum" of all layers, or "cat+input" of the input and all layers; None or "last" takes the last
+            layer.
         residual: whether the input of a layer is added to its output. The input of the first layer goes through a linear map; with
             "identity" only inputs with another number of channels do.
         widths: numbers of channels of the layers; if not given, all have ``hidden_channels``.

@@ -61,7 +61,7 @@ class Parts(Resettable):
         check("out_channels", out_channels, good, "a whole number of at least 1, or None")
         check_probability("dropout", dropout)
         check("pooling", pooling, pooling is None or callable(pooling), "a function that makes a pooling for a number of channels")
-        check("jk", jk, jk in (None, "last", "cat", "max", "sum"), "None, 'last', 'cat', 'max' or 'sum'")
+        check("jk", jk, jk in (None, "last", "cat", "cat+input", "max", "sum"), "None, 'last', 'cat', 'cat+input', 'max' or 'sum'")
         check("task_level", task_level, task_level in ("graph", "node", "edge"), "'graph', 'node' or 'edge'")
         check("residual", residual, residual in (True, False, "identity"), "True, False or 'identity'")
         check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
@@ -88,7 +88,7 @@ class Parts(Resettable):
         self.virtual_node = VirtualNode(widths[:-1], bool(residual), dropout, act) if virtual_node else None
         self.residual = _residual(residual, widths[0], widths[1])
         self.dropout = nn.Dropout(dropout)
-        channels = sum(widths[1:]) if jk == "cat" else widths[-1]
+        channels = {"cat": sum(widths[1:]), "cat+input": sum(widths)}.get(jk or "last", widths[-1])
         self.pooling = (pooling or MeanPooling)(channels)
         if task_level != "graph" and type(self.pooling).nodes is Pooling.nodes:
             self.pooling = MeanPooling(channels)  # the learned pooling of graphs is not used here

@@ -27,7 +27,7 @@ class Plan:
         domain: the range of sums.
         lift: function from features of nodes to features of pairs, including marks.
         residual: whether the input of a layer is added to its output.
-        jk: the layers that are pooled: the "last" one, or the "sum" or concatenation ("cat") of all.
+        jk: the layers that are pooled: the "last" one, or the "sum" or concatenation ("cat", "cat+input") of all.
     """
 
     policy: Policy

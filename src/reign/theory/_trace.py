@@ -34,7 +34,7 @@ def trace(plan: Plan, bag: SubgraphBag, algebra: Algebra, *, endless: bool = Fal
     yield h, plan.pool(h, bag, plan.domain, algebra), True
     rules: Iterable[Rule] = plan.rules[0].endless() if endless else plan.rules
     last = algebra.linear(("residual",), h) if plan.residual else None
-    seen: list[Values] = []
+    seen = [h] if plan.jk == "cat+input" else []
     for t, rule in enumerate(rules):
         for out, ends in rule.steps(h, bag, algebra, ("layer", 0 if endless else t)):
             new = out if last is None else out + last
@@ -46,7 +46,7 @@ def trace(plan: Plan, bag: SubgraphBag, algebra: Algebra, *, endless: bool = Fal
 
 def _jump(jk: str, seen: list[Values], algebra: Algebra) -> Values:
     """Jumping knowledge: the values that are pooled."""
-    if jk == "cat":
+    if jk in ("cat", "cat+input"):
         return algebra.linear(("jk",), *seen)
     return sum(seen[1:], seen[0]) if jk == "sum" else seen[-1]
 

@@ -7,6 +7,7 @@ result as an uninterrupted one.
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from jaxtyping import Float
@@ -23,6 +24,7 @@ from reign.train.history import History
 from reign.train.learner import Learner
 from reign.train.processes import Fabric
 from reign.train.tensorboard import board
+from reign.train.turns import num_sharing
 
 
 def fit(
@@ -52,7 +54,7 @@ def fit(
     learner = Learner(model, problem, config, seed, fabric, callback)
     history = History(learner.metric, keep, config.checkpoint_seconds)
     history.resume(learner, folder)
-    on_cpu = fabric.device.type == "cpu"
+    on_cpu, sharing = fabric.device.type == "cpu", [num_sharing()]
     with keep_freed_memory() if on_cpu else nullcontext(), board(keep if config.tensorboard else None, len(history.rows)) as write:
         while not history.done(learner, config):
             epoch, began = len(history.rows), time.perf_counter()
@@ -68,9 +70,10 @@ def fit(
             history.save(learner, last=history.done(learner, config))
             callback.epoch(row, config.epochs, improved)
             write(row)
-    found = measure(learner, history, keep)
+            sharing.append(num_sharing())
+    result, predictions = measure(learner, history, keep)
     learner.release()
-    return found
+    return result | {"models_at_once": mean(sharing)}, predictions
 
 
 def measure(

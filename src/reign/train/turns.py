@@ -30,7 +30,7 @@ class Turns:
         self._mutex = threading.Lock()
         self._taken = False
         self._waiting: deque[threading.Lock] = deque()
-        self.stopping = False
+        self.stopping, self.members = False, 0
 
     def take(self) -> None:
         """Wait for a turn."""
@@ -61,6 +61,7 @@ class Turns:
         """A context in which the thread takes part and has its turn."""
         self.take()
         _LOCAL.turns = self
+        self.members += 1
         try:
             if torch.cuda.is_available():  # a graph keeps the state of its random numbers, so threads must not share one
                 torch.cuda.init()
@@ -68,6 +69,7 @@ class Turns:
             yield
         finally:
             _LOCAL.turns = None
+            self.members -= 1
             self.give()
 
 
@@ -91,6 +93,12 @@ def away() -> Iterator[None]:
         turns.take()
         for (_, put), value in zip(_ambient(), mine, strict=True):
             put(value)
+
+
+def num_sharing() -> int:
+    """The number of threads that take turns, this one among them; 1 if it does not take turns."""
+    turns: Turns | None = getattr(_LOCAL, "turns", None)
+    return 1 if turns is None else turns.members
 
 
 def hand_over() -> None:

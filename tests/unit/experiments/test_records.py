@@ -74,7 +74,7 @@ def test_the_table_beside_the_paper() -> None:
 
 def test_every_part_of_the_plan_exists() -> None:
     parts = plan()
-    assert [len(list(part.runs())) for part in parts][:3] == [2, 15, 52]
+    assert [len(list(part.runs())) for part in parts][:3] == [2, 15, 32]
     assert parts[0].seeds == 10
 
 
@@ -84,6 +84,11 @@ def test_what_is_missing() -> None:
     assert (first.done, first.total, first.seconds) == (2, 6, 20.0 + 3 * 20.0)
     assert first.missing == {("sun-ego", "test"): 1, ("gin", "test"): 3}
     assert (second.done, second.total, second.seconds) == (0, 1, None)
+    shared = result(2, 1, 1, 90.0).model_copy(
+        update={"models_at_once": 3.0}
+    )  # counts as 30 seconds, and others have no such number
+    first, _ = progress([record("sun-ego", result(0, 1, 1, 10.0), shared)], parts)
+    assert first.seconds == 20.0 + 3 * 30.0
 
 
 def test_pages_are_those_of_the_records() -> None:

@@ -89,6 +89,7 @@ def assert_same(name: str, train: bool = True, change: Any = lambda model: None,
             assert torch.allclose(ours, plain, rtol=1e-10, atol=1e-10), float((ours - plain).abs().max())
 
 
+SUMMED: dict[str, Any] = {"terms": ["own+local", "own+swap_local", "own+node_root"], "norm_at": "sum"}
 OPTIONS: dict[str, dict[str, Any]] = {
     "sun": {},
     "sun, evaluated": {"train": False},
@@ -115,6 +116,21 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "ds, residual": {"name": "subgraphgnn", "terms": ["own+local"], "residual": True},
     "sswl": {},
+    "sswl, norm after the sum": {"name": "subgraphgnn", **SUMMED},
+    "sswl, norm after the sum, evaluated": {"name": "subgraphgnn", "train": False, **SUMMED},
+    "sswl, norm after the sum, residual": {"name": "subgraphgnn", "residual": True, **SUMMED},
+    "sswl, norm after the sum, members of a bag of all pairs": {
+        "name": "subgraphgnn",
+        "domain": "members",
+        "bag_domain": "all",
+        "policy": "ego+:1",
+        **SUMMED,
+    },
+    "dss, mean of messages": {
+        "name": "subgraphgnn",
+        "terms": ["own+local", "needle+needle_msg"],
+        "aggregation": {"needle_msg": "mean"},
+    },
     "gnnakplus": {},
     "ds, deleted edges": {"policy": "ed", "norm": None},
 }
@@ -133,8 +149,9 @@ def test_what_is_not_covered_runs_plainly(options: dict[str, Any], stages: Itera
     assert next(stages) == []
 
 
-def test_norms_count_batches() -> None:
-    model = reign.build_model("sun", 3, 4, 2, 2).double()
+@pytest.mark.parametrize(("name", "options"), [("sun", {}), ("subgraphgnn", SUMMED)])
+def test_norms_count_batches(name: str, options: dict[str, Any]) -> None:
+    model = reign.build_model(name, 3, 4, 2, 2, **options).double()
     for _ in range(2):
         results(model, graphs(), True)
     assert {int(b) for b in model.layers.buffers() if not b.is_floating_point()} == {2}

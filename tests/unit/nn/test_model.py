@@ -21,7 +21,7 @@ FLAGS: list[tuple[type, dict[str, Any], dict[str, Any]]] = [
         (SUN, {}, other)
         for other in (
             {"transpose": True}, {"readout": False}, {"transform": "linear"}, {"needle": "sum"}, {"policy": "nm"},
-            {"conv": "gcn"}, {"act": "silu"}, {"norm": None}, {"norm": "layer_norm"}, {"jk": "cat"}, {"jk": "max"}, {"jk": "sum"},
+            {"conv": "gcn"}, {"act": "silu"}, {"norm": None}, {"norm": "layer_norm"}, {"jk": "cat"}, {"jk": "cat+input"}, {"jk": "max"}, {"jk": "sum"},
             {"residual": True}, {"domain": "members"}, {"expansion": 2}, {"task_level": "node"}, {"task_level": "edge"},
             {"out_channels": 3}, {"num_layers": 3}, {"hidden_channels": 7}, {"edge_dim": 2},
         )
@@ -86,7 +86,7 @@ def test_without_a_head_the_pooled_vectors_come_out(jk: str | None, channels: in
     [
         ({"num_layers": 0}, "num_layers is 0, expected a whole number of at least 1"),
         ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"jk": "lstm"}, "jk is 'lstm', expected None, 'last', 'cat', 'max' or 'sum'"),
+        ({"jk": "lstm"}, "jk is 'lstm', expected None, 'last', 'cat', 'cat\\+input', 'max' or 'sum'"),
         ({"task_level": "graphs"}, "task_level is 'graphs'"),
         ({"domain": "some"}, "domain is 'some'"),
         ({"norm": "group"}, "norm is 'group', expected 'batch_norm', 'layer_norm' or None"),

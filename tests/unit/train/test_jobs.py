@@ -53,7 +53,7 @@ class Started(Callback):
 
 
 def test_threads_that_take_turns_train_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train(small(3), tmp_path / "turn", fabric=FABRIC)
+    alone = train(small(3), tmp_path / "turn", fabric=FABRIC)
     monkeypatch.setattr(
         "reign.train.run.run_jobs", lambda jobs, fabric, callback, number: JobThreads(jobs, fabric, callback, 3).run()
     )
@@ -61,6 +61,8 @@ def test_threads_that_take_turns_train_the_same_weights(tmp_path: Path, monkeypa
     summary = train(small(3), tmp_path / "once", fabric=FABRIC, callback=told)
     assert told.labels == ["seed-0", "seed-1", "seed-2"]
     assert len(summary["test"]["values"]) == 3
+    assert 1 < summary["members"][1]["models_at_once"] <= 3
+    assert alone["members"][1]["models_at_once"] == 1
     one, other = weights(tmp_path / "turn", 3), weights(tmp_path / "once", 3)
     assert same(one, other)
     assert not same(one[:2], one[1:])

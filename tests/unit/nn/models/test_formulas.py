@@ -242,7 +242,7 @@ def test_sampled_roots_read_their_own_rows(name: str) -> None:
     torch.testing.assert_close(layer(h, here).view(3, N, WIDTH)[range(3), roots], expected.relu())
 
 
-@pytest.mark.parametrize("jk", [None, "cat", "max", "sum"])
+@pytest.mark.parametrize("jk", [None, "cat", "cat+input", "max", "sum"])
 @pytest.mark.parametrize("residual", [False, True])
 def test_layers_in_a_row(residual: bool, jk: str | None) -> None:
     """Residual connections add a linear map of the input, then what was there before; jumping knowledge joins all layers."""
@@ -255,7 +255,8 @@ def test_layers_in_a_row(residual: bool, jk: str | None) -> None:
         h = before = layer(h, here) + before
         seen.append(h)
         before = before if residual else 0
-    h = {None: seen[-1], "cat": torch.cat(seen, dim=1), "max": torch.maximum(*seen), "sum": seen[0] + seen[1]}[jk]
+    joined = {"cat": torch.cat(seen, dim=1), "cat+input": torch.cat([here.x, *seen], dim=1)}
+    h = ({None: seen[-1], "max": torch.maximum(*seen), "sum": seen[0] + seen[1]} | joined)[jk]
     torch.testing.assert_close(model(x, EDGES), h.mean(0, keepdim=True))
 
 
