@@ -1,7 +1,7 @@
 """Train all models of one or several recipes, many models at once, and write each run to its folder."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -72,9 +72,16 @@ def train_all(
             held.enter_context(_only_one(fabric, folder))
             runs.append(_Run.begin(recipe, folder, resume, fabric, callback, loaded))
         work = [job for run in runs for job in run.jobs()]
-        run_jobs(work, fabric, callback, jobs)
-        fabric.barrier()
-        _raise_first([job for job in work if job.error is not None], work)
+        try:
+            run_jobs(work, fabric, callback, jobs)
+            fabric.barrier()
+            _raise_first([job for job in work if job.error is not None], work)
+        except BaseException:
+            for run in runs:
+                if not run.jobs():  # this one is done, whatever happened to the others
+                    with suppress(Exception):
+                        run.finish(fabric, callback)
+            raise
         return [run.finish(fabric, callback) for run in runs]
 
 

@@ -90,6 +90,7 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: py
         train_all(plans, fabric=FABRIC)
     assert (tmp_path / "a" / "seed-2" / "result.json").is_file()
     assert (tmp_path / "b" / "seed-0" / "result.json").is_file()
+    assert [(tmp_path / run / "summary.json").is_file() for run in "ab"] == [False, True]
     monkeypatch.undo()
     found = train_all(plans, fabric=FABRIC, resume=True)
     assert [len(each["test"]["values"]) for each in found] == [3, 1]
