@@ -103,6 +103,16 @@ def test_intervals_of_an_ensemble() -> None:
     assert "calibration by 'isotonic' is for classes" in fails(*start, "--calibration-method", "isotonic")
     assert "The model predicts no variance." in works(*start, "--uncertainty-method", "mve", "-o", "none.csv").stderr
     assert "size_unc" not in pd.read_csv("none.csv")
+    asked = (*start, "-o", "none.csv", "--conformal-alpha", "0.2")
+    assert works(*asked).stderr == ""
+    for more, why in (
+        (("--calibration-method", "none"), "and the calibration method is none."),
+        (("--model-paths", "run"), "intervals belong to one run, and several were given."),
+    ):
+        assert why in works(*asked, *more).stderr
+        assert "size_lower" not in pd.read_csv("none.csv")
+    Path("run/calibration.json").unlink()
+    assert "There are no intervals: the run has fewer than 20 validation labels" in works(*asked).stderr
     Path("run/calibration.json").write_text("{}")
     assert "calibration.json is damaged (it has no intervals)" in fails(*start)
 
@@ -317,6 +327,8 @@ def test_search_of_the_settings_for_a_table() -> None:
     works("predict", "-i", file, "--model-paths", "runs/best", "-o", "out.csv", "-q")
     assert "give a recipe, as in" in fails("tune")
     assert "the file none.csv does not exist" in fails("tune", "-i", "none.csv")
+    said = fails("tune", "-i", file, "--target-columns", "size", "-o", "more", "--grid", "model.num_layers=2,0")
+    assert "model.num_layers: input should be greater than 0 (got 0)" in said
     assert "runs/best already exists" in fails("tune", "-i", file, "-o", "runs", "--target-columns", "size")
 
 

@@ -484,6 +484,7 @@ def test_tune(tmp_path: Path) -> None:
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if line.startswith("│")]
     expected = sorted(found, key=lambda name: found[name])  # the smallest error comes first
     assert rows == [[name[-1], str(widths[name]), "0.01", f"{found[name]:.4g}"] for name in expected]
+    assert "has other data or settings; choose another name with --study" in fails(*args, "--set", "train.epochs=2")
 
 
 def test_data_commands() -> None:

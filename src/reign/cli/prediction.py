@@ -34,23 +34,28 @@ Alpha = Annotated[float | None, unsure_option(help="Share of rows that may lie o
 USUAL_ALPHA = 0.1
 
 
-def possible_method(predictor: "Predictor", name: str | None, alpha: float | None) -> str | bool:
+def possible_method(predictor: "Predictor", name: str | None, alpha: float | None, calibration: str | None = None) -> str | bool:
     """The method of uncertainty: a name, True for the default, or False for none.
 
     A note is printed if these models cannot give what was asked for by --uncertainty-method or --conformal-alpha.
     """
+    from reign.train.prediction_plan import make_plan, why_no_intervals
     from reign.train.uncertainty import WHY_NOT, methods_of
 
     known, note = methods_of(predictor.models), ""
     if name in WHY_NOT and name not in known:
         name, note = "none", f"{WHY_NOT[name]} No uncertainty is given."
-    elif name is None and alpha is not None and not set(known) - {"dropout"}:
+    elif name is None and alpha is not None and predictor.task == "regression" and not set(known) - {"dropout"}:
         way_out = ", or use --uncertainty-method dropout" if "dropout" in known else ""
         note = "A single model that predicts no variance has no uncertainty, so there are no intervals. "
         note += f"Train with --ensemble-size 5 or --loss-function mve{way_out}."
+    method = True if name is None else False if name == "none" else name
+    if alpha is not None and method and not note:
+        why = why_no_intervals(predictor, make_plan(predictor, method, calibration, alpha), calibration)
+        note = "" if why is None else f"There are no intervals: {why}."
     if note:
         plain_console(stderr=True).print(note, soft_wrap=True)
-    return True if name is None else False if name == "none" else name
+    return method
 
 
 def predict(
@@ -100,7 +105,7 @@ def predict(
         if not folder:
             check_writable(target)
         predictor = load(*model_paths, device=find_device(accelerator), best=best_model)
-        method = possible_method(predictor, uncertainty_method, conformal_alpha)
+        method = possible_method(predictor, uncertainty_method, conformal_alpha, calibration_method)
         alpha = USUAL_ALPHA if conformal_alpha is None else conformal_alpha
         with showing_progress(not quiet) as callback:
             predict_table = partial(predict_folder, predictor, engine=engine) if folder else predictor.write_predictions

@@ -1,5 +1,6 @@
 """Search the grid of a recipe; several workers can share a study."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -43,6 +44,11 @@ class Search:
         if not grid:
             raise ValueError(f"{name} has no grid to search; give one with --grid key=v1,v2.")
         return cls(source, grid, changes, name)
+
+    @property
+    def base(self) -> Recipe:
+        """The recipe without any point of the grid."""
+        return find_recipe(self.source, *map(dict, self.changes))[0]
 
     def recipe(self, point: Mapping[str, Any]) -> Recipe:
         """The recipe of a point of the grid."""
@@ -89,7 +95,7 @@ def tune(
             """Do nothing."""
 
     sampler = Grid(words, seed=0)
-    study = make_study(study_name or search.name, storage, sampler, metric)
+    study = make_study(study_name or search.name, storage, sampler, metric, search.base)
 
     def point_of(trial: Any) -> dict[str, Any]:
         return {key: values[words[key].index(trial.suggest_categorical(key, words[key]))] for key, values in search.grid.items()}
@@ -120,14 +126,15 @@ def need_optuna() -> Any:
         import optuna
     except ModuleNotFoundError:
         raise ValueError("tuning needs optuna: pip install 'reign[tune]'.") from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # a failed trial raises its error here
     return optuna
 
 
-def make_study(name: str, storage: str | None, sampler: Any, metric: str, pruner: Any = None) -> Any:
-    """A study of a metric, saved in a database if one is given."""
+def make_study(name: str, storage: str | None, sampler: Any, metric: str, recipe: Recipe, pruner: Any = None) -> Any:
+    """A study of a metric, saved in a database if one is given. Raise ``ValueError`` if the database has a study of another recipe by this name."""
+    about = json.dumps(recipe.model_dump(mode="json", exclude={"seeds"}), sort_keys=True)
     try:
-        return need_optuna().create_study(
+        study = need_optuna().create_study(
             study_name=name,
             storage=storage,
             load_if_exists=True,
@@ -135,10 +142,15 @@ def make_study(name: str, storage: str | None, sampler: Any, metric: str, pruner
             pruner=pruner,
             direction="maximize" if METRICS[metric].more_is_better else "minimize",
         )
+        same = study.user_attrs.get("recipe", about) == about
+        study.set_user_attr("recipe", study.user_attrs.get("recipe", about))
     except Exception as error:  # a database driver can raise any error
         raise ValueError(
             f"the study cannot be saved in {storage!r} ({str(error).splitlines()[0]}); use a URL such as sqlite:///study.db."
         ) from None
+    if not same:
+        raise ValueError(f"the study '{name}' in {storage} has other data or settings; choose another name with --study.")
+    return study
 
 
 def best_first(study: Any) -> list[Any]:

@@ -73,9 +73,12 @@ def tune_table(
         trials: number of trials; ``TRIALS`` if not given.
     """
     optuna = need_optuna()
+    for key, values in search.choices.items():  # check all values before the first one is tried
+        for value in values:
+            search.recipe_of({key: value})
     metric = choose(METRICS, search.recipe.train.metric, search.recipe.data.task_of_graphs)
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=max(1, search.recipe.train.epochs // 5))
-    study = make_study(study_name, storage, optuna.samplers.TPESampler(seed=0), metric, pruner)
+    study = make_study(study_name, storage, optuna.samplers.TPESampler(seed=0), metric, search.recipe, pruner)
 
     class Watch(Callback):
         """Reports every epoch to optuna, and forwards all events."""

@@ -58,3 +58,20 @@ def make_plan(predictor: "Predictor", uncertainty: str | bool, calibration: str 
     for each in intervals.values():
         each.factor(alpha)
     return Plan(method, calibration or "none", alpha, intervals)
+
+
+def why_no_intervals(predictor: "Predictor", plan: Plan, calibration: str | None) -> str | None:
+    """The reason why a plan has no intervals; None if it has some."""
+    if plan.intervals:
+        return None
+    if predictor.task != "regression":
+        return "the targets are classes, which have probabilities in place of intervals"
+    if calibration == "none":
+        return "intervals are calibrated, and the calibration method is none"
+    if len(predictor.folders) > 1:
+        return "intervals belong to one run, and several were given"
+    if predictor.best:
+        return "intervals belong to all models of a run together, and only the best one is used"
+    if predictor.recipe.folds is not None:
+        return "all rows of a run by folds were trained on, so none is left to calibrate intervals with"
+    return f"the run has fewer than {FEWEST} validation labels to calibrate intervals with"

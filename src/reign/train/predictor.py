@@ -75,7 +75,7 @@ class Predictor:
             )
         self.recipe = Recipe.load(folders[0] / "recipe.yaml")
         self.task, self.targets, self.classes = about[0]["task"], about[0]["targets"], about[0]["classes"]
-        self.fingerprint = about[0]["fingerprint"]
+        self.fingerprint, self.best = about[0]["fingerprint"], best
         self.calibration = Calibration.load(folders[0] / "calibration.json") if len(folders) == 1 and not best else Calibration()
         self.models: list[TrainedModel] = []
         for folder in folders:

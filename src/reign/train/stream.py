@@ -149,6 +149,11 @@ def open_stream(
 
     table = TableFile(path)
     columns = list(smiles_columns or config.smiles_columns)
+    if len(columns) != len(config.smiles_columns):
+        raise ValueError(
+            f"the columns of SMILES are {', '.join(columns)}, but the run was trained on {', '.join(config.smiles_columns)}; give as many columns, in the "
+            "same order."
+        )
     if config.descriptors_path is not None and descriptors_path is None:
         raise ValueError("the run was trained with a file of descriptors; give that of this table with --descriptors-path.")
     return Stream(table, job, columns, descriptors_of(config, descriptors_path), num_workers, chunk_rows)
