@@ -265,7 +265,9 @@ def test_several_splits_folds_and_words() -> None:
     assert "leave out --split-type and --split-seed" in fails(
         "train", "-i", "twice.csv", "--num-folds", "2", "--split-type", "random", "--split-seed", "1", "-o", "other", "-q"
     )
-    works("train", "-i", "twice.csv", "--target-columns", "size", "--num-folds", "2", "-o", "folds", *SMALL)
+    folds = ("train", "-i", "twice.csv", "--target-columns", "size", "--num-folds", "2", *SMALL)
+    assert " folds ┃" in works(*folds, "-o", "folds").stdout
+    assert " seeds ┃" in works(*folds, "-o", "seeds", "--seeds", "2").stdout  # the deviation is over seeds
     for fold in range(2):
         rows = read_json(Path(f"folds/seed-0/fold-{fold}/splits.json"))
         assert {(int(row) - 1) % len(CARBON) for row in rows["train"]}.isdisjoint(

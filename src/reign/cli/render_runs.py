@@ -14,7 +14,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
     from reign.train.summary import in_words
 
     name, members = summary["metric"], summary["members"]
-    folds = summary.get("folds")
+    over = "models" if "folds" not in summary else "seeds" if "seeds" in summary["val"] else "folds"  # what the deviation is over
     table = Table(
         title=f"{name}, {in_words(summary)}", caption=f"{summary['parameters']:,} weights, {summary['seconds']:.0f} s of training"
     )
@@ -22,7 +22,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
     table.add_column("mean" if len(members) > 1 else name, justify="right")
     if len(members) > 1:
         table.add_column("std", justify="right")
-        table.add_column("folds" if folds else "models", justify="right")
+        table.add_column(over, justify="right")
     for split in ("train", "val", "test"):
         if split in summary:
             found = summary[split]
