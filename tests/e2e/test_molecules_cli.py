@@ -259,6 +259,13 @@ def test_several_splits_folds_and_words() -> None:
     assert f"{sum(values) / 2:.4g}" in next(line for line in done.stdout.splitlines() if line.startswith("│ mean"))
     recipe = package.load("runs/replicate-1").recipe
     assert (recipe.data.split_seed, recipe.data.split_sizes, recipe.data.target_columns) == (1, (0.5, 0.25, 0.25), ["size", "ring"])
+    assert "holds no recipe.yaml, expected the folder of a run made by reign train. There is one in runs/replicate-0." in fails(
+        "evaluate", "runs"
+    )
+    assert "expected three shares that sum to 1, of train, val and test, got 2" in fails(
+        "train", "-i", "twice.csv", "--split-sizes", "0.8", "0.2", "-o", "other", "-q"
+    )
+    assert "folds is 900, expected at most" in fails("train", "-i", "twice.csv", "--num-folds", "900", "-o", "other", "-q")
     assert "leave --splits-column out" in fails(
         "train", "-i", "twice.csv", "--num-replicates", "2", "--splits-column", "ring", "-o", "other", "-q"
     )

@@ -159,9 +159,8 @@ class Problem:
         kind = StratifiedKFold if self.task == "multiclass" or (self.task == "classification" and len(self.targets) == 1) else KFold
         rarest = ids.numel() if kind is KFold else int(self.y[ids, 0].unique(return_counts=True)[1].min())
         if number > rarest:
-            raise ValueError(
-                f"folds is {number}, expected at most {rarest}, the number of graphs of the rarest class of {self.name}."
-            )
+            of = "" if kind is KFold else "of the rarest class "
+            raise ValueError(f"folds is {number}, expected at most {rarest}, the number of different graphs {of}of {self.name}.")
         parts = kind(number, shuffle=True, random_state=seed).split(ids.numpy(), self.y[ids, 0].numpy())
         found = []
         for _, held in parts:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from torch import nn
 from torch.optim import Optimizer
 
@@ -48,6 +48,13 @@ class DataConfig(Settings):
         default_factory=list, description="such numbers by RDKit: rdkit_2d, morgan_count, morgan_binary"
     )
     weight_column: str | None = Field(None, description="a column with the weight of each row in training")
+
+    @field_validator("split_sizes", mode="before")
+    @classmethod
+    def _three(cls, sizes: Any) -> Any:
+        if isinstance(sizes, list | tuple) and len(sizes) != 3:
+            raise ValueError(f"expected three shares that sum to 1, of train, val and test, got {len(sizes)}")
+        return sizes
 
     @model_validator(mode="after")
     def _check(self) -> "DataConfig":

@@ -85,7 +85,7 @@ def split_of(member: Path, split: str, problem: Problem) -> Ids:
     """The ids of the graphs in a split when the model was trained. The folder of the model stores their names."""
     saved = read_record(member / "splits.json")
     if split not in saved:
-        raise ValueError(f"the run has no split '{split}'; it has {', '.join(saved) or 'none'}.")
+        raise ValueError(f"the run has no split '{split}'; it has {', '.join(saved) or 'none'}. Choose one of them with --split.")
     names: Sequence[Any] = range(len(problem.graphs)) if problem.names is None else problem.names
     place = {name: i for i, name in enumerate(names)}
     found = saved[split] if isinstance(saved[split], list) else [None]

@@ -114,7 +114,9 @@ def describe(problem: Problem) -> dict[str, Any]:
 def read_about(folder: Path) -> dict[str, Any]:
     """Read the output of ``describe`` for a finished run."""
     if not has_run(folder):
-        raise ValueError(f"{folder} holds no recipe.yaml, expected the folder of a run made by reign train.")
+        inside = next((place for place in sorted(folder.glob("*")) if has_run(place)), None)
+        hint = "" if inside is None else f" There is one in {inside}."
+        raise ValueError(f"{folder} holds no recipe.yaml, expected the folder of a run made by reign train.{hint}")
     if not (folder / "summary.json").is_file():
         raise ValueError(f"the run in {folder} is not finished; continue it with: reign train --resume {folder}.")
     file = folder / "problem.json"

@@ -123,7 +123,7 @@ def test_folds_are_stratified_and_cover_all() -> None:
     for fold in folds:
         assert problem.y[fold.splits["val"]].sum() == 1
         assert not set(fold.splits["val"].tolist()) & set(fold.splits["train"].tolist())
-    with pytest.raises(ValueError, match="folds is 6, expected at most 5, the number of graphs of the rarest class"):
+    with pytest.raises(ValueError, match="folds is 6, expected at most 5, the number of different graphs of the rarest class"):
         problem.folds(6, seed=0)
 
 
