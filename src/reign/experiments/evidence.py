@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from statistics import mean
+from statistics import mean, mode
 
 from reign.disk import write_text
 from reign.experiments.best import best_markdown
@@ -59,12 +59,15 @@ def plan() -> list[Part]:
 
 
 def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> list[Progress]:
-    """The progress of each part. A model without a measured time is assumed to take the mean time of its table."""
+    """The progress of each part. Times are those on the device of most models. A model without a measured time is assumed to take the mean time of
+    its table."""
     found = {(record.table, record.row, record.column): record for record in records}
     out = []
     for part in plan() if parts is None else parts:
         folds = find_table(part.table).settings.get("folds") or 1
         seen = [result for record in records if record.table == part.table for result in record.results]
+        device = mode(result.device for result in seen) if seen else ""
+        seen = [result for result in seen if result.device == device]
         seen = [result for result in seen if result.models_at_once] or seen  # times of models alone, if some are known
         done = total = 0
         seconds, missing = 0.0, dict[tuple[str, str], int]()
@@ -74,7 +77,7 @@ def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> 
             done, total, left = done + have, total + part.seeds * folds, part.seeds * folds - have
             if left:
                 missing[row, column] = left
-                like = record.results if record and record.results else seen
+                like = [result for result in (record.results if record else ()) if result.device == device] or seen
                 seconds += left * mean([result.own_seconds for result in like] or [float("nan")])
         out.append(Progress(part, done, total, seconds if seconds == seconds else None, missing))
     return out

@@ -87,7 +87,8 @@ def test_what_is_missing() -> None:
     shared = result(2, 1, 1, 90.0).model_copy(
         update={"models_at_once": 3.0}
     )  # counts as 30 seconds, and others have no such number
-    first, _ = progress([record("sun-ego", result(0, 1, 1, 10.0), shared)], parts)
+    slow = result(3, 1, 1, 9000.0).model_copy(update={"device": "another"})  # does not count
+    first, _ = progress([record("sun-ego", result(0, 1, 1, 10.0), shared), record("dss-ego", slow)], parts)
     assert first.seconds == 20.0 + 3 * 30.0
 
 
