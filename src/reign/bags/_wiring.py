@@ -181,6 +181,7 @@ class Wiring:
         if self.bag.domain == "members" or sources != "all":
             kept = row >= 0
             if sources != "all":
+                _ = self.root_row  # raises an error if some roots have no row
                 kept &= (t.j == self.bag.root[t.k]) == (sources == "roots")
             there = kept.nonzero().squeeze(1)
         source, own = "node" if on_nodes else "pair", f"messages {neighbours} {where} {sources}"

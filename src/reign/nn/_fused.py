@@ -43,9 +43,13 @@ def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr, shortc
     small = bag.num_pairs * conv.out_channels < WORTH_BLOCKS
     if kernels is blocked and (small or bag.real("pair") is not None):
         return None
+    picks_nodes = any(isinstance(slot, EncoderSlot) and slot.scope == "node" for slot in conv.slots(on=True))
+    if picks_nodes and not bag.node_based:  # norms take their statistics over all nodes, and only some are roots
+        return None
     inside = _inside(conv)
     if not _known_to_be_covered(conv, inside, kernels.WIDEST) or (kernels is blocked and _watched(inside)):
         return None
+    state.h = state.h.contiguous()
     update = _Update(conv, state, edge_attr, kernels, inside)
     in_stage = shortcut is None or (kernels is blocked and type(shortcut) in (nn.Identity, nn.Linear) and not _hooked(shortcut))
     if in_stage and not _ends_with_norm(conv):
@@ -158,8 +162,11 @@ class _Update:
         """Evaluate the layer, in blocks with its shortcut."""
         conv, state, bag = self.conv, self.state, self.state.bag
         roots_apart = conv.root_terms is not None
+        pairs = narrow_pairs(bag, roots_apart, state.masked)
+        if roots_apart and pairs.root is None:
+            raise ValueError(bag.wiring.rootless())
         _with_sums(state, self.kernels, needs(conv))
-        types_of_edges(state, self.edge_attr)
+        types_of_edges(state, self.edge_attr)  # before the work splits into two streams
         with self._aside() as join:
             nodes = [self._node_slot(slot, "off") for slot in conv.slots() if slot.scope in ("subgraph", "node")]
             nodes += [self._node_slot(slot, "on") for slot in conv.slots(on=True) if not _everywhere(slot)]
@@ -173,7 +180,6 @@ class _Update:
                 value = bag.wiring.sub_to_graph.t(slot(state, "off", roots_apart, self.edge_attr))
                 found["subgraph"] = found["subgraph"] + value if "subgraph" in found else value
         others: list[Tensor] = []
-        pairs = narrow_pairs(bag, roots_apart, state.masked)
         padded = bag.real("pair") is not None
         inner = INNER if padded or state.masked else 0
         stage = self.kernels.PairStage(
@@ -217,10 +223,8 @@ class _Update:
         assert isinstance(slot.encoder, GIN)
         bag, on_pairs = self.state.bag, slot.scope == "pair"
         near = Neighbourhood(self.state, slot.name, where if on_pairs else "off", self.edge_attr, None)
-        picked = not on_pairs and where == "on" and not bag.node_based  # only some of the nodes are roots
-        if picked or not _passes(slot) or self._averaged(slot):
-            x = slot.encoder.collected(near)
-            return _NodeSlot(slot, self.kernels.NodeInput(x.index_select(0, bag.root) if picked else x), into, rows)
+        if not _passes(slot) or self._averaged(slot) or (on_pairs and near.neighbours != "Ak"):
+            return _NodeSlot(slot, self.kernels.NodeInput(slot.encoder.collected(near)), into, rows)
         edges = narrow_near(bag)[1] if on_pairs else narrow_edges(bag, near.neighbours)
         source = self.state.once(("near",), lambda: self.state.near) if on_pairs else None
         return _NodeSlot(
@@ -349,8 +353,8 @@ def _shape(slot: Slot) -> tuple[bool, int, int, bool]:
 def _count_batches(conv: "SubgraphConv", inside: list[nn.Module]) -> None:
     """Increase the batch counters of all batch norms of a layer at once, as training does."""
     if conv.training:
-        everywhere = [slot.norm for slot in conv.slots(on=True) if isinstance(slot, EncoderSlot) and slot.everywhere]
-        elsewhere = {conv.norm, *everywhere}  # count themselves
+        elsewhere = {conv.norm, *(slot.norm for slot in conv.slots(on=True) if _everywhere(slot))}  # these count themselves
+        elsewhere |= {module for slot in conv.slots() if slot.scope == "graph" for module in slot.modules()}
         norms = [m for m in inside if isinstance(m, BatchNorm) and m not in elsewhere]
         counters = [m.num_batches_tracked for m in norms if m.num_batches_tracked is not None]
         if counters:

@@ -24,29 +24,30 @@ def messages_of(encoder: "GIN", edges: Edges, near: Neighbourhood, kernels: Modu
     types, attr, state = encoder.edge_encoder, near.edge_attr, near.state
     if types is None:
         return kernels.Messages(edges, None, encoder.eps)
-    if isinstance(types, TypeEmbedding) and len(types.columns) == 1:
+    if isinstance(types, TypeEmbedding) and len(types.columns) == 1 and (kind := types_of_edges(state, attr)) is not None:
         weight = types.columns[0].weight
         assert isinstance(weight, Tensor)
-        if weight.size(0) <= kernels.FEW_TYPES and attr is not None:
-            return kernels.Messages(_with_kinds(state, edges, types_of_edges(state, attr)), weight, encoder.eps)
+        if weight.size(0) <= kernels.FEW_TYPES:
+            return kernels.Messages(_with_kinds(state, edges, kind), weight, encoder.eps)
     if kernels is blocked and isinstance(types, TypeEmbedding) and attr is not None:
-        rows, kind = state.once_for_all(("kinds of edges",), lambda: different_rows(attr))
+        rows, kind, _ = state.once_for_all(("kinds of edges", str(id(attr))), lambda: (*different_rows(attr), attr))
         if rows.size(0) <= kernels.FEW_TYPES:
-            hot = state.once_for_all(("types of kinds", str(types.sizes)), lambda: types.many_hot(rows))
+            hot = state.once_for_all(("types of kinds", str(types.sizes), str(id(attr))), lambda: types.many_hot(rows))
             return kernels.Messages(_with_kinds(state, edges, kind), types.of_many_hot(hot), encoder.eps)
-    return kernels.Messages(edges, encode_edges(types, attr).contiguous(), encoder.eps)
+    table = encode_edges(types, attr)
+    return kernels.Messages(edges, table.expand(-1, encoder.mlp.lin1.in_features).contiguous(), encoder.eps)
 
 
-def _with_kinds(state: State, edges: Edges, kind: Int[Tensor, "edges"] | None) -> Edges:
+def _with_kinds(state: State, edges: Edges, kind: Int[Tensor, "edges"]) -> Edges:
     """Messages whose edges have types; the same object for all layers, with which kernels keep what follows from it."""
-    return state.once_for_all(("edges with types", str(id(edges))), lambda: replace(edges, kind=kind))
+    return state.once_for_all(("edges with types", str(id(edges)), str(id(kind))), lambda: replace(edges, kind=kind))
 
 
 def types_of_edges(state: State, attr: EdgeAttr) -> Int[Tensor, "edges"] | None:
-    """Edge features as 32-bit integers if they are types, otherwise None."""
+    """Edge features as 32-bit integers if they are types, otherwise None. They are kept with the features, so that no others have the same id."""
     if attr is None or attr.is_floating_point() or attr.numel() != attr.size(0):
         return None
-    return state.once_for_all(("types of edges",), lambda: attr.reshape(-1).to(torch.int32))
+    return state.once_for_all(("types of edges", str(id(attr))), lambda: (attr.reshape(-1).to(torch.int32), attr))[0]
 
 
 def collect_in_kernels(encoder: "GIN", n: Neighbourhood) -> Float[Tensor, "rows channels"] | None:

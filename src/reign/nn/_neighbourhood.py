@@ -48,6 +48,12 @@ class Neighbourhood:
     edge_attr: EdgeAttr
     rows: NormRows
 
+    def __post_init__(self) -> None:
+        own, names, _ = MERGED[self.merged]
+        for name in (own, *names):
+            if TERMS[name].node_based:
+                self.state.bag.require_node_based(f"term '{name}'")
+
     @property
     def own(self) -> Float[Tensor, "rows channels"]:
         """The values to update."""

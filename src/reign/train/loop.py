@@ -54,7 +54,7 @@ def fit(
     learner = Learner(model, problem, config, seed, fabric, callback)
     history = History(learner.metric, keep, config.checkpoint_seconds)
     history.resume(learner, folder)
-    on_cpu, sharing = fabric.device.type == "cpu", [num_sharing()]
+    on_cpu, resumed, sharing = fabric.device.type == "cpu", bool(history.rows), [num_sharing()]
     with keep_freed_memory() if on_cpu else nullcontext(), board(keep if config.tensorboard else None, len(history.rows)) as write:
         while not history.done(learner, config):
             epoch, began = len(history.rows), time.perf_counter()
@@ -73,7 +73,7 @@ def fit(
             sharing.append(num_sharing())
     result, predictions = measure(learner, history, keep)
     learner.release()
-    return result | {"models_at_once": mean(sharing)}, predictions
+    return result | {"models_at_once": None if resumed else mean(sharing)}, predictions
 
 
 def measure(

@@ -32,6 +32,7 @@ from reign.kernels.fused import (
     _stack,
     _sums,
 )
+from reign.nn._state import State
 from reign.testing import random_graphs
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -430,6 +431,7 @@ def test_products_of_matrices(sizes: tuple[int, ...], channels: int, monkeypatch
         ("own+local_others+root_msg", False, 5, {"act": "elu"}),
         ("own+local", True, 5, {"root_terms": ["own+local", "own_root+root_msg"], "act": "elu"}),
         ("own+local", False, 5, {"aggregation": {"local": "mean"}, "act": "elu"}),
+        ("own+local", True, 5, {"root_terms": ["own+swap_local"]}),
     ],
 )
 def test_layers_of_pairs(merged: str, bonds: bool, channels: int, options: dict[str, Any]) -> None:
@@ -466,3 +468,48 @@ def test_the_first_compilation_is_alone() -> None:
         compiler.start(lambda: begun.append("other"))
     compiler.wait()
     assert begun == ["first"] + 5 * ["other"]
+
+
+@pytest.mark.parametrize("options", [{}, {"norm_at": "sum"}, {"act": "elu"}], ids=str)
+def test_edge_features_and_values_of_every_kind(options: dict[str, Any]) -> None:
+    """Types as floats, features that are broadcast, other features in the next layer, and values that are not contiguous."""
+    batch = graphs((4, 1, 3), False, 1)
+    bag, kinds = reign.policy("nm").from_data(batch), batch.edge_attr
+    h = torch.randn(bag.num_pairs, 8, generator=torch.Generator().manual_seed(0)).to(DEVICE)[:, 2:7]
+    encoders: list[tuple[Any, list[Tensor]]] = [
+        (4, [kinds, kinds.float(), 3 - kinds]),
+        (lambda channels: torch.nn.Identity(), [kinds.float()]),
+    ]
+    for encoder, given in encoders:
+        torch.manual_seed(0)
+        layers = [reign.nn.SubgraphConv(5, 5, ["own+local"], edge_encoder=encoder, **options).to(DEVICE) for _ in range(3)]
+        results = []
+        for fast in (True, False):
+            with fast_path(fast), torch.no_grad():
+                state = State(h, bag)
+                for layer, attr in zip(layers, given, strict=False):
+                    state = layer.train().update(state, attr)
+                results.append(state.h)
+        torch.testing.assert_close(*results, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"norm_at": "sum"}, {"act": "elu"}], ids=str)
+def test_policies_that_terms_cannot_have_are_refused(options: dict[str, Any]) -> None:
+    batch = graphs((4, 3), False, 1)
+    for name, domain, terms, message in (
+        ("ed", "all", ["own+swap_local"], "one subgraph per node"),
+        ("nd", "members", ["own+local_others+root_msg"], "leaves roots without a row"),
+    ):
+        bag = reign.policy(name).from_data(batch, domain=domain)
+        layer = reign.nn.SubgraphConv(2, 2, terms, edge_encoder=4, domain=domain, **options).to(DEVICE)
+        with pytest.raises(ValueError, match=message):
+            layer(torch.randn(bag.num_pairs, 2, device=DEVICE), bag)
+
+
+def test_second_derivatives_are_refused() -> None:
+    batch = graphs((4, 3), False, 1)
+    model = reign.nn.DS(1, 4, 2, 1, policy="nm", edge_encoder=4).to(DEVICE)
+    x = batch.x.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(model(x, batch.edge_index, batch.edge_attr, batch.batch).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        slope.square().sum().backward()

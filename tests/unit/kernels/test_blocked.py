@@ -14,6 +14,7 @@ from reign.kernels import blocked, fast_path, stages_for, threads_for_blocks_onl
 from reign.kernels.blocked import _threads
 from reign.kernels.blocked._norm import Moments, Norm
 from reign.nn import Model, _fused
+from reign.nn._state import State
 
 
 @pytest.fixture(autouse=True)
@@ -126,6 +127,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "policy": "ego+:1",
         **SUMMED,
     },
+    "roots along subgraphs": {"name": "subgraphgnn", "terms": ["own+local"], "root_terms": ["own+swap_local"], "policy": "nm"},
     "dss, mean of messages": {
         "name": "subgraphgnn",
         "terms": ["own+local", "needle+needle_msg"],
@@ -149,7 +151,41 @@ def test_what_is_not_covered_runs_plainly(options: dict[str, Any], stages: Itera
     assert next(stages) == []
 
 
-@pytest.mark.parametrize(("name", "options"), [("sun", {}), ("subgraphgnn", SUMMED)])
+def test_nodes_that_are_not_all_roots_run_plainly(small_blocks: None, stages: Iterator[list[str]]) -> None:
+    """The norms of an encoder on nodes take their statistics over all nodes, and with sampled subgraphs only some of them are roots."""
+    policy = reign.policy("ego:1@0.5").train(False)
+    assert_same("subgraphgnn", terms=["own+local"], root_terms=["needle+needle_msg"], policy=policy)
+    assert next(stages) == []
+
+
+def test_edge_features_of_every_kind(small_blocks: None) -> None:
+    """Types as floats, features that are broadcast, and other features or more types in the next layer."""
+    batch = graphs()
+    kinds, bag = batch.edge_attr[:, :1], reign.policy("nm").from_data(batch)
+    h = torch.randn(bag.num_pairs, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    several: list[tuple[Any, Tensor]] = [(3, kinds), (3, kinds.double()), (3, 2 - kinds), (40, kinds)]
+    for given in (several, [(lambda channels: nn.Identity(), kinds.double())]):
+        torch.manual_seed(0)
+        layers = [reign.nn.SubgraphConv(4, 4, ["own+local"], edge_encoder=e, norm_at="sum").double() for e, _ in given]
+        results = []
+        for fast in (True, False):
+            with fast_path(fast), torch.no_grad():
+                state = State(h, bag)
+                for layer, (_, attr) in zip(layers, given, strict=True):
+                    state = layer.update(state, attr)
+                results.append(state.h)
+        torch.testing.assert_close(*results)
+
+
+def test_roots_without_rows_are_refused(small_blocks: None) -> None:
+    batch = graphs()
+    bag = reign.policy("nd").from_data(batch, domain="members")
+    layer = reign.nn.SubgraphConv(3, 3, ["own+local"], ["needle"], domain="members").double()
+    with pytest.raises(ValueError, match="leaves roots without a row"):
+        layer(torch.zeros(bag.num_pairs, 3, dtype=torch.float64), bag)
+
+
+@pytest.mark.parametrize(("name", "options"), [("sun", {}), ("subgraphgnn", SUMMED), ("subgraphgnn", {"terms": ["own", "total"]})])
 def test_norms_count_batches(name: str, options: dict[str, Any]) -> None:
     model = reign.build_model(name, 3, 4, 2, 2, **options).double()
     for _ in range(2):

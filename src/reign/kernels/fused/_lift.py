@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from reign.kernels._indices import Segments
 from reign.kernels.fused._launch import launch
@@ -45,6 +46,7 @@ class _Lift(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:
         return segment_sum(g.contiguous(), ctx.pairs_of, ctx.marks), None, None, None
 

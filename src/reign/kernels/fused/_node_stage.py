@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from reign.kernels._stages import Messages, NodeInput, NodePlan
 from reign.kernels.fused import _rows, _stack
@@ -51,6 +52,7 @@ class _NodeStage(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
         stage, messages, slots = ctx.stage, ctx.messages, len(ctx.messages)
         x, y, *rest = ctx.saved_tensors

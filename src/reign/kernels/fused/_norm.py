@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from reign.kernels.fused import _linear
 from reign.kernels.fused._launch import launch
@@ -159,6 +160,7 @@ class _Norm(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         x, scale, shift, flags, stats, inverse = ctx.saved_tensors
         g, (number, channels), (size, pieces), (tile, most, warps) = g.contiguous(), x.shape, chunks(x.size(1)), SUMS

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from reign.kernels._stages import PairPlan, PairSlot, Stack
 from reign.kernels.fused import _rows, _stack
@@ -101,6 +102,7 @@ class _Slots(torch.autograd.Function):
         return plain, normed
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g_plain: Tensor, g_normed: Tensor) -> tuple[Any, ...]:
         stage, between, number = ctx.stage, ctx.between, ctx.number
         h, normed, stats, *saved = ctx.saved_tensors
@@ -216,6 +218,7 @@ class _Combine(torch.autograd.Function):
         return out, *sums_of(out, pairs, stage.picks, stage.wanted)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Any, ...]:
         stage, between = ctx.stage, ctx.between
         out, normed, stats = ctx.saved_tensors

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from reign.kernels._stages import Messages
 from reign.kernels.fused import _messages
@@ -118,6 +119,7 @@ class _Passed(torch.autograd.Function):
         return tuple(found)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *given: Tensor) -> tuple[Any, ...]:
         messages, (own, source), g = ctx.messages, ctx.saved_tensors, [one.contiguous() for one in given]
         g_own, g_source, tables, eps = None, torch.empty_like(source), list[Tensor | None](), list[Tensor | None]()
@@ -142,6 +144,7 @@ class _OwnAndSum(torch.autograd.Function):
         return torch.addcmul(total, own, 1 + eps)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         own, eps = ctx.saved_tensors
         g_own, (g_eps,) = own_back([g.contiguous()], own, [eps])

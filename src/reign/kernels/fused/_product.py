@@ -11,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from reign.kernels.fused._launch import launch
 
@@ -89,6 +90,7 @@ class _Product(torch.autograd.Function):
         return _multiply(a, b, squares)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
         a, b = ctx.saved_tensors
         g = g.contiguous()

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from reign.kernels._indices import Pairs, Picks, Segments
 from reign.kernels.fused import _rows
@@ -72,6 +73,7 @@ class _Sums(torch.autograd.Function):
         return h.view_as(h), *sums_of(h, pairs, picks, wanted)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
         return sums_back(ctx.pairs, ctx.picks, given, ctx.saved_tensors[0])[0], None, None, None
 

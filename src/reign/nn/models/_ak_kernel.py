@@ -125,7 +125,8 @@ class AKKernel(Resettable):
         if part in self.transforms:
             rows = State(h, bag, self.domain).norm_rows("pair")
             h = self.act(normalise(self.transform_norms[part], self.transforms[part](self.dropout(h)), rows))
-        if self.hops is not None and hops is not None:
+        if self.hops is not None:
+            assert hops is not None
             h = h * lookup(torch.sigmoid(self.gates[part](self.hops.weight)), hops)
         term = TERMS[PARTS[part]]
         how: dict[str, Aggregation] = {} if part == "centroid" else {term.name: self.aggregation}
