@@ -11,6 +11,7 @@ from torch import Tensor
 from reign.disk import first_line, read_state, write_csv, write_state
 from reign.train.config import TrainingConfig
 from reign.train.metrics import METRICS
+from reign.train.turns import num_sharing
 
 if TYPE_CHECKING:
     from reign.train.learner import Learner
@@ -28,6 +29,7 @@ class History:
     def __init__(self, metric: str, folder: Path | None, pause: float = 0.0) -> None:
         self.metric, self.folder, self.pause, self.key = metric, folder, pause, f"val_{metric}"
         self.rows: list[dict[str, float]] = []
+        self.sharing: list[int] = []  # the number of models that were trained at the same time, for each epoch
         self.best_epoch = -1
         self.best_weights: dict[str, Tensor] = {}
         self._saved = -math.inf
@@ -35,6 +37,7 @@ class History:
     def add(self, row: dict[str, Any], learner: "Learner") -> bool:
         """Add an epoch. Return whether it is the best so far."""
         self.rows.append(row)
+        self.sharing.append(num_sharing())
         value = row.get(self.key)
         best = self.rows[self.best_epoch].get(self.key) if self.best_epoch >= 0 else None
         unknown = best is None or best != best  # NaN: the last epoch counts, as without validation graphs
@@ -52,6 +55,7 @@ class History:
         state = {
             "learner": learner.state_dict(),
             "rows": self.rows,
+            "sharing": self.sharing,
             "best_epoch": self.best_epoch,
             "best_weights": self.best_weights,
         }
@@ -67,6 +71,7 @@ class History:
                 learner.model.load_state_dict(state["best_weights"])  # raises an error if they belong to another model
                 learner.load_state_dict(state["learner"])
                 self.rows, self.best_epoch, self.best_weights = state["rows"], state["best_epoch"], state["best_weights"]
+                self.sharing = [int(number) for number in state.get("sharing", [])]  # runs of version 0.1.0 have none
                 self._check()
             except Exception as error:  # the state of another run can raise any error
                 raise ValueError(

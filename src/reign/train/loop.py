@@ -24,7 +24,6 @@ from reign.train.history import History
 from reign.train.learner import Learner
 from reign.train.processes import Fabric
 from reign.train.tensorboard import board
-from reign.train.turns import num_sharing
 
 
 def fit(
@@ -54,7 +53,7 @@ def fit(
     learner = Learner(model, problem, config, seed, fabric, callback)
     history = History(learner.metric, keep, config.checkpoint_seconds)
     history.resume(learner, folder)
-    on_cpu, resumed, sharing = fabric.device.type == "cpu", bool(history.rows), [num_sharing()]
+    on_cpu = fabric.device.type == "cpu"
     with keep_freed_memory() if on_cpu else nullcontext(), board(keep if config.tensorboard else None, len(history.rows)) as write:
         while not history.done(learner, config):
             epoch, began = len(history.rows), time.perf_counter()
@@ -70,10 +69,9 @@ def fit(
             history.save(learner, last=history.done(learner, config))
             callback.epoch(row, config.epochs, improved)
             write(row)
-            sharing.append(num_sharing())
-    result, predictions = measure(learner, history, keep)
+    found = measure(learner, history, keep)
     learner.release()
-    return result | {"models_at_once": None if resumed else mean(sharing)}, predictions
+    return found
 
 
 def measure(
@@ -89,6 +87,7 @@ def measure(
         "parameters": num_parameters(learner.model),
         "max_pairs": learner.budget.bound if learner.budget.split else None,
         "seconds": sum(row["seconds"] for row in history.rows),
+        "models_at_once": mean(history.sharing) if len(history.sharing) == len(history.rows) else None,
     }
     weights = {"best": history.best_weights, "last": learner.weights()}
     predictions: dict[str, Tensor] = {}
