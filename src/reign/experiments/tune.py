@@ -142,13 +142,13 @@ def make_study(name: str, storage: str | None, sampler: Any, metric: str, recipe
             pruner=pruner,
             direction="maximize" if METRICS[metric].more_is_better else "minimize",
         )
-        same = study.user_attrs.get("recipe", about) == about
-        study.set_user_attr("recipe", study.user_attrs.get("recipe", about))
+        if (known := study.user_attrs.get("recipe")) is None:
+            study.set_user_attr("recipe", about)
     except Exception as error:  # a database driver can raise any error
         raise ValueError(
             f"the study cannot be saved in {storage!r} ({str(error).splitlines()[0]}); use a URL such as sqlite:///study.db."
         ) from None
-    if not same:
+    if known not in (None, about):
         raise ValueError(f"the study '{name}' in {storage} has other data or settings; choose another name with --study.")
     return study
 

@@ -223,7 +223,7 @@ class _Update:
         assert isinstance(slot.encoder, GIN)
         bag, on_pairs = self.state.bag, slot.scope == "pair"
         near = Neighbourhood(self.state, slot.name, where if on_pairs else "off", self.edge_attr, None)
-        if not _passes(slot) or self._averaged(slot) or (on_pairs and near.neighbours != "Ak"):
+        if not _passes(slot) or near.averaged or (on_pairs and near.neighbours != "Ak"):
             return _NodeSlot(slot, self.kernels.NodeInput(slot.encoder.collected(near)), into, rows)
         edges = narrow_near(bag)[1] if on_pairs else narrow_edges(bag, near.neighbours)
         source = self.state.once(("near",), lambda: self.state.near) if on_pairs else None
@@ -269,7 +269,7 @@ class _Update:
             return self.kernels.PairSlot(stack, other=len(others) - 1)
         assert isinstance(slot.encoder, GIN)
         near = Neighbourhood(self.state, slot.name, "off", self.edge_attr, None)
-        if not _passes(slot) or self._averaged(slot):
+        if not _passes(slot) or near.averaged:
             others.append(slot.encoder.collected(near).contiguous())
             return self.kernels.PairSlot(stack, other=len(others) - 1)
         edges = narrow_edges(self.state.bag, near.neighbours)
@@ -287,9 +287,6 @@ class _Update:
         )
         out = stage(state.h, None, None, None, others)
         return slot.at_roots(state, out[1 + SUMS.index("root")])
-
-    def _averaged(self, slot: EncoderSlot) -> bool:
-        return any(self.state.aggregation.get(name) == "mean" for name in MERGED[slot.name][1])
 
     # -- weights ---------------------------------------------------------------------------------------------------
 

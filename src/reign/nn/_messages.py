@@ -57,8 +57,7 @@ def collect_in_kernels(encoder: "GIN", n: Neighbourhood) -> Float[Tensor, "rows 
     """
     _, names, neighbours = MERGED[n.merged]
     source, bag, kernels = n.source, n.state.bag, kernels_for(n.source)
-    averaged = any(n.state.aggregation.get(name) == "mean" for name in names)
-    if kernels is None or neighbours is None or averaged or bag.edge_weight is not None or source.size(0) == 0:
+    if kernels is None or neighbours is None or n.averaged or bag.edge_weight is not None or source.size(0) == 0:
         return None
     if len(names) == 1:
         messages = messages_of(encoder, narrow_edges(bag, neighbours, n.where), n, kernels)

@@ -72,6 +72,11 @@ class Neighbourhood:
         return [value(TERMS[name], self.where) for name in names]
 
     @property
+    def averaged(self) -> bool:
+        """Whether some of the other merged terms take a mean, so that messages are not only summed."""
+        return any(self.state.aggregation.get(name) == "mean" for name in MERGED[self.merged][1])
+
+    @property
     def messages(self) -> Messages:
         """Message passing in two steps: read the sources, then sum into the targets."""
         return self.state.bag.wiring.messages(self.neighbours, self.where)

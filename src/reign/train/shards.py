@@ -13,8 +13,8 @@ from reign.disk import check_writable, read_record, write_json
 from reign.train.callbacks import Callback
 from reign.train.partial import Written, counted, write_stream
 from reign.train.predictor import Predictor
+from reign.train.table_output import ENDINGS
 
-ENDINGS = (".csv", ".tsv", ".csv.gz", ".csv.bz2", ".csv.xz", ".tsv.gz", ".tsv.bz2", ".tsv.xz", ".parquet", ".pq")
 ENGINES = ("local", "ray")
 Shard = tuple[Path, Path]  # a table, and the table to write
 

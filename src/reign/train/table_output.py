@@ -20,22 +20,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,
     ".xz": lzma.compress,
 }
-OTHERS = (
-    ".xlsx",
-    ".xls",
-    ".ods",
-    ".json",
-    ".jsonl",
-    ".feather",
-    ".arrow",
-    ".pkl",
-    ".pt",
-    ".npy",
-    ".npz",
-    ".sdf",
-    ".smi",
-    ".html",
-)  # not written
+ENDINGS = (".csv", ".tsv", ".csv.gz", ".csv.bz2", ".csv.xz", ".tsv.gz", ".tsv.bz2", ".tsv.xz", ".parquet", ".pq")
 
 
 class TableOutput:
@@ -55,8 +40,8 @@ class TableOutput:
             raise ValueError(f"{target} is the input and the output; choose another file for the output.")
         if target.suffix == ".zip":
             raise ValueError(f"{target} would be a zip archive, which cannot be written in steps; use .csv.gz.")
-        if target.suffix.lower() in OTHERS:
-            raise ValueError(f"{target} has the ending of another kind of file, expected .csv, .tsv, .csv.gz or .parquet.")
+        if target.suffix and not target.name.lower().endswith(ENDINGS):
+            raise ValueError(f"{target} ends in {target.suffix}, expected one of {', '.join(ENDINGS)}.")
         self.parquet = import_parquet() if is_parquet(target) else None
         self.delimiter = "\t" if ".tsv" in target.suffixes else ","
         self.pack: Callable[[bytes], bytes] = PACK.get(target.suffix, lambda content: content)

@@ -270,7 +270,7 @@ def test_formats(predictor: Predictor, table: Path, tmp_path: Path) -> None:
         predictor.write_predictions(table, tmp_path / "in.csv")
     with pytest.raises(ValueError, match=r"would be a zip archive, .* use \.csv\.gz"):
         predictor.write_predictions(table, tmp_path / "out.csv.zip")
-    with pytest.raises(ValueError, match=r"out\.xlsx has the ending of another kind of file, expected \.csv"):
+    with pytest.raises(ValueError, match=r"out\.xlsx ends in \.xlsx, expected one of \.csv, \.tsv"):
         predictor.write_predictions(table, tmp_path / "out.xlsx")
     with pytest.raises(ValueError, match="the columns of SMILES are smiles, n, but the run was trained on smiles; give as many"):
         predictor.write_predictions(table, tmp_path / "out.csv", smiles_columns=["smiles", "n"])
