@@ -1,5 +1,6 @@
 """What a chemist asks of the command line, beyond training and predicting: ``docs/molecules.md`` in tests."""
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_several_metrics_of_several_targets() -> None:
     line = f"seed-0: test rmse {found['rmse']['mean']:.5g} (size {by_target[0]:.5g}, ring {by_target[1]:.5g})"
     assert done.stdout.splitlines()[0] == line
     assert done.stdout.splitlines()[1].startswith("seed-0: test mae")
-    assert "train.metric is 'roc_auc', but the task is regression" in fails("evaluate", "run", "-q", "--metrics", "roc")
+    assert "the metric is 'roc_auc', but the task is regression" in fails("evaluate", "run", "-q", "--metrics", "roc")
     assert "unknown metric 'rsme'; did you mean 'rmse'" in fails("evaluate", "run", "-q", "--metrics", "rsme")
 
 
@@ -243,7 +244,12 @@ def test_the_nearest_training_molecules_and_vectors() -> None:
     predicted = float(model.model.head(row).detach()) * float(model.scale.deviation) + float(model.scale.mean)
     assert predicted == pytest.approx(float(found["size_pred"][0]), rel=1e-5)
     Path("run/training.csv").unlink()
-    assert "does not have the molecules that it was trained on" in fails(*start, "--nearest", "1")
+    assert "run does not have the molecules that it was trained on" in fails(*start, "--nearest", "1")
+    works("export", "run", "-o", "m.zip")
+    start = ("predict", "-i", "new.csv", "--model-paths", "m.zip", "-o", "out3.csv", "-q")
+    assert fails(*start, "--nearest", "1").startswith(
+        "reign: m.zip does not have the molecules"
+    )  # not the folder where it was unpacked
 
 
 def test_several_splits_folds_and_words() -> None:
@@ -381,7 +387,16 @@ def test_descriptors_besides_the_graph() -> None:
 def test_descriptors_from_a_file() -> None:
     file = table()
     pd.DataFrame({"a": range(len(CARBON)), "b": [0.5] * len(CARBON)}).to_csv("more.csv", index=False)
-    works("train", "-i", file, "--target-columns", "size", "--descriptors-path", "more.csv", "-o", "run", *SMALL)
+    done = works("train", "-i", file, "--target-columns", "size", "--descriptors-path", "more.csv", "-o", "run", *SMALL)
+    command = "reign predict -i {} --descriptors-path DESCRIPTORS.csv --model-paths {} -o {}"
+    assert f"Predict with: {command.format('FILE.csv', 'run', 'out.csv')}" in done.stdout
+    assert f"Predict with: {command.format('FILE.csv', 'm.zip', 'out.csv')}" in works("export", "run", "-o", "m.zip").stdout
+    with zipfile.ZipFile("m.zip") as archive:
+        card = archive.read("README.md").decode()
+    assert command.format("molecules.csv", "model.zip", "predictions.csv") in card
+    assert 'predict_file("molecules.csv", descriptors_path="DESCRIPTORS.csv")' in card
+    with pytest.raises(ValueError, match="the model needs a table of descriptors; use predict_file with descriptors_path"):
+        package.load("run").predict(["CCO"])
     pd.DataFrame({"smiles": ["CCO", "CCC"]}).to_csv("new.csv", index=False)
     pd.DataFrame({"a": [1, 1000], "b": [0.5, 0.5]}).to_csv("new_more.csv", index=False)
     start = ("predict", "-i", "new.csv", "--model-paths", "run", "-o", "out.csv", "-q")

@@ -204,7 +204,7 @@ def test_mistakes(tmp_path: Path) -> None:
             ["train", "-i", file, "-o", "r", "--set", "model.droput=1"],
             "model.droput is not an argument of SUN; did you mean 'dropout'?",
         ),
-        (["train", "-i", file, "-o", "r", "--set", "train.loss=bce"], "the task is regression; expected mse or l1"),
+        (["train", "-i", file, "-o", "r", "--set", "train.loss=bce"], "the task is regression; expected one of mse, l1"),
         (["train", "-i", file, "-o", "r", "--set", "data.name=zinc"], "not both"),
         (["train", "-i", file, "-o", "r", "--set", "data.smiles_columns=[]"], "data.smiles_columns"),
         (["train", "-i", file, "-o", "r", "--seeds", "2", "--ensemble-size", "2"], "mean the same; give only one of them"),

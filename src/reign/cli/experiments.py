@@ -24,7 +24,7 @@ from reign.cli.options import (
     recipe_for,
     training_option,
 )
-from reign.cli.render_runs import study_table
+from reign.cli.render_runs import show_predict_command, study_table
 from reign.cli.reports import report_at_end
 from reign.cli.results import show_status
 from reign.cli.tools import at_least_one, fail, free, plain_console, stem, user_mistakes
@@ -248,4 +248,4 @@ def tune_on_table(
         f"{stopped} of {len(found.trials)} trials were stopped early. The best settings are those of trial {best.number}."
     )
     console.print(f"The best run is in {folder / 'best'}.", soft_wrap=True)
-    console.print(f"Predict with: reign predict -i FILE.csv --model-paths {folder / 'best'} -o out.csv", soft_wrap=True)
+    show_predict_command(console, search.recipe.data, folder / "best")

@@ -1,12 +1,15 @@
 """Tables for the terminal: results of runs and studies, statistics of data sets."""
 
+from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
     from reign.data import SplitStatistics, TargetStatistics
+    from reign.train.config import DataConfig
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
@@ -31,6 +34,14 @@ def summary_table(summary: dict[str, Any]) -> Table:
     if len(members) > 1 and "ensemble" in summary:
         table.add_row("test, ensemble", number(summary["ensemble"]["test"]), "", str(summary["ensemble"]["size"]))
     return table
+
+
+def show_predict_command(console: Console, data: "DataConfig", model: Path) -> None:
+    """Print the command that predicts with a model of molecules."""
+    from reign.train.model_card import predict_command
+
+    if (command := predict_command(data, model)) is not None:
+        console.print(f"Predict with: {command}", soft_wrap=True)
 
 
 def metrics_table(summary: dict[str, Any]) -> Table | None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from reign.cli.options import output_option
+from reign.cli.render_runs import show_predict_command
 from reign.cli.tools import check_writable, plain_console, user_mistakes
 
 
@@ -23,10 +24,13 @@ def export(
     with user_mistakes():
         check_writable(output)
         from reign.train.archive import export as write
+        from reign.train.recipe import Recipe
 
         files = write(run, output, with_molecules)
-    plain_console().print(
-        f"The model is in {output}: {len(files)} files, {output.stat().st_size / 1e6:,.1f} MB. Its README.md is a model card.\n"
-        f"Predict with: reign predict -i FILE.csv --model-paths {output} -o out.csv",
+        recipe = Recipe.load(run / "recipe.yaml")
+    console = plain_console()
+    console.print(
+        f"The model is in {output}: {len(files)} files, {output.stat().st_size / 1e6:,.1f} MB. Its README.md is a model card.",
         soft_wrap=True,
     )
+    show_predict_command(console, recipe.data, output)

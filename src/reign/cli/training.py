@@ -28,7 +28,7 @@ from reign.cli.options import (
     rows_option,
     training_option,
 )
-from reign.cli.render_runs import metrics_table, replicates_table, summary_table
+from reign.cli.render_runs import metrics_table, replicates_table, show_predict_command, summary_table
 from reign.cli.reports import report_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, stem, user_mistakes
 
@@ -198,8 +198,8 @@ def train(
         console.print(
             f"The run is in {folder}." if num_replicates is None else f"The runs are in {folder}/replicate-0, ...", soft_wrap=True
         )
-        if plan.data.reads_smiles and num_replicates is None:
-            console.print(f"Predict with: reign predict -i FILE.csv --model-paths {folder} -o out.csv", soft_wrap=True)
+        if num_replicates is None:
+            show_predict_command(console, plan.data, folder)
         if write_report:
             for _, place in plans:
                 report_at_end(place)

@@ -24,6 +24,8 @@ def read_inputs(inputs: list[Any], trained_on: DataConfig) -> tuple[list[Data | 
         )
     if not trained_on.reads_smiles:
         raise ValueError(f"this run was trained on {trained_on.name}, not on SMILES; give it PyG graphs of the same kind.")
+    if trained_on.descriptors_path is not None:
+        raise ValueError("the model needs a table of descriptors; use predict_file with descriptors_path.")
     from reign.data.molecules import graphs_of, read_many
 
     molecules, wrong_texts = read_many(texts)

@@ -6,10 +6,28 @@ from typing import Any
 import reign._version
 from reign.disk import read_record
 from reign.train.calibration import Calibration
+from reign.train.config import DataConfig
 from reign.train.recipe import Recipe
 from reign.train.summary import in_words
 
 VERSIONS = ("reign", "python", "torch", "torch_geometric")
+
+
+def predict_command(data: DataConfig, model: str | Path, table: str = "FILE.csv", output: str = "out.csv") -> str | None:
+    """The command that predicts the molecules of a table with a model; None if the model is not for molecules."""
+    if not data.reads_smiles:
+        return None
+    more = " --descriptors-path DESCRIPTORS.csv" if data.descriptors_path is not None else ""
+    return f"reign predict -i {table}{more} --model-paths {model} -o {output}"
+
+
+def _call(data: DataConfig) -> str:
+    """The call that predicts with a model in Python."""
+    if not data.reads_smiles:
+        return "predict(graphs)"
+    if data.descriptors_path is not None:
+        return 'predict_file("molecules.csv", descriptors_path="DESCRIPTORS.csv")'
+    return 'predict_file("molecules.csv")' if data.descriptors_columns else 'predict(["CCO", "c1ccccc1"])'
 
 
 def model_card(run: Path, recipe: Recipe, about: dict[str, Any], summary: dict[str, Any], files: list[str]) -> str:
@@ -22,7 +40,7 @@ def model_card(run: Path, recipe: Recipe, about: dict[str, Any], summary: dict[s
     """
     data, train = recipe.data, recipe.train
     made = _record(run / "environment.json")
-    number = len(summary["members"])
+    number, command = len(summary["members"]), predict_command(data, "model.zip", "molecules.csv", "predictions.csv")
     lines = [
         f"# {recipe.model.name} for {', '.join(about['targets'])}",
         "",
@@ -31,12 +49,12 @@ def model_card(run: Path, recipe: Recipe, about: dict[str, Any], summary: dict[s
         "## How to use it",
         "",
         "    pip install 'reign[train,chem]'",
-        "    reign predict -i molecules.csv --model-paths model.zip -o predictions.csv",
+        *([f"    {command}"] if command is not None else []),
         "",
         "```python",
         "import reign",
         "",
-        'reign.load("model.zip").predict(["CCO", "c1ccccc1"])' if data.reads_smiles else 'reign.load("model.zip").predict(graphs)',
+        f'reign.load("model.zip").{_call(data)}',
         "```",
         "",
         "## Data",

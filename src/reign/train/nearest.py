@@ -111,7 +111,8 @@ def training_molecules(predictor: "Predictor", callback: Callback) -> TrainingMo
         raise ValueError(
             "--nearest is not possible for a run with descriptors from a table, because a run does not keep them; leave --nearest out."
         )
-    return TrainingMolecules(predictor.folders[0], data, predictor.models[0], callback)
+    with predictor.given_names():
+        return TrainingMolecules(predictor.folders[0], data, predictor.models[0], callback)
 
 
 def _joined(parts: Any) -> str:

@@ -2,7 +2,8 @@
 
 import shutil
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,8 +52,14 @@ class Predictor:
     def __init__(self, *folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> None:
         self.paths, self.best = [Path(folder) for folder in folders], best
         self.folders = [self._folder(path) for path in self.paths]
-        try:
+        with self.given_names():
             self._read(self.folders, device, best)
+
+    @contextmanager
+    def given_names(self) -> Iterator[None]:
+        """Errors name the given zips, not the temporary folders into which they were unpacked."""
+        try:
+            yield
         except ValueError as error:
             message = str(error)
             for path, folder in zip(self.paths, self.folders, strict=True):

@@ -13,8 +13,8 @@ from reign.nn import SUN
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"loss": "bce"}, "train.loss is 'bce', but the task is regression; expected mse or l1"),
-        ({"metric": "accuracy"}, "train.metric is 'accuracy', but the task is regression; expected rmse or mae or log10_mse"),
+        ({"loss": "bce"}, "the loss is 'bce', but the task is regression; expected one of mse, l1"),
+        ({"metric": "accuracy"}, "the metric is 'accuracy', but the task is regression; expected one of rmse, mae, log10_mse"),
         ({"precision": "bf16-mixed"}, "but the precision of the fabric is"),
     ],
 )
