@@ -58,8 +58,8 @@ def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str,
                 f"the run in {folder} has {saved.train.epochs} epochs, expected more with --resume, got --epochs {recipe.train.epochs}."
             )
         raise ValueError(
-            f"{folder} holds a run of another recipe ({key} is {there.get(key)!r} there and {here.get(key)!r} here); choose a new folder "
-            "with -o, or delete the existing one."
+            f"{folder} holds a run with other settings ({key} is {there.get(key)!r} there and {here.get(key)!r} here). A run continues with its "
+            "own settings; for others, choose a new folder with -o, without --resume."
         )
     remove_unfinished(folder)
     seeds = saved.seeds + [seed for seed in recipe.seeds if seed not in saved.seeds]
