@@ -51,7 +51,7 @@ def _counted(flags, rows, m, BIT: tl.constexpr):
 
 
 @triton.jit
-def _forward(
+def _linear_map(
     x, xs: "i64", w, b, y, ys: "i64", flags, stats, gamma, beta, part, R, CI, CO,
     BI: tl.constexpr, TAIL: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, STAGES: tl.constexpr, PREC: tl.constexpr,
     NORM_IN: tl.constexpr, ACT: tl.constexpr, BIT_IN: tl.constexpr, STATS: tl.constexpr, BIT_OUT: tl.constexpr,
@@ -156,7 +156,7 @@ def _running_statistics(stats, inverse, running_mean, running_var, normed, C, ep
 
 
 @triton.jit
-def _backward(
+def _linear_map_back(
     g, gs, group, y, ys: "i64", x, xs: "i64", w, flags,
     stats_out, gamma_out, beta_out, sums_out, ss, normed, stats_in, gamma_in, beta_in, inverse,
     gx, gxs: "i64", add, part, R, CI, CO,

@@ -25,7 +25,7 @@ def _edge(edge, kind, at, ok, TYPED: tl.constexpr):
 
 
 @triton.jit
-def _forward(
+def _collect(
     own, own_s: "i64", source, source_s: "i64", ptr, index, edge, kind, table, table_s: "i64", eps, eps_s: "i64", y, y_s: "i64", R, C,
     BC: tl.constexpr, BM: tl.constexpr, OWN: tl.constexpr, EDGES: tl.constexpr, TYPED: tl.constexpr,
 ):  # fmt: skip
@@ -58,7 +58,7 @@ def _forward(
 
 
 @triton.jit
-def _backward(
+def _collect_back(
     gy, gy_s: "i64", source, source_s: "i64", ptr, index, edge, kind, table, table_s: "i64", eps, eps_s: "i64", gx, gx_s: "i64",
     part, R, C,
     BC: tl.constexpr, BM: tl.constexpr, BE: tl.constexpr, PREC: tl.constexpr,

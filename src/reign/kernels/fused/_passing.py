@@ -27,7 +27,7 @@ def collect(own: Sequence[Tensor] | None, source: Sequence[Tensor], messages: Se
     size, pieces = chunks(channels, 64 if channels % 16 == 0 else 32)  # unaligned rows need many registers
     tile = 64 if rows > MANY and channels % 16 == 0 else 16
     tables, eps, values = _tables(messages, out[0]), [m.eps for m in messages], out if own is None else own
-    launch(_messages._forward, (triton.cdiv(rows, tile), len(out), pieces),
+    launch(_messages._collect, (triton.cdiv(rows, tile), len(out), pieces),
         values[0], apart(values), source[0], apart(source), edges.ptr, edges.source, edges.edge, edges.edge if edges.kind is None else edges.kind,
         tables[0], apart(tables), eps[0], apart(eps), out[0], apart(out), rows, channels,
         BC=size, BM=tile, OWN=own is not None, EDGES=messages[0].table is not None, TYPED=edges.kind is not None, num_warps=4,
@@ -45,7 +45,7 @@ def collect_back(
     types = FEW_TYPES * channels if few else 0
     part = source[0].new_empty(slots, count, types + pieces)
     tables, eps = _tables(messages, source[0]), [m.eps for m in messages]
-    launch(_messages._backward, (count, slots, pieces),
+    launch(_messages._collect_back, (count, slots, pieces),
         gy[0], apart(gy), source[0], apart(source), edges.ptr_t, edges.target, edges.edge_t, edges.edge_t if edges.kind is None else edges.kind,
         tables[0], apart(tables), eps[0], apart(eps), gx[0], apart(gx), part, rows, channels,
         BC=size, BM=tile, BE=FEW_TYPES, PREC=precision(), EDGES=messages[0].table is not None, TYPED=few, FEW=few, OWN=own, ADD=add,

@@ -86,7 +86,7 @@ def _map(
     measured = after is not None and training
     part = y[0].new_empty(slots, count, 2 * channels + 1) if measured else y[0]
     main, tail = (block(inputs), 0) if act else parts(inputs)
-    launch(_linear._forward, (count, slots),
+    launch(_linear._linear_map, (count, slots),
         x[0], apart(x), pointers(w), pointers(b), y[0], apart(y), rows.flags, some, scale, shift, part, number, inputs, channels,
         BI=main, TAIL=tail, BO=block(channels), BM=tile, STAGES=stages, PREC=precision(), NORM_IN=before is not None, ACT=act,
         BIT_IN=rows.inner, STATS=measured, BIT_OUT=bit_after, num_warps=warps,
@@ -171,7 +171,7 @@ def _map_back(
     out_tables = (addresses(norm_after, "scale"), addresses(norm_after, "shift")) if norm_after is not None else (none, none)
     in_tables = (addresses(norm_before, "scale"), addresses(norm_before, "shift")) if norm_before is not None else (none, none)
     main, tail = (block(inputs), 0) if act else parts(inputs)
-    launch(_linear._backward, (count, slots),
+    launch(_linear._linear_map_back, (count, slots),
         g, g_stride, group, y[0] if norm_after is not None else g, apart(y) if norm_after is not None else 0, x[0], apart(x), none, rows.flags,
         g if stats_after is None else stats_after, *out_tables, g if sums is None else sums, 0 if sums is None else sums.stride(0),
         0 if norm_after is None else norm_after.mask, g if stats_before is None else stats_before, *in_tables, g if inverse is None else inverse,
