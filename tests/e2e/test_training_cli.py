@@ -263,7 +263,9 @@ def test_resume_can_add_seeds(tmp_path: Path) -> None:
     assert len(read_json(tmp_path / "run/summary.json")["members"]) == 2
     works("train", "--resume", "run", "--seeds", "1")  # fewer are asked for: none is forgotten
     assert len(read_json(tmp_path / "run/summary.json")["members"]) == 2
-    assert "holds a run with other settings (train.batch_size is 8 there and 9 here)" in fails("train", "--resume", "run", "-b", "9")
+    assert "holds a run with other settings (train.batch_size is 8 there and 9 here)" in fails(
+        "train", "--resume", "run", "-b", "9"
+    )
 
 
 def test_seeds_that_were_added_and_then_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
