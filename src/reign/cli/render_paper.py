@@ -1,5 +1,6 @@
 """Tables for the terminal: the paper's results and ours."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -8,7 +9,7 @@ from reign.cli.render_runs import number
 from reign.experiments.tables import mean_and_std
 
 if TYPE_CHECKING:
-    from reign.experiments.evidence import Progress
+    from reign.experiments.records import Record
     from reign.experiments.reproduce import Cell
     from reign.experiments.tables import Number
     from reign.experiments.tables import Table as Paper
@@ -73,12 +74,17 @@ def _paper(value: "float | Number | None") -> str:
     return f"{mean:g}" if std is None else f"{mean:g} +- {std:g}"
 
 
-def progress_table(found: "list[Progress]") -> Table:
+def progress_table(records: "Sequence[Record]") -> Table:
     """How much of the planned runs is done."""
-    table = Table(title="Runs at full length")
+    from reign.experiments.evidence import progress, usual_device
+
+    device = usual_device(records)
+    table = Table(
+        title="Runs at full length", caption=None if device is None else f"Hours on {device}, by models of the same table."
+    )
     for name in ("part", "table", "models done", "still to run", "hours left"):
         table.add_column(name, justify="left" if name in ("part", "table", "still to run") else "right")
-    for each in found:
+    for each in progress(records):
         rows = dict.fromkeys(row for row, _ in each.missing)
         left = ", ".join(list(rows)[:4]) + (f" and {len(rows) - 4} more rows" if len(rows) > 4 else "")
         hours = "unknown" if each.seconds is None else f"{each.seconds / 3600:.1f}"

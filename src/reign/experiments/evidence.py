@@ -18,8 +18,9 @@ HEADER = """# Results
 
 These are full-length runs with the recipes of `reign recipes`. Each file holds the recipe, and for each model its seed, versions, commit, date,
 device and duration. This page is written by `reign results --write`. "Ours" is the same figure that the paper reports, from the last epoch or from
-the best validation epoch. The difference is in standard deviations of the paper. Minutes are those of one model,
-divided by the number of models that were trained on the same GPU at the same time, where the file has it.
+the best validation epoch. The difference is in standard deviations of the paper, or ours if the paper gives none. Minutes are those of one model,
+divided by the number of models that were trained on the same GPU at the same time, where the file has it; other devices than that of most
+models are named.
 
 """
 
@@ -59,15 +60,13 @@ def plan() -> list[Part]:
 
 
 def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> list[Progress]:
-    """The progress of each part. Times are those on the device of most models. A model without a measured time is assumed to take the mean time of
+    """The progress of each part. Times are those on ``usual_device``. A model without a measured time is assumed to take the mean time of
     its table."""
     found = {(record.table, record.row, record.column): record for record in records}
-    out = []
+    out, device = [], usual_device(records)
     for part in plan() if parts is None else parts:
         folds = find_table(part.table).settings.get("folds") or 1
-        seen = [result for record in records if record.table == part.table for result in record.results]
-        device = mode(result.device for result in seen) if seen else ""
-        seen = [result for result in seen if result.device == device]
+        seen = [result for record in records if record.table == part.table for result in record.results if result.device == device]
         seen = [result for result in seen if result.models_at_once] or seen  # times of models alone, if some are known
         done = total = 0
         seconds, missing = 0.0, dict[tuple[str, str], int]()
@@ -81,6 +80,12 @@ def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> 
                 seconds += left * mean([result.own_seconds for result in like] or [float("nan")])
         out.append(Progress(part, done, total, seconds if seconds == seconds else None, missing))
     return out
+
+
+def usual_device(records: Sequence[Record]) -> str | None:
+    """The device on which most models were trained; None without records."""
+    devices = [result.device for record in records for result in record.results]
+    return mode(devices) if devices else None
 
 
 def write_pages(folder: Path, records: Sequence[Record]) -> list[Path]:
@@ -116,7 +121,7 @@ def results_markdown(records: Sequence[Record]) -> str:
         ]
         lines += ["|---|---|---|---|---|---|---|---|"]
         ours = sorted((record for record in records if record.table == name), key=lambda record: list(table.rows).index(record.row))
-        lines += [_line(table, record, column) for record in ours for column in _shown(table, record)]
+        lines += [_line(table, record, column, usual_device(records)) for record in ours for column in _shown(table, record)]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
@@ -125,7 +130,7 @@ def _shown(table: Table, record: Record) -> list[str]:
     return [column for column in table.columns if table.own_run(column) == record.column and table.columns[column].value == "test"]
 
 
-def _line(table: Table, record: Record, column: str) -> str:
+def _line(table: Table, record: Record, column: str, device: str | None) -> str:
     ours = {weights: mean_and_spread(table.factor * v for v in record.values(weights, "test")) for weights in ("last", "best")}
     reported = ours[record.report]
     theirs = table.rows[record.row].paper.get(column)
@@ -135,7 +140,8 @@ def _line(table: Table, record: Record, column: str) -> str:
     title = table.rows[record.row].title + ("" if len(table.columns) == 1 else f", {column}")
     minutes = mean(result.own_seconds for result in record.results) / 60
     shown = [_number(paper, deviation), f"**{_number(*reported)}**", difference, _number(*ours["last"]), _number(*ours["best"])]
-    return f"| {title} | {' | '.join(shown)} | {len(record.results)} | {minutes:.1f} |"
+    where = "" if (own := usual_device([record])) == device else f" on {own}"
+    return f"| {title} | {' | '.join(shown)} | {len(record.results)} | {minutes:.1f}{where} |"
 
 
 def _number(value: float | None, deviation: float | None) -> str:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from reign.cli import app
 from reign.experiments import find_table
 from reign.experiments.best import best_markdown
-from reign.experiments.evidence import BEGIN, END, HEADER, Part, plan, progress, results_markdown, with_results
+from reign.experiments.evidence import BEGIN, END, HEADER, Part, plan, progress, results_markdown, usual_device, with_results
 from reign.experiments.records import Record, Result, read_records, record_table
 from reign.experiments.table_files import find_recipe
 from reign.train import train
@@ -90,6 +90,13 @@ def test_what_is_missing() -> None:
     slow = result(3, 1, 1, 9000.0).model_copy(update={"device": "another"})  # does not count
     first, _ = progress([record("sun-ego", result(0, 1, 1, 10.0), shared), record("dss-ego", slow)], parts)
     assert first.seconds == 20.0 + 3 * 30.0
+    elsewhere = [
+        record("sun-ego", result(0, 1, 1, 10.0), result(1, 1, 1, 10.0)),
+        record("sun-ego+", slow).model_copy(update={"table": "molhiv"}),
+    ]
+    assert usual_device(elsewhere) == result(0, 1, 1, 1.0).device
+    assert usual_device([]) is None
+    assert progress(elsewhere, parts[1:])[0].seconds is None  # no model of this table was trained on the usual device
 
 
 def test_pages_are_those_of_the_records() -> None:
