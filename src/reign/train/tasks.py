@@ -18,7 +18,8 @@ def choose(registry: Registry[Loss] | Registry[Metric], given: str | None, task:
     """
     suited = [name for name, entry in registry.items() if task in entry.tasks]
     if given is not None and given not in suited:
-        raise ValueError(f"the {registry.kind} is '{given}', but the task is {task}; expected one of {', '.join(suited)}.")
+        choices = suited[0] if len(suited) == 1 else f"one of {', '.join(suited)}"
+        raise ValueError(f"the {registry.kind} is '{given}', but the task is {task}; expected {choices}.")
     return given or suited[0]
 
 
