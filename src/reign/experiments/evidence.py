@@ -111,7 +111,7 @@ def with_results(page: str, text: str) -> str:
 
 def results_markdown(records: Sequence[Record]) -> str:
     """The results as Markdown tables, one for each table of the paper."""
-    parts = []
+    parts, device = [], usual_device(records)
     for name in dict.fromkeys(record.table for record in records):
         table = find_table(name)
         lines = [
@@ -121,7 +121,7 @@ def results_markdown(records: Sequence[Record]) -> str:
         ]
         lines += ["|---|---|---|---|---|---|---|---|"]
         ours = sorted((record for record in records if record.table == name), key=lambda record: list(table.rows).index(record.row))
-        lines += [_line(table, record, column, usual_device(records)) for record in ours for column in _shown(table, record)]
+        lines += [_line(table, record, column, device) for record in ours for column in _shown(table, record)]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
@@ -138,9 +138,10 @@ def _line(table: Table, record: Record, column: str, device: str | None) -> str:
     unit = deviation or reported[1]
     difference = "" if paper is None or not unit else f"{(reported[0] - paper) / unit:+.1f} std"
     title = table.rows[record.row].title + ("" if len(table.columns) == 1 else f", {column}")
-    minutes = mean(result.own_seconds for result in record.results) / 60
+    own = usual_device([record])
+    minutes = mean(result.own_seconds for result in record.results if result.device == own) / 60
     shown = [_number(paper, deviation), f"**{_number(*reported)}**", difference, _number(*ours["last"]), _number(*ours["best"])]
-    where = "" if (own := usual_device([record])) == device else f" on {own}"
+    where = "" if own == device else f" on {own}"
     return f"| {title} | {' | '.join(shown)} | {len(record.results)} | {minutes:.1f}{where} |"
 
 

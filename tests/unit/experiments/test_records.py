@@ -99,6 +99,14 @@ def test_what_is_missing() -> None:
     assert progress(elsewhere, parts[1:])[0].seconds is None  # no model of this table was trained on the usual device
 
 
+def test_minutes_are_those_of_one_device() -> None:
+    slow = result(2, 1.0, 1.0, 6000.0).model_copy(update={"device": "another"})
+    mixed, other = record("sun-ego", result(0, 1.0, 1.0), result(1, 1.0, 1.0), slow), record("gin", slow)
+    first, second = results_markdown([mixed, other]).splitlines()[-2:]
+    assert first.endswith("| 3 | 1.0 |")
+    assert second.endswith("| 1 | 100.0 on another |")
+
+
 def test_pages_are_those_of_the_records() -> None:
     """What README.md and results/README.md show is what the records hold; ``reign results --write`` writes it."""
     root = Path(__file__).parents[3]
