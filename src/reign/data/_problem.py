@@ -111,6 +111,13 @@ class Problem:
         columns = [self.targets.index(t) for t in targets]
         return replace(self, graphs=self.graphs.with_targets(self.y[:, columns]), targets=list(targets))
 
+    def with_one_edge_type(self) -> "Problem":
+        """The same problem with the type 0 for all edges. Models then have a vector for it: messages of GIN become relu(x_j + e)."""
+        if self.graphs.edge_attr is not None:
+            raise ValueError(f"{self.name} has edge features, so its edges cannot all get the same type; leave out one_edge_type.")
+        types = torch.zeros(self.graphs.edge_index.size(1), dtype=torch.long)
+        return replace(self, graphs=replace(self.graphs, edge_attr=types), edge_encoder=1)
+
     def without(self, graphs: Collection[int]) -> "Problem":
         """The same problem without some of its graphs. A split that loses all of its graphs is removed."""
         kept = [g for g in range(len(self.graphs)) if g not in graphs]

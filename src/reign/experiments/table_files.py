@@ -2,6 +2,8 @@
 
 ``extends: NAME`` takes all values of a table, a recipe or a base file (a name that starts with an underscore, such as ``_zinc``) that comes
 with reign. ``extends: FILE.yaml`` takes the values of a file in the same folder. Values of the file itself override them.
+
+A row can extend a row of another table, with ``extends: TABLE/ROW``: it takes the title, the settings and the grid, but not the numbers of the paper.
 """
 
 from importlib import resources
@@ -56,7 +58,7 @@ def find_recipe(name: str, *changes: dict[str, Any]) -> tuple[Recipe, str]:
 
 
 def read_extended(name: str, chain: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The values of a table file, merged over those of the file that it extends, and so on.
+    """The values of a table file, merged over those of the file that it extends, and so on; the same for its rows.
 
     Args:
         name: the name of a file that comes with reign, or the path of a YAML file.
@@ -65,11 +67,26 @@ def read_extended(name: str, chain: tuple[str, ...] = ()) -> dict[str, Any]:
     place = str(Path(name).resolve()) if name.endswith(YAML) else name
     if place in chain:
         raise ValueError(f"{chain[0]} extends itself: {' -> '.join((*chain, place))}; remove one 'extends'.")
-    values = _read(name)
+    values, chain = _read(name), (*chain, place)
+    if isinstance(rows := values.get("rows"), dict):
+        values["rows"] = {row: _extended_row(name, row, about, chain) for row, about in rows.items()}
     if "extends" not in values:
         return values
     base = values.pop("extends")
-    return merge(read_extended(_base(name, base), (*chain, place)), values)
+    return merge(read_extended(_base(name, base), chain), values)
+
+
+def _extended_row(name: str, row: str, about: Any, chain: tuple[str, ...]) -> Any:
+    """The values of a row, merged over those of the row that it extends."""
+    if not isinstance(about, dict) or "extends" not in about:
+        return about
+    base = about["extends"]
+    if not isinstance(base, str) or "/" not in base:
+        raise ValueError(f"{name}: rows.{row}.extends is {base!r}, expected TABLE/ROW, such as zinc/gin.")
+    table, _, other = base.rpartition("/")
+    rows = read_extended(_base(name, table), chain).get("rows") or {}
+    taken = {key: value for key, value in rows[find_name(other, list(rows), f"row of {table}")].items() if key != "paper"}
+    return merge(taken, {key: value for key, value in about.items() if key != "extends"})
 
 
 def _base(name: str, base: Any) -> str:

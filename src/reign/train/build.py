@@ -62,8 +62,11 @@ def make_problem(config: DataConfig, loaded: dict[str, Problem] | None = None) -
             descriptors=descriptors_of(config),
         )
     else:
-        key = json.dumps([config.name, config.options], sort_keys=True, default=str)
-        problem = loaded.get(key) or loaded.setdefault(key, load_problem(config.name, **config.options))
+        key = json.dumps([config.name, config.options, config.one_edge_type], sort_keys=True, default=str)
+        if key not in loaded:
+            found = load_problem(config.name, **config.options)
+            loaded[key] = found.with_one_edge_type() if config.one_edge_type else found
+        problem = loaded[key]
     if config.targets is not None:
         problem = problem.select(config.targets)
     return problem if config.limit is None else problem.limit(config.limit), report

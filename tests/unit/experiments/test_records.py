@@ -13,7 +13,7 @@ from reign.experiments.best import best_markdown
 from reign.experiments.evidence import BEGIN, END, HEADER, Part, plan, progress, results_markdown, usual_device, with_results
 from reign.experiments.records import Record, Result, read_records, record_table
 from reign.experiments.table_files import find_recipe
-from reign.train import train
+from reign.train import Recipe, train
 from reign.train.devices import make_fabric
 
 
@@ -149,6 +149,13 @@ def test_the_table_of_records() -> None:
     last = "1,234 | beyond/local-folklore | 400 | 1.5 | CPU | 0.2000 ± 0.0000 | 0.4000 ± 0.0000 | 0, 1 | abc |"
     assert lines[0] == f"| 2026-01-01 | Local 2-FGNN | {last}"
     assert "| zinc/sun-ego |" in lines[1]
+
+
+def test_records_hold_the_recipes_of_today() -> None:
+    """A row whose settings change needs new results, or keeps the old ones under another name."""
+    for found in read_records(Path(__file__).parents[3] / "results"):
+        now = find_table(found.table).recipe(found.row, found.column, {"seeds": [0]})
+        assert Recipe.model_validate({**found.recipe, "seeds": [0]}) == now, (found.table, found.row, found.column)
 
 
 def test_results_and_status_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,44 @@ def test_a_file_extends_another_one(tmp_path: Path) -> None:
     }
 
 
+def test_a_row_extends_a_row_of_another_table(tmp_path: Path) -> None:
+    """It takes the title, the settings and the grid, but not the numbers of the paper; its own values come first."""
+    write(
+        tmp_path,
+        mine="extends: _zinc\ntitle: Mine\nrows:\n  ds: {extends: zinc/ds-ego, settings: {model: {hidden_channels: 8}}}\n"
+        "  far: {extends: other.yaml/near, title: Far}\n",
+        other="extends: _zinc\ntitle: Other\nrows: {near: {extends: zinc/gin, paper: {test: 0.5}, settings: {train: {epochs: 2}}}}\n",
+    )
+    table, zinc = find_table(str(tmp_path / "mine.yaml")), find_table("zinc")
+    assert table.rows["ds"].title == zinc.rows["ds-ego"].title
+    assert (table.rows["ds"].grid, table.rows["ds"].paper) == (zinc.rows["ds-ego"].grid, {})
+    ours, theirs = (one.recipe(row, "test") for one, row in ((table, "ds"), (zinc, "ds-ego")))
+    assert ours.train == theirs.train
+    assert ours.model.hidden_channels == 8
+    assert ours.model.options == theirs.model.options
+    far = table.recipe("far", "test")
+    assert (table.rows["far"].title, table.rows["far"].paper, far.train.epochs) == ("Far", {}, 2)
+    assert far.model == zinc.recipe("gin", "test").model
+
+
+@pytest.mark.parametrize(
+    ("extends", "message"),
+    [
+        ("zinc", "mine.yaml: rows.a.extends is 'zinc', expected TABLE/ROW, such as zinc/gin."),
+        ("[zinc]", "mine.yaml: rows.a.extends is ['zinc'], expected TABLE/ROW"),
+        ("zinc/gim", "unknown row of zinc 'gim'; did you mean 'gin'?"),
+        ("zink/gin", "mine.yaml extends 'zink', which does not exist; did you mean 'zinc'?"),
+        ("_zinc/gin", "unknown row of _zinc 'gin'"),
+        ("mine.yaml/a", "mine.yaml extends itself: "),
+    ],
+)
+def test_rows_that_cannot_be_extended(tmp_path: Path, extends: str, message: str) -> None:
+    write(tmp_path, mine=f"extends: _zinc\ntitle: Mine\nrows: {{a: {{extends: {extends}}}}}\n")
+    with pytest.raises(ValueError) as error:
+        find_table(str(tmp_path / "mine.yaml"))
+    assert message in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -6,8 +6,8 @@ import pytest
 
 from reign.data import Problem
 from reign.train import build
-from reign.train.build import make_problem
-from reign.train.config import DataConfig
+from reign.train.build import make_model, make_problem
+from reign.train.config import DataConfig, ModelConfig
 
 
 def test_problems_that_differ_in_targets_share_their_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +28,28 @@ def test_problems_that_differ_in_targets_share_their_graphs(monkeypatch: pytest.
     assert [options["num_graphs"] for options in calls] == [20, 30]
     assert one.targets != other.targets
     assert one.graphs.places() == other.graphs.places() != larger.graphs.places()
+
+
+def test_edges_of_one_type() -> None:
+    """All edges get the type 0, so that messages are relu(x_j + e) with a learned vector e; the graphs of all targets are shared."""
+    loaded: dict[str, Problem] = {}
+    config = DataConfig(name="counting", options={"num_graphs": 20}, one_edge_type=True)
+    problem, _ = make_problem(config, loaded)
+    attr = problem.graphs.edge_attr
+    assert attr is not None
+    assert attr.shape == (problem.graphs.edge_index.size(1),)
+    assert not attr.any()
+    other, _ = make_problem(config.model_copy(update={"targets": ["star"]}), loaded)
+    assert other.graphs.places() == problem.graphs.places()
+    plain, _ = make_problem(config.model_copy(update={"one_edge_type": False}), loaded)
+    assert plain.graphs.edge_attr is None
+    recipe = {"name": "mpnn", "hidden_channels": 4, "num_layers": 1}
+    model, without = (make_model(ModelConfig.model_validate(recipe), each, 0) for each in (problem, plain))
+    assert {name: tuple(p.shape) for name, p in model.named_parameters() if "edge_encoder" in name} == {
+        "layers.0.terms.0.encoder.edge_encoder.columns.0.weight": (1, 1)
+    }
+    assert not any("edge_encoder" in name for name, _ in without.named_parameters())
+    with pytest.raises(ValueError, match="counting has edge features, so its edges cannot all get the same type"):
+        problem.with_one_edge_type()
+    with pytest.raises(ValueError, match="bonds of molecules have types"):
+        DataConfig(path="mols.csv", one_edge_type=True)
