@@ -15,7 +15,7 @@ from reign.testing import assert_batch_invariant, assert_equivariant, random_gra
 NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego+:2", "ego+distance:2"]
 OTHERS = ["ed", "2-nd", "2-nm", "2-ego:1"]
 FIXED = {"mpnn": ["whole"], "ppgn": ["null"], "ign2": ["null"]}  # models that take no policy, and the one they have
-FIXED |= {"ppgnpublished": ["null"], "ign2published": ["null"], "ppgnrrwp": ["null"]}
+FIXED |= {"ppgnpublished": ["null"], "ign2published": ["null"], "ppgnrrwp": ["null"], "ppgnnodespublished": ["null"]}
 ANY = ["ds", "dss", "reconstructiongnn", "subgraphgnn"]  # models that need no bijection
 NEEDS_ROOTS = ["idgnn", "gnnak", "gnnakctx", "gnnakplus"]  # with domain members, which they have by default
 PUBLISHED = [name for name in reign.list_models() if name.endswith("published")]

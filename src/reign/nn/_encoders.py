@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
+from reign._validate import kind_of
+from reign.nn._mlp import BatchNorm, NormRows, normalise
 from reign.nn._reset import Resettable
 
 # the number of values of each integer column of OGB's molecules
@@ -102,6 +104,26 @@ class TypesAndNumbers(Resettable):
         return self.types(x[:, :first]) + self.lin(scaled.to(self.lin.weight.dtype))
 
 
+class NormedNumbers(Resettable):
+    """Columns of numbers as vectors: a linear map, batch norm and ReLU.
+
+    Args:
+        numbers: number of columns.
+        channels: number of channels of the result.
+    """
+
+    def __init__(self, numbers: int, channels: int) -> None:
+        super().__init__()
+        self.lin = nn.Linear(numbers, channels, bias=False)
+        self.norm = BatchNorm(channels)
+
+    def forward(self, x: Shaped[Tensor, "rows *numbers"], rows: NormRows = None) -> Float[Tensor, "rows channels"]:
+        """Encode numbers; the statistics of the norm are taken over ``rows`` only."""
+        if x.dim() != 2 or x.size(1) != self.lin.in_features or not x.is_floating_point():
+            raise ValueError(f"features are {kind_of(x)}, expected floating-point numbers of shape (rows, {self.lin.in_features}).")
+        return normalise(self.norm, self.lin(x), rows).relu()
+
+
 class OneHot(Resettable):
     """Types as unit vectors, with nothing to learn.
 
@@ -171,8 +193,9 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
 
     Args:
         spec: a number of types, a list of numbers of types (one per column), "atom" or "bond" (OGB's columns), "one-hot" (as many types
-            as channels), "atom+12" (OGB's columns of atoms, then 12 columns of numbers), a module, or a function that makes a module for a number of channels. None stands for a linear map of
-            ``in_channels`` continuous features.
+            as channels), "atom+12" (OGB's columns of atoms, then 12 columns of numbers), "numbers:2" (2 columns of numbers, with a norm and a
+            ReLU), a module, or a function that makes a module for a number of channels. None stands for a linear map of ``in_channels``
+            continuous features.
         in_channels: number of channels of continuous features; with None there is no encoder for them.
         channels: number of channels of the result.
     """
@@ -186,9 +209,12 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
         return OneHot(channels)
     if isinstance(spec, str) and re.fullmatch(r"atom\+[1-9]\d{0,5}", spec):
         return TypesAndNumbers(OGB_ATOM, int(spec.removeprefix("atom+")), channels)
+    if isinstance(spec, str) and re.fullmatch(r"numbers:[1-9]\d{0,5}", spec):
+        return NormedNumbers(int(spec.removeprefix("numbers:")), channels)
     if isinstance(spec, bool | str):
         raise ValueError(
-            f"encoder is {spec!r}, expected a number of types, a list with one number per column, 'atom', 'bond', 'one-hot' or a module."
+            f"encoder is {spec!r}, expected a number of types, a list with one number per column, 'atom', 'bond', 'one-hot', 'numbers:2' or a "
+            "module."
         )
     sizes = [spec] if isinstance(spec, Integral) else spec
     if isinstance(sizes, list | tuple) and sizes and all(isinstance(size, Integral) and int(size) > 0 for size in sizes):

@@ -16,9 +16,11 @@ from reign.nn import _fused as fused
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import describe_model
+from reign.nn._encoders import NormedNumbers
 from reign.nn._facts import Facts
 from reign.nn._halo import halo_of, needs_every_root
 from reign.nn._inputs import check_bag, check_ends, check_features, inputs_of, warn_of_unused_edges
+from reign.nn._mlp import NormRows
 from reign.nn._parts import Parts
 from reign.nn._saving import load_model, save_model
 from reign.nn._state import State
@@ -133,7 +135,7 @@ class Model(Facts, Parts, metaclass=ModelType):
             check_ends(ends, self.task_level, bag)
         if self.needs_node_based and not (bag.has_some_roots and self.halo is not None):
             bag.require_node_based(type(self).__name__)
-        h = self.lift(self.encode(x), bag)
+        h = self.lift(self.encode(x, bag.real("node")), bag)
         if self.labels is not None:
             h = self.labels(h, bag)
         if self.encodings is not None:
@@ -173,10 +175,10 @@ class Model(Facts, Parts, metaclass=ModelType):
             module.training = mode
         return bag
 
-    def encode(self, x: Shaped[Tensor, "nodes *channels"]) -> Float[Tensor, "nodes in_channels"]:
-        """Encode node features as vectors of ``in_channels``."""
+    def encode(self, x: Shaped[Tensor, "nodes *channels"], rows: NormRows = None) -> Float[Tensor, "nodes in_channels"]:
+        """Encode node features as vectors of ``in_channels``. The statistics of a norm are taken over ``rows`` only."""
         if self.node_encoder is not None:
-            x = self.node_encoder(x)
+            x = self.node_encoder(x, rows) if isinstance(self.node_encoder, NormedNumbers) else self.node_encoder(x)
         check_features(x, self.in_channels, next((p.dtype for p in self.layers.parameters()), x.dtype))
         return x
 

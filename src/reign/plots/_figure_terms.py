@@ -12,6 +12,7 @@ from reign.nn import (
     Model,
     PPGNBlock,
     PPGNConv,
+    PPGNNodesConv,
     PPGNRootConv,
     SubgraphConv,
     SubgraphGNN,
@@ -140,6 +141,14 @@ def _(layer: PPGNConv | PPGNBlock, title: str, row: bool = False) -> LayerFigure
 def _(layer: PPGNRootConv, title: str, row: bool = False) -> LayerFigure:
     product = Parameter("matrix product", "MLPs, signed root", ("sum_j x[k,j]", "sum_j x[j,i]"))
     off = (Parameter("own", "MLP and residual", ("x[k,i]",)), product)
+    return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
+
+
+@figure_of_layer.register
+def _(layer: PPGNNodesConv, title: str, row: bool = False) -> LayerFigure:
+    product = Parameter("matrix product", "MLPs", ("sum_j x[k,j]", "sum_j x[j,i]"))
+    ends = tuple(Parameter(name, "MLP", (term(name).formula,)) for name in ("node_root", "node_readout_strict"))
+    off = (Parameter("own", "Linear", ("x[k,i]",)), product, *ends)
     return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
 
 

@@ -32,7 +32,9 @@ class DataConfig(Settings):
     targets: list[str] | None = Field(None, description="which targets to learn; all if not given")
     num_train: Positive | None = Field(None, description="learn from this many training graphs only, drawn by the seed")
     limit: Positive | None = Field(None, description="keep at most this many graphs of each split, for quick tests")
-    one_edge_type: bool = Field(False, description="give all edges the same type, which the model encodes, if they have no features")
+    one_edge_type: bool = Field(
+        False, description="give all edges the same type, which the model encodes, if they have no features"
+    )
     path: str | None = Field(None, description="a CSV of molecules")
     smiles_columns: list[str] = Field(default_factory=lambda: ["smiles"], min_length=1)
     target_columns: list[str] | None = Field(None, description="columns to predict; all other columns of numbers if not given")

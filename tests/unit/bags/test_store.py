@@ -35,6 +35,7 @@ MODELS = [
     ("ppgnrrwp", {"walk_length": 3}),
     ("ppgn", {}),
     ("ppgnpublished", {}),
+    ("ppgnnodespublished", {}),
     ("ppgnpublished", {"suffix": "new"}),
     ("sun", {"policy": "ego+:2", "encodings": {"pairs": ["rrwp:3", "common"], "nodes": ["return:2"]}}),
 ]

@@ -6,7 +6,7 @@ from torch import nn
 
 from model_inputs import batch, run
 from reign.nn import OGB_ATOM, OGB_BOND, SUN
-from reign.nn._encoders import TypeEmbedding
+from reign.nn._encoders import NormedNumbers, TypeEmbedding, make_encoder
 
 
 @pytest.mark.filterwarnings("ignore:edge_attr was given")  # which is not what is tested here
@@ -56,3 +56,23 @@ def test_types_as_unit_vectors() -> None:
         model.encode(torch.full((3, 1), 8))
     with pytest.raises(ValueError, match="the encoder has 1 columns of types"):
         model.encode(torch.zeros(3, 2))
+
+
+def test_numbers_with_a_norm() -> None:
+    """ReLU of a normalised linear map; statistics come from the given rows, and the other rows become zero."""
+    encoder = make_encoder("numbers:2", None, 3)
+    assert isinstance(encoder, NormedNumbers)
+    x = torch.randn(6, 2, generator=torch.Generator().manual_seed(0))
+    for rows in (torch.ones(6, dtype=torch.bool), torch.tensor([True, True, True, True, False, False])):
+        y = encoder.lin(x[rows])
+        expected = ((y - y.mean(0)) * (y.var(0, correction=0) + encoder.norm.eps).rsqrt()).relu()
+        torch.testing.assert_close(encoder(x, rows)[rows], expected)
+        assert not encoder(x, rows)[~rows].any()
+    data = batch()
+    assert run(SUN(8, 6, 2, 2, node_encoder=f"numbers:{data.x.size(1)}"), data).shape == (6, 2)
+    for wrong in (x[:, :1], x.long()):
+        with pytest.raises(ValueError, match=r"expected floating-point numbers of shape \(rows, 2\)"):
+            encoder(wrong)
+    for spec in ("numbers:0", "numbers:", "numbers"):
+        with pytest.raises(ValueError, match=r"encoder is 'numbers:?0?', expected .* 'numbers:2' or a module"):
+            make_encoder(spec, None, 3)

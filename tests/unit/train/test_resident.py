@@ -46,7 +46,7 @@ def train(
     monkeypatch.setattr(learner, "why_not_resident", lambda _: None if resident else "a test")
     torch.manual_seed(1)
     data = options.pop("data", None) or problem()
-    model = reign.build_model(name, 4, 4, 2, 1, node_encoder=4, edge_encoder=3, **options.pop("model", {}))
+    model = reign.build_model(name, 4, 4, 2, 1, **({"node_encoder": 4, "edge_encoder": 3} | options.pop("model", {})))
     config = {"epochs": 2, "batch_size": 6, "optimiser": SGD, "precision": "64-true", "report": "last", **options}
     notes = Curve()
     _, predictions = fit(model, data, TrainingConfig(**config), folder=folder, callback=notes)
@@ -67,6 +67,7 @@ def train(
         ("ppgnrrwp", {"model": {"walk_length": 4}}),
         ("ppgn", {}),
         ("ppgnpublished", {}),
+        ("ppgnnodespublished", {}),
         (
             "sun",
             {"model": {"encodings": {"pairs": ["rrwp:3", "common"], "nodes": ["return:2"], "every_layer": True}, "residual": True}},
@@ -82,6 +83,15 @@ def test_the_same_as_batch_by_batch(monkeypatch: pytest.MonkeyPatch, name: str, 
         assert torch.allclose(value.double(), expected[key].double(), atol=1e-5), key
     for split, values in predictions.items():
         assert torch.allclose(values, outputs[split], atol=1e-5), split
+
+
+def test_the_norm_of_an_encoder_sees_no_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = problem()
+    data = replace(data, graphs=replace(data.graphs, x=data.graphs.x.double() + 1), node_encoder=None)
+    found = [train(monkeypatch, resident, "mpnn", data=data, model={"node_encoder": "numbers:1"}) for resident in (True, False)]
+    assert found[0][0].losses == pytest.approx(found[1][0].losses, rel=1e-6)
+    for key, value in found[0][1].items():
+        assert torch.allclose(value.double(), found[1][1][key].double(), atol=1e-5), key
 
 
 def test_bags_are_shared_by_the_same_graphs_with_other_targets() -> None:

@@ -19,6 +19,7 @@ from reign.nn.models._ak_kernel import AKKernel
 from reign.nn.models._gnnak_published import GNNAKctxPublished, GNNAKPlusPublished, GNNAKPublished
 from reign.nn.models._ign2_published import IGN2Published
 from reign.nn.models._ppgn_published import PPGNPublished
+from reign.nn.models._ppgn_nodes import PPGNNodesConv, PPGNNodesPublished
 from reign.nn.models._mpnn import MPNN
 
 # ruff: isort: on
@@ -54,6 +55,8 @@ __all__ = [
     "NGNNTUPublished",
     "PPGNBlock",
     "PPGNConv",
+    "PPGNNodesConv",
+    "PPGNNodesPublished",
     "PPGNPublished",
     "PPGNRootConv",
     "ReIGN2",

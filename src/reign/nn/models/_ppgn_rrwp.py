@@ -152,15 +152,21 @@ class PPGNRRWP(SubgraphGNN):
         else:
             assert self.edge_encoder is not None
             edges = encode_edges(self.edge_encoder, bag.graph.edge_attr)
-        if bag.edge_weight is not None:
-            edges = edges * bag.edge_weight.to(edges.dtype)[:, None]
-        nodes = self.atoms(x)
-        h = nodes.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)
-        return h.index_add(0, bag.edge_row, edges)
+        return tensor_of(self.atoms(x), edges, bag)
 
     def exact_lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
         """The inputs of ``lift``, without weights: features on the diagonal, A off it."""
         return graph_tensor(x, bag, 0, None)
+
+
+def tensor_of(
+    nodes: Float[Tensor, "nodes channels"], edges: Float[Tensor, "edges channels"], bag: SubgraphBag
+) -> Float[Tensor, "pairs channels"]:
+    """A graph as a tensor: the vectors of nodes on the diagonal, those of edges added at their places, and zeros elsewhere."""
+    if bag.edge_weight is not None:
+        edges = edges * bag.edge_weight.to(edges.dtype)[:, None]
+    h = nodes.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)
+    return h.index_add(0, bag.edge_row, edges)
 
 
 def signed_root(x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:

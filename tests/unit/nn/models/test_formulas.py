@@ -18,6 +18,7 @@ from reign.nn import (
     DSSConv,
     IGNPooling,
     PPGNConv,
+    PPGNNodesPublished,
     SSWLConv,
     State,
     SubgraphConv,
@@ -142,6 +143,28 @@ def test_ppgn() -> None:
     X = h.view(N, N, 3)
     product = torch.einsum("kjd,jid->kid", mlp(layer.left, X), mlp(layer.right, X)) / N
     torch.testing.assert_close(layer(h, here).view(N, N, WIDTH), layer.skip(torch.cat([X, product], dim=2)).relu())
+
+
+@pytest.mark.parametrize("types", [None, 2])
+def test_ppgn_of_nodes(types: int | None) -> None:
+    """Blocks between vectors of nodes, to which the input is added, a sum over nodes, and a head with a norm."""
+    model = randomised(PPGNNodesPublished(3, WIDTH, 2, 1, edge_encoder=types)).eval()
+    (layer,) = model.layers
+    x = torch.randn(N, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    kinds = torch.arange(EDGES.size(1)) % (types or 1)
+    X = torch.diag_embed(x.t()).permute(1, 2, 0).clone()
+    X[EDGES[1], EDGES[0]] += layer.edge_encoder.columns[0].weight[kinds]
+    for block in layer.blocks:
+        left = right = X
+        for one, other in zip(block.left, block.right, strict=True):
+            left, right = one(left).relu(), other(right).relu()
+        X = block.skip(torch.cat([X, torch.einsum("kjd,jid->kid", left, right)], dim=2))
+    diagonal = X.diagonal().t()
+    nodes = layer.both_norm(torch.cat([diagonal, X.sum(1) - diagonal], dim=1))
+    nodes = layer.mlp.lin2(layer.mlp.norm(layer.mlp.lin1(nodes)).relu())
+    total = (layer.norm(nodes).relu() + model.residual(x)).sum(0)
+    expected = model.head.lin2(model.head.norm1(model.head.lin1(total)[None]).relu())
+    torch.testing.assert_close(model(x, EDGES, None if types is None else kinds), expected)
 
 
 def hops(depth: int) -> Tensor:

@@ -1,0 +1,149 @@
+"""PPGN between vectors of nodes, as published with GNN-AK (Zhao et al. 2022), from which the paper took its numbers of PPGN."""
+
+from functools import partial
+from typing import Unpack
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from reign._validate import check_count
+from reign.bags import SubgraphBag
+from reign.nn._edge_encoders import encode_edges, make_edge_encoder
+from reign.nn._encoders import EncoderSpec, TypeEmbedding
+from reign.nn._latex import aligned
+from reign.nn._mlp import MLP, Activation, make_act, make_norm, normalise, num_parameters
+from reign.nn._options import LayerOptions, PublishedEdgeOptions
+from reign.nn._pooling import RootPooling
+from reign.nn._registry import MODELS
+from reign.nn._reset import Resettable
+from reign.nn._state import State
+from reign.nn._subgraph_gnn import SubgraphGNN
+from reign.nn._terms import TERMS
+from reign.nn.models._ppgn import PPGN, PPGNBlock
+from reign.nn.models._ppgn_rrwp import tensor_of
+
+
+class PPGNNodesConv(Resettable):
+    r"""Blocks of PPGN that start and end with vectors :math:`v_i` of nodes.
+
+    .. math:: x^k_i &= [k = i] \, v_i + [k \sim i] \, e_{ki}, \quad x \leftarrow W [x, m_1(x) \cdot m_2(x)] \quad \text{(L times)} \\
+              v_i &\leftarrow \sigma \big( \mu [ x^i_i, \textstyle\sum_{j \neq i} x^i_j ] \big)
+
+    Without edge features, :math:`e_{ki}` is one learned vector. In training, the published norm before :math:`\mu` also sees the zeros that fill up
+    smaller graphs; this one sees nodes alone.
+
+    Args:
+        in_channels: number of channels of the input.
+        out_channels: number of channels of the output.
+        blocks: number L of blocks.
+        depth: number of layers of the MLPs in a block.
+        edge_dim: number of channels of continuous edge features.
+        edge_encoder: encoder of edge features that are integer types; see ``make_encoder``.
+        act, norm: see ``TransformOptions``.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        blocks: int = 1,
+        depth: int = 2,
+        edge_dim: int | None = None,
+        edge_encoder: EncoderSpec = None,
+        act: Activation = "relu",
+        norm: str | None = "batch_norm",
+    ) -> None:
+        super().__init__()
+        self.in_channels, self.out_channels = in_channels, out_channels
+        made = make_edge_encoder(edge_encoder, edge_dim, in_channels)
+        self.reads_edges = made is not None
+        self.edge_encoder = TypeEmbedding([1], in_channels) if made is None else made
+        self.blocks = nn.ModuleList(
+            PPGNBlock(out_channels if place else in_channels, out_channels, depth=depth, act=act) for place in range(blocks)
+        )
+        self.both_norm = make_norm(norm, 2 * out_channels)
+        self.mlp = MLP(2 * out_channels, out_channels, hidden=2 * out_channels, norm=norm, act=act)
+        self.norm, self.act = make_norm(norm, out_channels), make_act(act)
+
+    def forward(
+        self, h: Float[Tensor, "pairs in_channels"], bag: SubgraphBag, edge_attr: Shaped[Tensor, "edges *channels"] | None = None
+    ) -> Float[Tensor, "pairs out_channels"]:
+        """Update the vectors of nodes, which are the same in all subgraphs."""
+        given = bag.graph.edge_attr if edge_attr is None else edge_attr
+        types = given if self.reads_edges else bag.graph.edge_index.new_zeros(bag.graph.edge_index.size(1))
+        x = tensor_of(State(h, bag, "all").get(TERMS["node_root"]), encode_edges(self.edge_encoder, types), bag)
+        for block in self.blocks:
+            x = block(x, bag)
+        state, rows = State(x, bag, "all"), bag.real("node")
+        both = torch.cat([state.get(TERMS["node_root"]), state.get(TERMS["node_readout_strict"])], dim=1)
+        nodes = self.mlp(normalise(self.both_norm, both, rows), rows)
+        return bag.wiring.to_node.t(normalise(self.norm, nodes, rows, self.act))
+
+    def describe(self, latex: bool = False) -> str:
+        """Describe the update equations and the number of parameters; with ``latex``, return only the equations as LaTeX."""
+        block = self.blocks[0]
+        assert isinstance(block, PPGNBlock)
+        if latex:
+            ends = r"x^{k}_{i} &\leftarrow \sigma \Big( \mu \big[ x^{i}_{i},\, \textstyle\sum_{j \neq i} x^{i}_{j} \big] \Big)"
+            product = r"\textstyle\sum_{j} \mu^{0}(x)^{k}_{j} \, \mu^{1}(x)^{j}_{i}"
+            return aligned(
+                [rf"x^{{k}}_{{i}} &\leftarrow W \big[ x^{{k}}_{{i}},\, {product} \big] \quad {len(self.blocks)} \times", ends]
+            )
+        lines = [f"{self!r}, {num_parameters(self):,} parameters", *(each.describe() for each in self.blocks)]  # type: ignore[operator]
+        lines.append(f"  x[k,i] <- {type(self.act).__name__}(MLP[x[i,i] , sum_j x[i,j], j != i]), on nodes")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        terms = ["own & matrix product"] * len(self.blocks) + ["node_root & node_readout_strict"]
+        return f"{type(self).__name__}({self.in_channels} -> {self.out_channels}, terms={terms})"
+
+
+@MODELS.register("ppgnnodespublished", "PPGN of nodes (published)")
+class PPGNNodesPublished(SubgraphGNN):
+    """PPGN as published with GNN-AK: blocks between vectors of nodes, to which the input is added, and a sum over nodes.
+
+    Args:
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the blocks.
+        num_layers: number of blocks.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        depth: number of layers of the MLPs in a block.
+        options: see ``PublishedEdgeOptions``.
+    """
+
+    needs_node_based = True
+    takes_policy = False
+    drops_input = False
+    wl_bound = PPGN.wl_bound
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        *,
+        depth: int = 2,
+        **options: Unpack[PublishedEdgeOptions],
+    ) -> None:
+        check_count("num_layers", num_layers)
+        norm = options.get("norm", "batch_norm")
+        options.setdefault("pooling", partial(RootPooling, roots="sum"))
+        super().__init__(
+            in_channels,
+            hidden_channels,
+            num_layers,
+            out_channels,
+            policy="null",
+            layer=[partial(_blocks, num_layers, depth)],
+            residual="identity",
+            head={"hidden": [hidden_channels], "norm": norm, "bias": norm is None},
+            **options,
+        )
+
+
+def _blocks(number: int, depth: int, in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> PPGNNodesConv:
+    names = ("edge_dim", "edge_encoder", "act", "norm")
+    return PPGNNodesConv(in_channels, out_channels, blocks=number, depth=depth, **{name: options[name] for name in names})  # type: ignore[literal-required]
