@@ -36,6 +36,8 @@ def like(name: str, **options: object) -> Problem:
 
     made = graphs(18)
     for g, data in enumerate(made):
+        if name == "graph-properties":
+            data.x = torch.rand(data.num_nodes, 2, generator=rng)  # whether a node is the source, and a random number
         if kind.node_encoder is not None:
             data.x = types(OGB_ATOM if kind.node_encoder == "atom" else [kind.node_encoder], data.num_nodes)
         if kind.edge_encoder is not None:
