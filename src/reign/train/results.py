@@ -93,10 +93,9 @@ def _over_folds(recipe: Recipe, folder: Path, name: str) -> dict[str, Any]:
     for seed in recipe.seeds:
         assert recipe.folds is not None
         curves = [read_metrics(folder / f"seed-{seed}" / f"fold-{f}", f"val_{name}") for f in range(recipe.folds)]
-        length = min(map(len, curves))
-        means = [mean(curve[e] for curve in curves) for e in range(length)]
-        epoch = max(range(length), key=lambda e: means[e] if METRICS[name].more_is_better else -means[e])
-        epoch = epoch if recipe.train.report == "best" else length - 1
+        means = [mean(values) for values in zip(*curves, strict=False)]  # a run that was stopped has folds of different lengths
+        best = max if METRICS[name].more_is_better else min
+        epoch = means.index(best(means)) if recipe.train.report == "best" else len(means) - 1
         seeds.append({"seed": seed, "epoch": epoch, **spread([curve[epoch] for curve in curves])})
     if len(seeds) == 1:
         return seeds[0]

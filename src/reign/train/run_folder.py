@@ -59,7 +59,7 @@ def start(recipe: Recipe, folder: Path, resume: bool) -> tuple[Recipe, dict[str,
             )
         raise ValueError(
             f"{folder} holds a run with other settings ({key} is {there.get(key)!r} there and {here.get(key)!r} here). A run continues with its "
-            "own settings; for others, choose a new folder with -o, without --resume."
+            "own settings; for others, start a new one in another folder with -o."
         )
     remove_unfinished(folder)
     seeds = saved.seeds + [seed for seed in recipe.seeds if seed not in saved.seeds]
