@@ -115,7 +115,7 @@ class Problem:
         """The same problem with the type 0 for all edges. Models then have a vector for it: messages of GIN become relu(x_j + e)."""
         if self.graphs.edge_attr is not None:
             raise ValueError(f"{self.name} has edge features, so its edges cannot all get the same type; leave out one_edge_type.")
-        types = torch.zeros(self.graphs.edge_index.size(1), dtype=torch.long)
+        types = self.graphs.edge_index.new_zeros(self.graphs.edge_index.size(1))
         return replace(self, graphs=replace(self.graphs, edge_attr=types), edge_encoder=1)
 
     def without(self, graphs: Collection[int]) -> "Problem":

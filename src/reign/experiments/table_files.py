@@ -3,7 +3,8 @@
 ``extends: NAME`` takes all values of a table, a recipe or a base file (a name that starts with an underscore, such as ``_zinc``) that comes
 with reign. ``extends: FILE.yaml`` takes the values of a file in the same folder. Values of the file itself override them.
 
-A row can extend a row of another table, with ``extends: TABLE/ROW``: it takes the title, the settings and the grid, but not the numbers of the paper.
+A row can extend a row of any table, with ``extends: TABLE/ROW``: it takes the title, the settings and the grid of that row, but not the settings
+of its table, nor the numbers of the paper.
 """
 
 from importlib import resources
@@ -35,7 +36,7 @@ def find_table(name: str) -> Table:
     """Find a table by its name, or read it from a YAML file. A recipe becomes a table with one cell."""
     if not name.endswith(YAML):
         name = find_name(name, list_tables(), "table or recipe")
-    elif not Path(name).is_file():
+    elif not _is_file(Path(name)):
         raise ValueError(f"the file {name} does not exist.")
     values = read_extended(name)
     if "rows" not in values:
@@ -57,36 +58,74 @@ def find_recipe(name: str, *changes: dict[str, Any]) -> tuple[Recipe, str]:
     return table.recipe(row, column, *changes), "/".join([Path(start).stem, row, column])
 
 
-def read_extended(name: str, chain: tuple[str, ...] = ()) -> dict[str, Any]:
+def read_extended(name: str) -> dict[str, Any]:
     """The values of a table file, merged over those of the file that it extends, and so on; the same for its rows.
 
     Args:
         name: the name of a file that comes with reign, or the path of a YAML file.
-        chain: the files that extend this one, to find cycles.
     """
-    place = str(Path(name).resolve()) if name.endswith(YAML) else name
-    if place in chain:
-        raise ValueError(f"{chain[0]} extends itself: {' -> '.join((*chain, place))}; remove one 'extends'.")
-    values, chain = _read(name), (*chain, place)
-    if isinstance(rows := values.get("rows"), dict):
-        values["rows"] = {row: _extended_row(name, row, about, chain) for row, about in rows.items()}
-    if "extends" not in values:
-        return values
-    base = values.pop("extends")
-    return merge(read_extended(_base(name, base), chain), values)
+    return _Files().read(name)
 
 
-def _extended_row(name: str, row: str, about: Any, chain: tuple[str, ...]) -> Any:
-    """The values of a row, merged over those of the row that it extends."""
-    if not isinstance(about, dict) or "extends" not in about:
-        return about
-    base = about["extends"]
-    if not isinstance(base, str) or "/" not in base:
-        raise ValueError(f"{name}: rows.{row}.extends is {base!r}, expected TABLE/ROW, such as zinc/gin.")
-    table, _, other = base.rpartition("/")
-    rows = read_extended(_base(name, table), chain).get("rows") or {}
-    taken = {key: value for key, value in rows[find_name(other, list(rows), f"row of {table}")].items() if key != "paper"}
-    return merge(taken, {key: value for key, value in about.items() if key != "extends"})
+class _Files:
+    """Files that extend each other. Each is read once, and of the tables that rows extend only these rows are looked at."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, dict[str, Any]] = {}
+
+    def read(self, name: str) -> dict[str, Any]:
+        """The values of a file and of all that it extends."""
+        out: dict[str, Any] = {}
+        for file in reversed(self.chain(name)):
+            own = {key: value for key, value in self.values[file].items() if key != "extends"}
+            if isinstance(rows := own.get("rows"), dict):
+                own["rows"] = {row: self.extended(file, str(row), about) for row, about in rows.items()}
+            out = merge(out, own)
+        return out
+
+    def chain(self, name: str) -> list[str]:
+        """The file itself, the file that it extends, and so on."""
+        found, places = [name], [_place(name)]
+        while True:
+            if found[-1] not in self.values:
+                self.values[found[-1]] = _read(found[-1])
+            if "extends" not in (values := self.values[found[-1]]):
+                return found
+            found.append(_base(found[-1], values["extends"]))
+            places.append(_place(found[-1]))
+            if places[-1] in places[:-1]:
+                raise ValueError(f"{name} extends itself: {' -> '.join(places)}; remove one 'extends'.")
+
+    def extended(self, name: str, row: str, about: Any, chain: tuple[tuple[str, str], ...] = ()) -> Any:
+        """The values of a row, merged over those of the row that it extends, which is a row of this file or of another one."""
+        if not isinstance(about, dict) or "extends" not in about:
+            return about
+        base, what = about["extends"], f"{name}: rows.{row}.extends is {about['extends']!r}"
+        if not isinstance(base, str) or "/" not in base:
+            raise ValueError(f"{what}, expected TABLE/ROW, such as zinc/gin.")
+        if (here := (_place(name), row)) in chain:
+            raise ValueError(f"{what}, but that row extends this one; remove one 'extends'.")
+        table, _, wanted = base.rpartition("/")
+        found: dict[str, Any] = {}
+        known: list[str] = []
+        for file in reversed(self.chain(_base(name, table))):
+            rows = self.values[file].get("rows")
+            known += map(str, rows if isinstance(rows, dict) else [])
+            if isinstance(rows, dict) and wanted in rows:
+                part = self.extended(file, wanted, rows[wanted], (*chain, here))
+                if not isinstance(part, dict):
+                    raise ValueError(f"{what}, which is {part!r}, expected a row with a title and settings.")
+                found = merge(found, part)
+        if wanted not in known:
+            raise ValueError(
+                f"{what}, but {table} has no such row{did_you_mean(wanted, known)} It has {', '.join(known) or 'no rows'}."
+            )
+        taken = {key: value for key, value in found.items() if key != "paper"}
+        return merge(taken, {key: value for key, value in about.items() if key != "extends"})
+
+
+def _place(name: str) -> str:
+    return str(Path(name).resolve()) if name.endswith(YAML) else name
 
 
 def _base(name: str, base: Any) -> str:
@@ -101,9 +140,16 @@ def _base(name: str, base: Any) -> str:
             )
         return base
     file = Path(name).parent / base
-    if not file.is_file():
+    if not _is_file(file):
         raise ValueError(f"{name} extends {base}, but the file {file} does not exist.")
     return str(file)
+
+
+def _is_file(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except (OSError, ValueError):  # a name that is too long, or has a null character
+        return False
 
 
 def _built_in() -> list[str]:

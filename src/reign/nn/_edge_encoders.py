@@ -24,6 +24,8 @@ def make_edge_encoder(spec: EncoderSpec, edge_dim: int | None, channels: int) ->
             "edge_encoder is a module, but every base encoder needs its own module with its own number of channels; give a function that "
             "makes one, as in edge_encoder=lambda channels: ..."
         )
+    if isinstance(spec, str) and spec.startswith("numbers"):
+        raise ValueError(f"edge_encoder is {spec!r}, which is for nodes; give the number of channels of edge features as edge_dim.")
     return make_encoder(spec, edge_dim, channels)
 
 

@@ -121,7 +121,7 @@ class NormedNumbers(Resettable):
         """Encode numbers; the statistics of the norm are taken over ``rows`` only."""
         if x.dim() != 2 or x.size(1) != self.lin.in_features or not x.is_floating_point():
             raise ValueError(f"features are {kind_of(x)}, expected floating-point numbers of shape (rows, {self.lin.in_features}).")
-        return normalise(self.norm, self.lin(x), rows).relu()
+        return normalise(self.norm, self.lin(x.to(self.lin.weight.dtype)), rows).relu()
 
 
 class OneHot(Resettable):
@@ -193,8 +193,8 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
 
     Args:
         spec: a number of types, a list of numbers of types (one per column), "atom" or "bond" (OGB's columns), "one-hot" (as many types
-            as channels), "atom+12" (OGB's columns of atoms, then 12 columns of numbers), "numbers:2" (2 columns of numbers, with a norm and a
-            ReLU), a module, or a function that makes a module for a number of channels. None stands for a linear map of ``in_channels``
+            as channels), "atom+12" (OGB's columns of atoms, then 12 columns of numbers), "numbers:2" (2 columns of numbers of nodes, with
+            a norm and a ReLU), a module, or a function that makes a module for a number of channels. None stands for a linear map of ``in_channels``
             continuous features.
         in_channels: number of channels of continuous features; with None there is no encoder for them.
         channels: number of channels of the result.
@@ -213,8 +213,8 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
         return NormedNumbers(int(spec.removeprefix("numbers:")), channels)
     if isinstance(spec, bool | str):
         raise ValueError(
-            f"encoder is {spec!r}, expected a number of types, a list with one number per column, 'atom', 'bond', 'one-hot', 'numbers:2' or a "
-            "module."
+            f"encoder is {spec!r}, expected a number of types, a list with one number per column, 'atom', 'atom+12', 'bond', 'one-hot', "
+            "'numbers:2', a module or a function."
         )
     sizes = [spec] if isinstance(spec, Integral) else spec
     if isinstance(sizes, list | tuple) and sizes and all(isinstance(size, Integral) and int(size) > 0 for size in sizes):

@@ -135,7 +135,8 @@ class Model(Facts, Parts, metaclass=ModelType):
             check_ends(ends, self.task_level, bag)
         if self.needs_node_based and not (bag.has_some_roots and self.halo is not None):
             bag.require_node_based(type(self).__name__)
-        h = self.lift(self.encode(x, bag.real("node")), bag)
+        rows = {"rows": bag.real("node")} if isinstance(self.node_encoder, NormedNumbers) else {}  # other encoders have no norm
+        h = self.lift(self.encode(x, **rows), bag)
         if self.labels is not None:
             h = self.labels(h, bag)
         if self.encodings is not None:

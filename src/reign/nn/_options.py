@@ -100,7 +100,7 @@ class OuterOptions(TypedDict, total=False):
     Args:
         pooling: function that makes the pooling rho for a number of channels; None takes means over nodes and subgraphs. Each model has
             its own default.
-        node_encoder: encoder of node features that are integer types; see ``make_encoder``.
+        node_encoder: encoder of node features, such as integer types; see ``make_encoder``.
         encodings: structure of the graph that is added to x[k, i], for example {"pairs": ["rrwp:21"], "nodes": ["return:20"]}; see ``Encodings``.
         dropout: dropout probability after the encoder, after each layer, and in the head.
         task_level: whether predictions are for graphs, nodes or edges.

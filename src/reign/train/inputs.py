@@ -48,6 +48,9 @@ def descriptors_of(config: DataConfig, path: "str | Path | None" = None) -> "Des
     return Descriptors(config.descriptors_columns, path or config.descriptors_path, config.molecule_featurizers)
 
 
-def without_targets(data: Data) -> Data:
-    """The features of a graph alone."""
-    return Data(x=data.x, edge_index=data.edge_index, edge_attr=data.edge_attr)
+def without_targets(data: Data, trained_on: DataConfig) -> Data:
+    """The features of a graph alone; its edges get the type 0 if those of the training data did."""
+    attr = data.edge_attr
+    if trained_on.one_edge_type and attr is None:
+        attr = data.edge_index.new_zeros(data.edge_index.size(1))
+    return Data(x=data.x, edge_index=data.edge_index, edge_attr=attr)

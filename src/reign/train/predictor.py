@@ -224,7 +224,7 @@ class Predictor:
             name: [] for name in column_names(self.targets, self.classes, plan.method is not None, list(plan.intervals))
         }
         if good:
-            pack = GraphPack.of([without_targets(data) for data in graphs if data is not None])
+            pack = GraphPack.of([without_targets(data, self.recipe.data) for data in graphs if data is not None])
             columns, failed = self.forecasts(pack, plan, callback or Callback())
             errors |= {good[g]: reason for g, reason in failed.items()}
             good = [i for i in good if i not in errors]
@@ -270,7 +270,9 @@ class Predictor:
             failed: dictionary that receives the graphs that are too large for the memory, with the reasons; their outputs are NaN.
                 Without it, such graphs raise an error.
         """
-        pack = graphs if isinstance(graphs, GraphPack) else GraphPack.of([without_targets(data) for data in graphs])
+        pack = (
+            graphs if isinstance(graphs, GraphPack) else GraphPack.of([without_targets(data, self.recipe.data) for data in graphs])
+        )
         chosen = torch.arange(len(pack)) if ids is None else ids
         return torch.stack([model.outputs(pack, chosen, callback or Callback(), failed) for model in self.models])
 

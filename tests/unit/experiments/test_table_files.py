@@ -126,19 +126,57 @@ def test_a_row_extends_a_row_of_another_table(tmp_path: Path) -> None:
     assert far.model == zinc.recipe("gin", "test").model
 
 
+def test_rows_extend_rows_of_their_own_file_and_of_each_other(tmp_path: Path) -> None:
+    """What counts is whether a row extends itself, not whether its file does."""
+    write(
+        tmp_path,
+        mine="extends: _zinc\ntitle: Mine\nrows: {a: {extends: other.yaml/x}, b: {title: B}, c: {extends: mine.yaml/b}}\n",
+        other="extends: _zinc\ntitle: Other\nrows: {x: {extends: other.yaml/y}, y: {extends: mine.yaml/b, settings: {folds: 3}}}\n",
+    )
+    rows = find_table(str(tmp_path / "mine.yaml")).rows
+    assert {name: (row.title, row.settings) for name, row in rows.items()} == {
+        "a": ("B", {"folds": 3}),
+        "b": ("B", {}),
+        "c": ("B", {}),
+    }
+
+
+def test_a_row_of_a_table_that_extends_another(tmp_path: Path) -> None:
+    """Both files have a part of the row."""
+    write(
+        tmp_path,
+        low="extends: _zinc\ntitle: Low\nrows: {x: {title: X, settings: {folds: 3, train: {epochs: 2}}}}\n",
+        high="extends: low.yaml\nrows: {x: {settings: {train: {epochs: 5}}}}\n",
+        mine="extends: _zinc\ntitle: Mine\nrows: {a: {extends: high.yaml/x}}\n",
+    )
+    row = find_table(str(tmp_path / "mine.yaml")).rows["a"]
+    assert (row.title, row.settings) == ("X", {"folds": 3, "train": {"epochs": 5}})
+
+
 @pytest.mark.parametrize(
     ("extends", "message"),
     [
         ("zinc", "mine.yaml: rows.a.extends is 'zinc', expected TABLE/ROW, such as zinc/gin."),
         ("[zinc]", "mine.yaml: rows.a.extends is ['zinc'], expected TABLE/ROW"),
-        ("zinc/gim", "unknown row of zinc 'gim'; did you mean 'gin'?"),
+        ("zinc/gim", "mine.yaml: rows.a.extends is 'zinc/gim', but zinc has no such row; did you mean 'gin'"),
         ("zink/gin", "mine.yaml extends 'zink', which does not exist; did you mean 'zinc'?"),
-        ("_zinc/gin", "unknown row of _zinc 'gin'"),
-        ("mine.yaml/a", "mine.yaml extends itself: "),
+        ("_zinc/gin", "rows.a.extends is '_zinc/gin', but _zinc has no such row. It has no rows."),
+        ("mine.yaml/a", "mine.yaml: rows.a.extends is 'mine.yaml/a', but that row extends this one; remove one 'extends'."),
+        ("odd.yaml/list", "rows.a.extends is 'odd.yaml/list', which is [1, 2], expected a row with a title and settings."),
+        ("odd.yaml/none", "rows.a.extends is 'odd.yaml/none', which is None, expected a row"),
+        ("odd.yaml/2", "but odd.yaml has no such row. It has list, none, 1, back."),
+        ("odd.yaml/back", "mine.yaml: rows.a.extends is 'odd.yaml/back', but that row extends this one"),
+        ("flat.yaml/near", "but flat.yaml has no such row. It has no rows."),
+        (f"{'x' * 5000}.yaml/near", "does not exist"),
     ],
 )
 def test_rows_that_cannot_be_extended(tmp_path: Path, extends: str, message: str) -> None:
-    write(tmp_path, mine=f"extends: _zinc\ntitle: Mine\nrows: {{a: {{extends: {extends}}}}}\n")
+    write(
+        tmp_path,
+        mine=f"extends: _zinc\ntitle: Mine\nrows: {{a: {{extends: {extends}}}}}\n",
+        odd="rows: {list: [1, 2], none: , 1: {title: One}, back: {extends: mine.yaml/a}}\n",
+        flat="rows: [near]\n",
+    )
     with pytest.raises(ValueError) as error:
         find_table(str(tmp_path / "mine.yaml"))
     assert message in str(error.value)

@@ -70,9 +70,12 @@ def test_numbers_with_a_norm() -> None:
         assert not encoder(x, rows)[~rows].any()
     data = batch()
     assert run(SUN(8, 6, 2, 2, node_encoder=f"numbers:{data.x.size(1)}"), data).shape == (6, 2)
+    assert encoder(x.double()).dtype == torch.float32
+    with pytest.raises(ValueError, match="edge_encoder is 'numbers:2', which is for nodes; .* as edge_dim"):
+        SUN(8, 6, 2, 2, edge_encoder="numbers:2")
     for wrong in (x[:, :1], x.long()):
         with pytest.raises(ValueError, match=r"expected floating-point numbers of shape \(rows, 2\)"):
             encoder(wrong)
     for spec in ("numbers:0", "numbers:", "numbers"):
-        with pytest.raises(ValueError, match=r"encoder is 'numbers:?0?', expected .* 'numbers:2' or a module"):
+        with pytest.raises(ValueError, match=r"encoder is 'numbers:?0?', expected .* 'numbers:2', a module"):
             make_encoder(spec, None, 3)

@@ -1,13 +1,18 @@
 """Problems from settings."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch_geometric.data import Data
 
+import reign
 from reign.data import Problem
-from reign.train import build
+from reign.train import Recipe, build, train
 from reign.train.build import make_model, make_problem
 from reign.train.config import DataConfig, ModelConfig
+from reign.train.devices import make_fabric
 
 
 def test_problems_that_differ_in_targets_share_their_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,3 +58,13 @@ def test_edges_of_one_type() -> None:
         problem.with_one_edge_type()
     with pytest.raises(ValueError, match="bonds of molecules have types"):
         DataConfig(path="mols.csv", one_edge_type=True)
+
+
+def test_graphs_to_predict_get_the_type_of_the_training_data(tmp_path: Path) -> None:
+    data = {"name": "counting", "options": {"num_graphs": 20}, "targets": ["star"], "one_edge_type": True}
+    model = {"name": "mpnn", "hidden_channels": 4, "num_layers": 1}
+    train(Recipe.check({"data": data, "model": model, "train": {"epochs": 1}}), tmp_path, fabric=make_fabric(accelerator="cpu"))
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    plain, typed = (Data(x=torch.ones(3, 1), edge_index=edges, edge_attr=attr) for attr in (None, torch.zeros(4, dtype=torch.long)))
+    found = reign.load(tmp_path).predict([plain, typed])["star_pred"].tolist()
+    assert found[0] == found[1]

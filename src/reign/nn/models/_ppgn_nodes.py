@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from reign._validate import check_count
 from reign.bags import SubgraphBag
 from reign.nn._edge_encoders import encode_edges, make_edge_encoder
-from reign.nn._encoders import EncoderSpec, TypeEmbedding
+from reign.nn._encoders import EncoderSpec
 from reign.nn._latex import aligned
 from reign.nn._mlp import MLP, Activation, make_act, make_norm, normalise, num_parameters
 from reign.nn._options import LayerOptions, PublishedEdgeOptions
@@ -30,8 +30,8 @@ class PPGNNodesConv(Resettable):
     .. math:: x^k_i &= [k = i] \, v_i + [k \sim i] \, e_{ki}, \quad x \leftarrow W [x, m_1(x) \cdot m_2(x)] \quad \text{(L times)} \\
               v_i &\leftarrow \sigma \big( \mu [ x^i_i, \textstyle\sum_{j \neq i} x^i_j ] \big)
 
-    Without edge features, :math:`e_{ki}` is one learned vector. In training, the published norm before :math:`\mu` also sees the zeros that fill up
-    smaller graphs; this one sees nodes alone.
+    Without edge features, :math:`e_{ki}` is one learned vector; self-loops have none. In training, the published norm before :math:`\mu` also sees the
+    zeros that fill up smaller graphs; this one sees nodes alone.
 
     Args:
         in_channels: number of channels of the input.
@@ -56,10 +56,10 @@ class PPGNNodesConv(Resettable):
         norm: str | None = "batch_norm",
     ) -> None:
         super().__init__()
+        check_count("blocks", blocks)
         self.in_channels, self.out_channels = in_channels, out_channels
-        made = make_edge_encoder(edge_encoder, edge_dim, in_channels)
-        self.reads_edges = made is not None
-        self.edge_encoder = TypeEmbedding([1], in_channels) if made is None else made
+        self.edge_encoder = make_edge_encoder(edge_encoder, edge_dim, in_channels)
+        self.edge = nn.Parameter(torch.randn(1, in_channels)) if self.edge_encoder is None else None
         self.blocks = nn.ModuleList(
             PPGNBlock(out_channels if place else in_channels, out_channels, depth=depth, act=act) for place in range(blocks)
         )
@@ -67,13 +67,23 @@ class PPGNNodesConv(Resettable):
         self.mlp = MLP(2 * out_channels, out_channels, hidden=2 * out_channels, norm=norm, act=act)
         self.norm, self.act = make_norm(norm, out_channels), make_act(act)
 
+    def reset_own(self) -> None:
+        """Draw the vector of edges again."""
+        if self.edge is not None:
+            self.edge.normal_()
+
     def forward(
         self, h: Float[Tensor, "pairs in_channels"], bag: SubgraphBag, edge_attr: Shaped[Tensor, "edges *channels"] | None = None
     ) -> Float[Tensor, "pairs out_channels"]:
         """Update the vectors of nodes, which are the same in all subgraphs."""
-        given = bag.graph.edge_attr if edge_attr is None else edge_attr
-        types = given if self.reads_edges else bag.graph.edge_index.new_zeros(bag.graph.edge_index.size(1))
-        x = tensor_of(State(h, bag, "all").get(TERMS["node_root"]), encode_edges(self.edge_encoder, types), bag)
+        source, target = bag.graph.edge_index
+        if self.edge_encoder is None:
+            assert self.edge is not None
+            edges = self.edge.expand(source.numel(), -1)
+        else:
+            edges = encode_edges(self.edge_encoder, bag.graph.edge_attr if edge_attr is None else edge_attr)
+        nodes = State(h, bag, "all").get(TERMS["node_root"])
+        x = tensor_of(nodes, edges * (source != target)[:, None], bag)
         for block in self.blocks:
             x = block(x, bag)
         state, rows = State(x, bag, "all"), bag.real("node")
@@ -110,7 +120,7 @@ class PPGNNodesPublished(SubgraphGNN):
         num_layers: number of blocks.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         depth: number of layers of the MLPs in a block.
-        options: see ``PublishedEdgeOptions``.
+        options: see ``PublishedEdgeOptions``; dropout is after the blocks and before the head.
     """
 
     needs_node_based = True
@@ -129,7 +139,11 @@ class PPGNNodesPublished(SubgraphGNN):
         **options: Unpack[PublishedEdgeOptions],
     ) -> None:
         check_count("num_layers", num_layers)
-        norm = options.get("norm", "batch_norm")
+        if (options.get("encodings") or {}).get("pairs"):
+            raise ValueError(
+                "PPGNNodesPublished starts with vectors of nodes, so it has no encodings of pairs; use PPGNRRWP for these."
+            )
+        norm, dropout = options.get("norm", "batch_norm"), options.get("dropout", 0.0)
         options.setdefault("pooling", partial(RootPooling, roots="sum"))
         super().__init__(
             in_channels,
@@ -139,7 +153,7 @@ class PPGNNodesPublished(SubgraphGNN):
             policy="null",
             layer=[partial(_blocks, num_layers, depth)],
             residual="identity",
-            head={"hidden": [hidden_channels], "norm": norm, "bias": norm is None},
+            head={"hidden": [hidden_channels], "norm": norm, "bias": norm is None, "input_dropout": dropout, "dropout": 0.0},
             **options,
         )
 

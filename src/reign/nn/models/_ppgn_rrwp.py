@@ -165,8 +165,9 @@ def tensor_of(
     """A graph as a tensor: the vectors of nodes on the diagonal, those of edges added at their places, and zeros elsewhere."""
     if bag.edge_weight is not None:
         edges = edges * bag.edge_weight.to(edges.dtype)[:, None]
-    h = nodes.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)
-    return h.index_add(0, bag.edge_row, edges)
+    dtype = torch.promote_types(nodes.dtype, edges.dtype)  # in mixed precision they may differ
+    h = nodes.new_zeros(bag.num_pairs, nodes.size(1), dtype=dtype).index_copy(0, bag.root_row, nodes.to(dtype))
+    return h.index_add(0, bag.edge_row, edges.to(dtype))
 
 
 def signed_root(x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:

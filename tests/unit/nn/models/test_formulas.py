@@ -18,6 +18,7 @@ from reign.nn import (
     DSSConv,
     IGNPooling,
     PPGNConv,
+    PPGNNodesConv,
     PPGNNodesPublished,
     SSWLConv,
     State,
@@ -147,13 +148,15 @@ def test_ppgn() -> None:
 
 @pytest.mark.parametrize("types", [None, 2])
 def test_ppgn_of_nodes(types: int | None) -> None:
-    """Blocks between vectors of nodes, to which the input is added, a sum over nodes, and a head with a norm."""
+    """Blocks between vectors of nodes, to which the input is added, a sum over nodes, and a head with a norm. Self-loops do not count."""
     model = randomised(PPGNNodesPublished(3, WIDTH, 2, 1, edge_encoder=types)).eval()
     (layer,) = model.layers
     x = torch.randn(N, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    kinds = torch.arange(EDGES.size(1)) % (types or 1)
+    edges = torch.cat([EDGES, torch.tensor([[2, 5], [2, 5]])], dim=1)
+    kinds = torch.arange(edges.size(1)) % (types or 1)
     X = torch.diag_embed(x.t()).permute(1, 2, 0).clone()
-    X[EDGES[1], EDGES[0]] += layer.edge_encoder.columns[0].weight[kinds]
+    table = layer.edge if types is None else layer.edge_encoder.columns[0].weight
+    X[EDGES[1], EDGES[0]] += table[kinds[: EDGES.size(1)]]
     for block in layer.blocks:
         left = right = X
         for one, other in zip(block.left, block.right, strict=True):
@@ -164,7 +167,19 @@ def test_ppgn_of_nodes(types: int | None) -> None:
     nodes = layer.mlp.lin2(layer.mlp.norm(layer.mlp.lin1(nodes)).relu())
     total = (layer.norm(nodes).relu() + model.residual(x)).sum(0)
     expected = model.head.lin2(model.head.norm1(model.head.lin1(total)[None]).relu())
-    torch.testing.assert_close(model(x, EDGES, None if types is None else kinds), expected)
+    torch.testing.assert_close(model(x, edges, None if types is None else kinds), expected)
+
+
+def test_ppgn_of_nodes_in_mixed_precision_and_what_it_refuses() -> None:
+    x, attr = torch.randn(N, 3), torch.randn(EDGES.size(1), 2)
+    for options in ({}, {"edge_dim": 2}, {"node_encoder": "numbers:3"}):
+        with torch.autocast("cpu", torch.bfloat16):
+            model = PPGNNodesPublished(WIDTH if "node_encoder" in options else 3, WIDTH, 2, 1, **options)
+            assert model(x, EDGES, attr if "edge_dim" in options else None).isfinite().all()
+    with pytest.raises(ValueError, match="it has no encodings of pairs; use PPGNRRWP"):
+        PPGNNodesPublished(3, WIDTH, 2, 1, encodings={"pairs": ["rrwp:3"]})
+    with pytest.raises(ValueError, match="blocks is 0"):
+        PPGNNodesConv(3, WIDTH, blocks=0)
 
 
 def hops(depth: int) -> Tensor:
