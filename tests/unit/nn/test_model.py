@@ -11,7 +11,7 @@ from torch_geometric.loader import DataLoader
 
 import reign
 from model_inputs import batch, run
-from reign.nn import DS, DSS, GNNAK, IDGNN, MPNN, NGNN, SUN, SubgraphConv, SubgraphGNN, make_encoder
+from reign.nn import DS, DSS, GNNAK, IDGNN, MPNN, NGNN, SUN, GNNAKPublished, SubgraphConv, SubgraphGNN, make_encoder
 from reign.policies import NodeMarking, Sampled
 from reign.testing import random_graphs
 
@@ -40,6 +40,7 @@ FLAGS: list[tuple[type, dict[str, Any], dict[str, Any]]] = [
             {"domain": "all"},
         )
     ],
+    (GNNAKPublished, {"policy": "ego+:1"}, {"policy": "ego+:1", "remark": True}),
     *[(MPNN, {}, other) for other in ({"graph_pooling": "sum"}, {"conv": "graphconv"})],
     (SubgraphGNN, {"terms": ["own", "local"]}, {"terms": ["own", "transpose"]}),
     (SubgraphGNN, {"terms": ["own"]}, {"terms": ["own"], "root_terms": ["readout"]}),

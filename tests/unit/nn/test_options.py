@@ -16,6 +16,7 @@ from reign.nn import (
     MPNN,
     SUN,
     CompositionOptions,
+    GNNAKPublished,
     LayerOptions,
     MeanPooling,
     MemberModelOptions,
@@ -38,8 +39,9 @@ def test_options_that_would_be_ignored_are_refused() -> None:
         SubgraphGNN(3, 6, 2, terms=["own", "local"], edge_dim=2)
     with pytest.raises(ValueError, match="the mean of \\['local'\\] needs conv='gin' or 'graphconv'"):
         SubgraphGNN(3, 6, 2, terms=["own+local"], aggregation={"local": "mean"}, edge_dim=2)
-    with pytest.raises(ValueError, match="remark=True needs a policy with marks"):
-        GNNAK(3, 6, 2, remark=True)
+    for kind in (GNNAK, GNNAKPublished):
+        with pytest.raises(ValueError, match="remark=True needs a policy with marks"):
+            kind(3, 6, 2, remark=True)
     with pytest.raises(ValueError, match="edge_encoder is a module, but every base encoder needs its own module"):
         SUN(3, 6, 2, edge_encoder=nn.Linear(2, 6))
 

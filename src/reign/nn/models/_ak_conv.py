@@ -1,5 +1,6 @@
 """The block of GNN-As-Kernel: a network in every ego net as the kernel of one layer on the graph."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Literal, Unpack, cast
 
@@ -7,16 +8,18 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+import reign.policies as policies
 from reign.bags import Domain, SubgraphBag
 from reign.nn._describe import slot_formulas
 from reign.nn._encoders import lookup
 from reign.nn._latex import aligned, latex_sum
 from reign.nn._mlp import MLP, Activation, make_act, make_norm, normalise, num_parameters
-from reign.nn._options import ConvOptions
+from reign.nn._options import ConvOptions, LayerOptions
 from reign.nn._reset import Resettable
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
 from reign.nn.models._ds_dss import DSConv
+from reign.policies import Policy
 
 Combine = Literal["sum", "cat"]
 
@@ -141,3 +144,18 @@ class AKConv(Resettable):
     def __repr__(self) -> str:
         terms = ["own+local"] * len(self.inner) + [" & ".join(self.parts)]
         return f"{type(self).__name__}({self.in_channels} -> {self.out_channels}, terms={terms})"
+
+
+def remarked(block: Callable[..., nn.Module], policy: str | Policy) -> Callable[..., nn.Module]:
+    """A function that makes blocks, all but the first with the marks of a policy."""
+    marks = policies.policy(policy).num_marks
+    if not marks:
+        raise ValueError(f"remark=True needs a policy with marks, got '{policy}'; use 'ego+:h' or 'nm'.")
+    made = 0
+
+    def layer(in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> nn.Module:
+        nonlocal made
+        made += 1
+        return block(in_channels, out_channels, marks=marks if made > 1 else 0, **options)
+
+    return layer

@@ -43,6 +43,7 @@ class AKKernel(Resettable):
         inner_layers: number L of layers in every subgraph.
         inner_residual: whether the input of an inner layer is added to its output.
         hop_channels: number of channels of the embedding of hop distances; 0 for none.
+        marks: number of channels of marks that are put in front of the input.
         max_distance: greater hop distances count as this one.
         dropout: dropout probability after every inner layer, before transforms, before M, and of the vectors of nodes at the end.
         act, norm: see ``TransformOptions``.
@@ -61,6 +62,7 @@ class AKKernel(Resettable):
         inner_layers: int = 1,
         inner_residual: bool = True,
         hop_channels: int = 0,
+        marks: int = 0,
         max_distance: int = 3,
         dropout: float = 0.0,
         act: Activation = "relu",
@@ -82,7 +84,7 @@ class AKKernel(Resettable):
         check("hop_channels", hop_channels, type(hop_channels) is int and hop_channels >= 0, "at least 0")
         self.in_channels, self.out_channels, self.domain, self.max_distance = in_channels, out_channels, domain, max_distance
         self.parts, self.combine, self.aggregation, self.inner_residual = tuple(parts), combine, aggregation, inner_residual
-        width, bias = in_channels + hop_channels, norm is None
+        self.marks, width, bias = marks, marks + in_channels + hop_channels, norm is None
         self.edge_encoder = make_edge_encoder(edge_encoder, edge_dim, width)
         options: EncoderOptions = {"conv": conv, "act": act, "norm": norm, "expansion": expansion, "train_eps": train_eps}
         options["edge_encoder"] = None if self.edge_encoder is None else _no_encoder
@@ -106,6 +108,9 @@ class AKKernel(Resettable):
         edge_attr = bag.graph.edge_attr if edge_attr is None else edge_attr
         if self.edge_encoder is not None:
             edge_attr = encode_edges(self.edge_encoder, edge_attr)
+        if self.marks:
+            assert bag.mark is not None
+            h = torch.cat([bag.mark.to(h.dtype), h], dim=1)
         hops = None
         if self.hops is not None:
             hops = bag.hops(self.max_distance).clamp(max=self.hops.num_embeddings - 1)

@@ -1,18 +1,17 @@
 """GNN-As-Kernel (Zhao et al. 2022): a network in every ego net computes a new vector for the root of that ego net."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Unpack
 
 import reign.policies as policies
 from reign.bags import Domain
 from reign.nn._model import Model
-from reign.nn._options import LayerOptions, MemberModelOptions
+from reign.nn._options import MemberModelOptions
 from reign.nn._pooling import RootPooling
 from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
-from reign.nn.models._ak_conv import AKConv, Combine
+from reign.nn.models._ak_conv import AKConv, Combine, remarked
 from reign.policies import EgoNets, Policy
 
 
@@ -66,7 +65,7 @@ class GNNAK(SubgraphGNN):
             plus=self._max_distance(policy),
         )
         options.setdefault("pooling", partial(RootPooling, roots=graph_pooling))
-        layer = _remarked(block, policy) if remark else block
+        layer = remarked(block, policy) if remark else block
         super().__init__(
             in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, domain=domain, **options
         )
@@ -105,17 +104,3 @@ class GNNAKPlus(GNNAKctx):
     def _max_distance(self, policy: str | Policy) -> int:
         made = policies.policy(policy)
         return made.num_hops if isinstance(made, EgoNets) else 5
-
-
-def _remarked(block: Callable[..., AKConv], policy: str | Policy) -> Callable[..., AKConv]:
-    marks = policies.policy(policy).num_marks
-    if not marks:
-        raise ValueError(f"remark=True needs a policy with marks, got '{policy}'; use 'ego+:h' or 'nm'.")
-    made = 0
-
-    def layer(in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> AKConv:
-        nonlocal made
-        made += 1
-        return block(in_channels, out_channels, marks=marks if made > 1 else 0, **options)
-
-    return layer

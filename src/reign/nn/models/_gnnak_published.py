@@ -12,7 +12,7 @@ from reign.nn._pooling import RootPooling
 from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
 from reign.nn._subgraph_gnn import SubgraphGNN
-from reign.nn.models._ak_conv import Combine
+from reign.nn.models._ak_conv import Combine, remarked
 from reign.nn.models._ak_kernel import AKKernel, Part
 from reign.policies import Policy
 
@@ -32,6 +32,7 @@ class GNNAKPublished(SubgraphGNN):
         combine: "cat" (and a linear map), or a plain "sum".
         aggregation: "sum" or "mean" over the nodes of a subgraph, over subgraphs, and over the nodes of the graph.
         hop_channels: number of channels of embedded hop distances; 16 in GNN-AK+ and 0 otherwise, if not given.
+        remark: whether marks are added before every block, and not only before the first.
         residual: residual connections in and around blocks; see ``CompositionOptions``.
         domain: whether sums range over "members" of ego nets, as published, or over "all" nodes.
         options: see ``PublishedEdgeOptions``; dropout is on nodes where values are those of nodes.
@@ -56,6 +57,7 @@ class GNNAKPublished(SubgraphGNN):
         combine: Combine = "cat",
         aggregation: Aggregation = "sum",
         hop_channels: int | None = None,
+        remark: bool = False,
         residual: Residual = "identity",
         domain: Domain = "members",
         **options: Unpack[PublishedEdgeOptions],
@@ -81,7 +83,7 @@ class GNNAKPublished(SubgraphGNN):
             num_layers,
             out_channels,
             policy=policy,
-            layer=block,
+            layer=remarked(block, policy) if remark else block,
             residual=residual,
             head=head,
             domain=domain,

@@ -14,6 +14,7 @@ from reign.nn import (
     NGNN,
     PPGN,
     AKConv,
+    AKKernel,
     DeepSets,
     DSSConv,
     IGNPooling,
@@ -213,6 +214,16 @@ def test_gnn_ak(plus: int | None, domain: str, aggregation: str) -> None:
     out = layer.mix(torch.cat(parts, dim=1)).relu()
     assert layer.parts == ["node_root", "node_readout", "needle"]
     torch.testing.assert_close(layer(h, here).view(N, N, WIDTH), out[None].expand(N, N, WIDTH))
+
+
+@pytest.mark.parametrize("kind", [AKConv, AKKernel])
+def test_marks_before_a_block_of_gnn_ak(kind: type) -> None:
+    """They are channels in front of the input."""
+    here = bag("ego+:1")
+    assert here.mark is not None
+    h, wide, marked = values(here), randomised(kind(5, WIDTH, norm=None)), kind(3, WIDTH, marks=2, norm=None).double()
+    marked.load_state_dict(wide.state_dict())
+    torch.testing.assert_close(marked(h, here), wide(torch.cat([here.mark.double(), h], dim=1), here))
 
 
 def test_ngnn() -> None:
