@@ -21,14 +21,14 @@ from reign.nn._state import State
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn._terms import TERMS
 from reign.nn.models._ppgn import PPGN, PPGNBlock
-from reign.nn.models._ppgn_rrwp import tensor_of
+from reign.nn.models._ppgn_rrwp import on_diagonal, with_edges
 
 
 class PPGNNodesConv(Resettable):
-    r"""Blocks of PPGN that start and end with vectors :math:`v_i` of nodes.
+    r"""Blocks of PPGN that end with vectors of nodes.
 
-    .. math:: x^k_i &= [k = i] \, v_i + [k \sim i] \, e_{ki}, \quad x \leftarrow W [x, m_1(x) \cdot m_2(x)] \quad \text{(L times)} \\
-              v_i &\leftarrow \sigma \big( \mu [ x^i_i, \textstyle\sum_{j \neq i} x^i_j ] \big)
+    .. math:: x^k_i &\leftarrow x^k_i + [k \sim i] \, e_{ki}, \quad x \leftarrow W [x, m_1(x) \cdot m_2(x)] \quad \text{(L times)} \\
+              x^k_i &\leftarrow \sigma \big( \mu [ x^i_i, \textstyle\sum_{j \neq i} x^i_j ] \big)
 
     Without edge features, :math:`e_{ki}` is one learned vector; self-loops have none. In training, the published norm before :math:`\mu` also sees the
     zeros that fill up smaller graphs; this one sees nodes alone.
@@ -59,13 +59,13 @@ class PPGNNodesConv(Resettable):
         check_count("blocks", blocks)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.edge_encoder = make_edge_encoder(edge_encoder, edge_dim, in_channels)
-        self.edge = nn.Parameter(torch.randn(1, in_channels)) if self.edge_encoder is None else None
         self.blocks = nn.ModuleList(
             PPGNBlock(out_channels if place else in_channels, out_channels, depth=depth, act=act) for place in range(blocks)
         )
         self.both_norm = make_norm(norm, 2 * out_channels)
         self.mlp = MLP(2 * out_channels, out_channels, hidden=2 * out_channels, norm=norm, act=act)
         self.norm, self.act = make_norm(norm, out_channels), make_act(act)
+        self.edge = nn.Parameter(torch.randn(1, in_channels)) if self.edge_encoder is None else None
 
     def reset_own(self) -> None:
         """Draw the vector of edges again."""
@@ -75,15 +75,14 @@ class PPGNNodesConv(Resettable):
     def forward(
         self, h: Float[Tensor, "pairs in_channels"], bag: SubgraphBag, edge_attr: Shaped[Tensor, "edges *channels"] | None = None
     ) -> Float[Tensor, "pairs out_channels"]:
-        """Update the vectors of nodes, which are the same in all subgraphs."""
+        """Update the values of the pairs of a bag; the results are the same in all subgraphs."""
         source, target = bag.graph.edge_index
         if self.edge_encoder is None:
             assert self.edge is not None
             edges = self.edge.expand(source.numel(), -1)
         else:
             edges = encode_edges(self.edge_encoder, bag.graph.edge_attr if edge_attr is None else edge_attr)
-        nodes = State(h, bag, "all").get(TERMS["node_root"])
-        x = tensor_of(nodes, edges * (source != target)[:, None], bag)
+        x = with_edges(h, edges * (source != target)[:, None], bag)
         for block in self.blocks:
             x = block(x, bag)
         state, rows = State(x, bag, "all"), bag.real("node")
@@ -139,10 +138,6 @@ class PPGNNodesPublished(SubgraphGNN):
         **options: Unpack[PublishedEdgeOptions],
     ) -> None:
         check_count("num_layers", num_layers)
-        if (options.get("encodings") or {}).get("pairs"):
-            raise ValueError(
-                "PPGNNodesPublished starts with vectors of nodes, so it has no encodings of pairs; use PPGNRRWP for these."
-            )
         norm, dropout = options.get("norm", "batch_norm"), options.get("dropout", 0.0)
         options.setdefault("pooling", partial(RootPooling, roots="sum"))
         super().__init__(
@@ -156,6 +151,10 @@ class PPGNNodesPublished(SubgraphGNN):
             head={"hidden": [hidden_channels], "norm": norm, "bias": norm is None, "input_dropout": dropout, "dropout": 0.0},
             **options,
         )
+
+    def lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
+        """Put the vectors of nodes on the diagonal."""
+        return on_diagonal(x, bag)
 
 
 def _blocks(number: int, depth: int, in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> PPGNNodesConv:

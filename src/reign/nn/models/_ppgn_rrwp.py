@@ -152,22 +152,26 @@ class PPGNRRWP(SubgraphGNN):
         else:
             assert self.edge_encoder is not None
             edges = encode_edges(self.edge_encoder, bag.graph.edge_attr)
-        return tensor_of(self.atoms(x), edges, bag)
+        return with_edges(on_diagonal(self.atoms(x), bag), edges, bag)
 
     def exact_lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
         """The inputs of ``lift``, without weights: features on the diagonal, A off it."""
         return graph_tensor(x, bag, 0, None)
 
 
-def tensor_of(
-    nodes: Float[Tensor, "nodes channels"], edges: Float[Tensor, "edges channels"], bag: SubgraphBag
+def on_diagonal(nodes: Float[Tensor, "nodes channels"], bag: SubgraphBag) -> Float[Tensor, "pairs channels"]:
+    """Vectors of nodes on the diagonal, and zeros elsewhere."""
+    return nodes.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)
+
+
+def with_edges(
+    h: Float[Tensor, "pairs channels"], edges: Float[Tensor, "edges channels"], bag: SubgraphBag
 ) -> Float[Tensor, "pairs channels"]:
-    """A graph as a tensor: the vectors of nodes on the diagonal, those of edges added at their places, and zeros elsewhere."""
+    """Values of pairs, with the vectors of edges added at their places."""
     if bag.edge_weight is not None:
         edges = edges * bag.edge_weight.to(edges.dtype)[:, None]
-    dtype = torch.promote_types(nodes.dtype, edges.dtype)  # in mixed precision they may differ
-    h = nodes.new_zeros(bag.num_pairs, nodes.size(1), dtype=dtype).index_copy(0, bag.root_row, nodes.to(dtype))
-    return h.index_add(0, bag.edge_row, edges.to(dtype))
+    dtype = torch.promote_types(h.dtype, edges.dtype)  # in mixed precision they may differ
+    return h.to(dtype).index_add(0, bag.edge_row, edges.to(dtype))
 
 
 def signed_root(x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:

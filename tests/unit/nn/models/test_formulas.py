@@ -177,8 +177,6 @@ def test_ppgn_of_nodes_in_mixed_precision_and_what_it_refuses() -> None:
         with torch.autocast("cpu", torch.bfloat16):
             model = PPGNNodesPublished(WIDTH if "node_encoder" in options else 3, WIDTH, 2, 1, **options)
             assert model(x, EDGES, attr if "edge_dim" in options else None).isfinite().all()
-    with pytest.raises(ValueError, match="it has no encodings of pairs; use PPGNRRWP"):
-        PPGNNodesPublished(3, WIDTH, 2, 1, encodings={"pairs": ["rrwp:3"]})
     with pytest.raises(ValueError, match="blocks is 0"):
         PPGNNodesConv(3, WIDTH, blocks=0)
 
