@@ -92,9 +92,21 @@ def graph_tensor(
             shape = None if given is None else (tuple(given.shape), given.dtype)
             raise ValueError(f"edge_attr is {shape}, expected floating-point numbers of shape (edges, {edge_channels}).")
         edge = torch.cat([edge, given], dim=1)
-    if bag.edge_weight is not None:
-        edge = edge * bag.edge_weight.to(edge.dtype)[:, None]
     nodes = torch.cat([x, x.new_zeros(x.size(0), edge.size(1))], dim=1)
     edges = torch.cat([edge.new_zeros(edge.size(0), x.size(1)), edge], dim=1)
-    h = x.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)
-    return h.index_add(0, bag.edge_row, edges)
+    return with_edges(on_diagonal(nodes, bag), edges, bag)
+
+
+def on_diagonal(nodes: Float[Tensor, "nodes channels"], bag: SubgraphBag) -> Float[Tensor, "pairs channels"]:
+    """Vectors of nodes on the diagonal, and zeros elsewhere."""
+    return nodes.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)
+
+
+def with_edges(
+    h: Float[Tensor, "pairs channels"], edges: Float[Tensor, "edges channels"], bag: SubgraphBag
+) -> Float[Tensor, "pairs channels"]:
+    """Values of pairs, with the vectors of edges added at their places."""
+    if bag.edge_weight is not None:
+        edges = edges * bag.edge_weight.to(edges.dtype)[:, None]
+    dtype = torch.promote_types(h.dtype, edges.dtype)  # in mixed precision they may differ
+    return h.to(dtype).index_add(0, bag.edge_row, edges.to(dtype))

@@ -20,8 +20,8 @@ from reign.nn._reset import Resettable
 from reign.nn._state import State
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn._terms import TERMS
+from reign.nn.models._ign2 import on_diagonal, with_edges
 from reign.nn.models._ppgn import PPGN, PPGNBlock
-from reign.nn.models._ppgn_rrwp import on_diagonal, with_edges
 
 
 class PPGNNodesConv(Resettable):
@@ -137,7 +137,6 @@ class PPGNNodesPublished(SubgraphGNN):
         depth: int = 2,
         **options: Unpack[PublishedEdgeOptions],
     ) -> None:
-        check_count("num_layers", num_layers)
         norm, dropout = options.get("norm", "batch_norm"), options.get("dropout", 0.0)
         options.setdefault("pooling", partial(RootPooling, roots="sum"))
         super().__init__(

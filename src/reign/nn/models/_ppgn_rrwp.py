@@ -19,7 +19,7 @@ from reign.nn._reset import Resettable
 from reign.nn._state import State
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn._terms import TERMS
-from reign.nn.models._ign2 import graph_tensor
+from reign.nn.models._ign2 import graph_tensor, on_diagonal, with_edges
 from reign.nn.models._ppgn import PPGN, matrix_product
 
 SMALLEST = 1e-6  # the gradient of a square root is unbounded at 0, so it is linear below this value
@@ -157,21 +157,6 @@ class PPGNRRWP(SubgraphGNN):
     def exact_lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
         """The inputs of ``lift``, without weights: features on the diagonal, A off it."""
         return graph_tensor(x, bag, 0, None)
-
-
-def on_diagonal(nodes: Float[Tensor, "nodes channels"], bag: SubgraphBag) -> Float[Tensor, "pairs channels"]:
-    """Vectors of nodes on the diagonal, and zeros elsewhere."""
-    return nodes.new_zeros(bag.num_pairs, nodes.size(1)).index_copy(0, bag.root_row, nodes)
-
-
-def with_edges(
-    h: Float[Tensor, "pairs channels"], edges: Float[Tensor, "edges channels"], bag: SubgraphBag
-) -> Float[Tensor, "pairs channels"]:
-    """Values of pairs, with the vectors of edges added at their places."""
-    if bag.edge_weight is not None:
-        edges = edges * bag.edge_weight.to(edges.dtype)[:, None]
-    dtype = torch.promote_types(h.dtype, edges.dtype)  # in mixed precision they may differ
-    return h.to(dtype).index_add(0, bag.edge_row, edges.to(dtype))
 
 
 def signed_root(x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channels"]:
