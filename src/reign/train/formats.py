@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 PROCESSOR = Path("/proc/cpuinfo")  # on Linux
+MANY = 16_384  # rows for which oneDNN is worth its preparations, which it makes for every new number of rows
 
 
 def dtype_of(precision: str) -> torch.dtype:
@@ -16,21 +17,26 @@ def dtype_of(precision: str) -> torch.dtype:
 
 
 @contextmanager
-def number_format(device: torch.device, precision: str) -> Iterator[None]:
+def number_format(device: torch.device, precision: str, rows: int = MANY) -> Iterator[None]:
     """The number format of matrix products, which is the same in training and in prediction.
 
     "bf16-mixed" uses bfloat16. "32-true" uses float32; on GPUs its products are computed in TF32 (fewer digits, accumulated in float32),
     and on a CPU by the faster library (see ``onednn_pays``). "32-ieee" uses full float32 everywhere, as PyTorch does by default.
+
+    Args:
+        device: where products are computed.
+        precision: the name of the format.
+        rows: number of pairs (subgraph, node) that are computed together, or of nodes if the model has no subgraphs.
     """
-    with _precision_of_products(_wanted(device, precision)), bfloat16_products(device, precision == "bf16-mixed"):
+    with _precision_of_products(_wanted(device, precision, rows)), bfloat16_products(device, precision == "bf16-mixed"):
         yield
 
 
-def _wanted(device: torch.device, precision: str) -> str | None:
+def _wanted(device: torch.device, precision: str, rows: int) -> str | None:
     """PyTorch's name for the precision of products; None if it stays as it is."""
     if device.type == "cuda" and precision in ("32-true", "bf16-mixed"):
         return "high"
-    return "medium" if device.type == "cpu" and precision == "32-true" and onednn_pays() else None
+    return "medium" if device.type == "cpu" and precision == "32-true" and rows >= MANY and onednn_pays() else None
 
 
 @contextmanager

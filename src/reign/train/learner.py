@@ -152,7 +152,8 @@ class Learner:
 
     def _step(self, group: list[Ids], when: str) -> tuple[float, float]:
         """One optimiser step for some batches. Return the sum of the loss and the number of labels."""
-        with number_format(self.fabric.device, self.config.precision), fast_path(not self.config.eager):
+        rows = int(self.budget.pairs[group[0]].sum())
+        with number_format(self.fabric.device, self.config.precision, rows), fast_path(not self.config.eager):
             return self._eager_step(group, when)
 
     def _eager_step(self, group: list[Ids], when: str) -> tuple[float, float]:

@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+import tiny
+from learning import learn, model
 from reign.train import formats
 from reign.train.formats import number_format, onednn_pays
 from reign.train.processes import OneProcess
@@ -51,6 +53,8 @@ def test_precision_of_products_is_restored(pays: bool, monkeypatch: pytest.Monke
             1 / 0  # noqa: B018
         assert torch.get_float32_matmul_precision() == before
     assert found == {**dict.fromkeys(found, before), "32-true": "medium" if pays else before}
+    with number_format(CPU, "32-true", rows=formats.MANY - 1):
+        assert torch.get_float32_matmul_precision() == before
 
 
 def test_products_have_all_digits() -> None:
@@ -86,3 +90,15 @@ def test_onednn_pays_where_mkl_leaves_instructions_unused(tmp_path: Path, monkey
     monkeypatch.setattr(formats, "_precision_of_products", fewer_digits)
     assert not _answer(monkeypatch, amd)
     assert few == 1
+
+
+@pytest.mark.usefixtures("signatures_unchecked")
+@pytest.mark.parametrize(("rows", "expected"), [(100, "medium"), (10_000, "highest")])
+def test_training_and_prediction_look_at_the_rows_of_a_batch(rows: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "onednn_pays", lambda: True)
+    monkeypatch.setattr(formats, "MANY", rows)  # a batch has some hundred pairs
+    net, graphs, found = model(), tiny.problem(), set()
+    graphs.splits["train"] = torch.arange(12)
+    net.register_forward_hook(lambda *_: found.add((net.training, torch.get_float32_matmul_precision())))
+    learn(net, graphs, config={"batch_size": 12, "epochs": 1})
+    assert found == {(True, expected), (False, expected)}
