@@ -22,7 +22,7 @@ def results(
     write: Annotated[
         bool,
         output_option(
-            "--write", help="Write the tables to FOLDER/README.md, and between the markers in the README next to FOLDER."
+            "--write", help="Write the tables to FOLDER/README.md, and a summary between the markers in the README next to FOLDER."
         ),
     ] = False,
 ) -> None:
@@ -30,7 +30,7 @@ def results(
     with user_mistakes():
         from reign.cli.render_paper import progress_table
         from reign.experiments import find_table
-        from reign.experiments.evidence import results_markdown, write_pages
+        from reign.experiments.pages import results_markdown, write_pages
         from reign.experiments.records import read_records, record_table
 
         console = plain_console()

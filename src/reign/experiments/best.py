@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import mean
 
-from reign.experiments.records import Record, mean_and_spread
+from reign.experiments.records import Record, mean_and_spread, span
 from reign.experiments.table_files import find_table
 
 DATA, METRIC = "zinc", "mae"
@@ -39,17 +39,13 @@ def _cells(record: Record) -> list[str]:
         find_table(record.table).rows[record.row].title,
         f"{results[0].parameters:,}",
         f"{record.table}/{record.row}",
-        _range([result.epochs for result in results]),
+        span([result.epochs for result in results]),
         f"{mean(result.own_seconds for result in results) / 60:.1f}",
         ", ".join(sorted({result.device.removeprefix("NVIDIA ") for result in results})),
         *(_number(*mean_and_spread(record.values("best", split))) for split in ("val", "test")),
         ", ".join(str(result.seed) for result in results),
         ", ".join(sorted({result.commit or "" for result in results})),
     ]
-
-
-def _range(values: Sequence[int]) -> str:
-    return f"{values[0]:,}" if len(set(values)) == 1 else f"{min(values):,} to {max(values):,}"
 
 
 def _number(value: float, deviation: float | None) -> str:

@@ -1,28 +1,14 @@
-"""Full-length runs: the plan, its progress, and the results compared with the paper's numbers."""
+"""Full-length runs: the plan and its progress."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from statistics import mean, mode
 
-from reign.disk import write_text
-from reign.experiments.best import best_markdown
-from reign.experiments.records import Record, mean_and_spread
+from reign.experiments.records import Record
 from reign.experiments.table_files import find_table
-from reign.experiments.tables import Table, cells, mean_and_std
+from reign.experiments.tables import cells
 from reign.train.overrides import parse_yaml
-
-BEGIN, END = "<!-- results: written by reign results --write -->", "<!-- end of results -->"
-HEADER = """# Results
-
-These are full-length runs with the recipes of `reign recipes`. Each file holds the recipe, and for each model its seed, versions, commit, date,
-device and duration. This page is written by `reign results --write`. "Ours" is the same figure that the paper reports, from the last epoch or from
-the best validation epoch. The difference is in standard deviations of the paper, or ours if the paper gives none. Minutes are those of one model,
-divided by the number of models that were trained on the same GPU at the same time, where the file has it; other devices than that of most
-models are named.
-
-"""
 
 
 @dataclass(frozen=True)
@@ -86,66 +72,3 @@ def usual_device(records: Sequence[Record]) -> str | None:
     """The device on which most models were trained; None without records."""
     devices = [result.device for record in records for result in record.results]
     return mode(devices) if devices else None
-
-
-def write_pages(folder: Path, records: Sequence[Record]) -> list[Path]:
-    """Write the results to ``folder/README.md``, the table of records to ``folder/records.md``, and the results to the README next to the
-    folder if it has markers for them.
-    """
-    text, pages = results_markdown(records), [folder / "README.md", folder / "records.md"]
-    write_text(folder / "README.md", HEADER + text)
-    write_text(folder / "records.md", best_markdown(records))
-    beside = folder.absolute().parent / "README.md"
-    if not beside.is_file() or BEGIN not in (before := beside.read_text()):
-        return pages
-    write_text(beside, with_results(before, text))
-    return [*pages, beside]
-
-
-def with_results(page: str, text: str) -> str:
-    """A page with the results between its markers."""
-    head, rest = page.split(BEGIN, 1)
-    _, tail = rest.split(END, 1)
-    return f"{head}{BEGIN}\n{text.replace('## ', '### ')}{END}{tail}"
-
-
-def results_markdown(records: Sequence[Record]) -> str:
-    """The results as Markdown tables, one for each table of the paper."""
-    parts, device = [], usual_device(records)
-    for name in dict.fromkeys(record.table for record in records):
-        table = find_table(name)
-        lines = [
-            f"## {table.title}",
-            "",
-            "| row | paper | ours | difference | last epoch | best validation epoch | models | minutes |",
-        ]
-        lines += ["|---|---|---|---|---|---|---|---|"]
-        ours = sorted((record for record in records if record.table == name), key=lambda record: list(table.rows).index(record.row))
-        lines += [_line(table, record, column, device) for record in ours for column in _shown(table, record)]
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts) + "\n"
-
-
-def _shown(table: Table, record: Record) -> list[str]:
-    return [column for column in table.columns if table.own_run(column) == record.column and table.columns[column].value == "test"]
-
-
-def _line(table: Table, record: Record, column: str, device: str | None) -> str:
-    ours = {weights: mean_and_spread(table.factor * v for v in record.values(weights, "test")) for weights in ("last", "best")}
-    reported = ours[record.report]
-    theirs = table.rows[record.row].paper.get(column)
-    paper, deviation = (None, None) if theirs is None else mean_and_std(theirs)
-    unit = deviation or reported[1]
-    difference = "" if paper is None or not unit else f"{(reported[0] - paper) / unit:+.1f} std"
-    title = table.rows[record.row].title + ("" if len(table.columns) == 1 else f", {column}")
-    own = usual_device([record])
-    minutes = mean(result.own_seconds for result in record.results if result.device == own) / 60
-    shown = [_number(paper, deviation), f"**{_number(*reported)}**", difference, _number(*ours["last"]), _number(*ours["best"])]
-    where = "" if own == device else f" on {own}"
-    return f"| {title} | {' | '.join(shown)} | {len(record.results)} | {minutes:.1f}{where} |"
-
-
-def _number(value: float | None, deviation: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if deviation is None else f"{value:.4g} ± {deviation:.2g}"

@@ -1,6 +1,6 @@
 """Full-length results as small files that can be committed with the code, one for each run of a table of the paper."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -135,3 +135,12 @@ def mean_and_spread(values: Iterable[float]) -> tuple[float, float | None]:
     """
     found = list(values)
     return mean(found), stdev(found) if len(found) > 1 else None
+
+
+def span(values: Sequence[int]) -> str:
+    """The value if all are the same, otherwise the least and the largest.
+
+    >>> span([3, 3]), span([400, 1200, 300])
+    ('3', '300 to 1,200')
+    """
+    return f"{values[0]:,}" if len(set(values)) == 1 else f"{min(values):,} to {max(values):,}"

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from reign.cli import app
 from reign.experiments import find_table
 from reign.experiments.best import best_markdown
-from reign.experiments.evidence import BEGIN, END, HEADER, Part, plan, progress, results_markdown, usual_device, with_results
+from reign.experiments.evidence import Part, plan, progress, usual_device
+from reign.experiments.pages import BEGIN, END, HEADER, results_markdown, summary_markdown, with_summary
 from reign.experiments.records import Record, Result, read_records, record_table
 from reign.experiments.table_files import find_recipe
 from reign.train import Recipe, train
@@ -72,6 +73,24 @@ def test_the_table_beside_the_paper() -> None:
     assert "| SUN (EGO) | 0.083 ± 0.003 | **0.0845 ± 0.0064** | +0.5 std | 0.0845 ± 0.0064 | 0.1 ± 0 | 2 | 1.0 |" in text
 
 
+def test_the_summary_has_the_shape_of_the_paper() -> None:
+    """One line for each planned row, one column for each task; rows that are not planned are left out."""
+    star = record("gin", result(0, 9.0, 0.02)).model_copy(update={"table": "counting", "column": "star", "report": "best"})
+    cycle = record("gin", result(0, 9.0, 0.2), result(1, 9.0, 0.3)).model_copy(
+        update={"table": "counting", "column": "4-cycle", "report": "best"}
+    )
+    others = [
+        record("sun-ego", result(0, 0.080, 0.1)),
+        record("gin-plain", result(0, 0.2, 0.2)),
+        star.model_copy(update={"row": "gcn"}),
+    ]
+    assert summary_markdown([star, cycle, *others]) == (
+        "### ZINC-12k: test MAE\n\n| ours (paper) | test | seeds |\n|---|---|---|\n| SUN (EGO) | 0.08 (0.083 ± 0.003) | 1 |\n\n"
+        "### Counting substructures: test MAE\n\n| ours (paper) | star | 4-cycle | seeds |\n|---|---|---|---|\n"
+        "| GCN | 0.02 (0.1798) |  | 1 |\n| GIN | 0.02 (0.0224) | 0.25 ± 0.071 (0.2185) | 1 to 2 |\n"
+    )
+
+
 def test_every_part_of_the_plan_exists() -> None:
     parts = plan()
     assert [len(list(part.runs())) for part in parts][:3] == [2, 15, 32]
@@ -110,11 +129,11 @@ def test_minutes_are_those_of_one_device() -> None:
 def test_pages_are_those_of_the_records() -> None:
     """What README.md and results/README.md show is what the records hold; ``reign results --write`` writes it."""
     root = Path(__file__).parents[3]
-    text = results_markdown(read_records(root / "results"))
-    assert (root / "results" / "README.md").read_text() == HEADER + text
-    assert (root / "results" / "records.md").read_text() == best_markdown(read_records(root / "results"))
+    records = read_records(root / "results")
+    assert (root / "results" / "README.md").read_text() == HEADER + results_markdown(records)
+    assert (root / "results" / "records.md").read_text() == best_markdown(records)
     page = (root / "README.md").read_text()
-    assert page == with_results(page, text)
+    assert page == with_summary(page, records)
     assert "| SUN (EGO) |" in page
 
 
