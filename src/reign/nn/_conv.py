@@ -17,9 +17,10 @@ from reign._validate import check, kind_of
 from reign.bags import Domain, SubgraphBag
 from reign.nn._describe import TermLayer, describe_conv
 from reign.nn._encoders import EncoderSpec
-from reign.nn._fused import needs, update_fused
+from reign.nn._fused import update_fused
 from reign.nn._make_conv import make_conv
 from reign.nn._mlp import MLP, Activation, Linear, NoNorm, make_act, make_norm, normalise
+from reign.nn._needed_sums import needs
 from reign.nn._neighbourhood import MERGED, EdgeAttr
 from reign.nn._options import BaseEncoderOptions, Bias, Conv, NormAt, RootNorms, Roots
 from reign.nn._slots import EncoderSlot, Slot, TermSlot

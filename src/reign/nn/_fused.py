@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -19,20 +18,19 @@ from torch import Tensor, nn
 from reign.bags import Where, narrow_edges, narrow_near, narrow_pairs
 from reign.kernels import INNER, OUTER, blocked, stages_for
 from reign.nn._base_encoders import GIN
+from reign.nn._covered import ends_with_norm, hooked, known_to_be_covered, modules_inside, watched
 from reign.nn._messages import messages_of, types_of_edges
-from reign.nn._mlp import MLP, BatchNorm, Linear, NoNorm, normalise
-from reign.nn._neighbourhood import MERGED, EdgeAttr, Neighbourhood
+from reign.nn._mlp import BatchNorm, normalise
+from reign.nn._needed_sums import SUMS, needs, passes, with_sums
+from reign.nn._neighbourhood import EdgeAttr, Neighbourhood
 from reign.nn._slots import EncoderSlot, Slot
+from reign.nn._stacks import shape_of, stack_of
 from reign.nn._state import State
-from reign.nn._terms import TERMS
 
 if TYPE_CHECKING:
     from reign.nn._conv import SubgraphConv
 
-SUMS = ("readout", "needle", "root", "near")
 WORTH_BLOCKS = 2**18  # numbers of a layer's output; smaller ones lie in the cache, and plain operations take less time
-
-_covered: WeakKeyDictionary[nn.Module, tuple[object, bool]] = WeakKeyDictionary()  # what was looked at, and the answer
 
 
 def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr, shortcut: nn.Module | None) -> State | None:
@@ -46,96 +44,18 @@ def update_fused(conv: "SubgraphConv", state: State, edge_attr: EdgeAttr, shortc
     picks_nodes = any(isinstance(slot, EncoderSlot) and slot.scope == "node" for slot in conv.slots(on=True))
     if picks_nodes and not bag.node_based:  # norms take their statistics over all nodes, and only some are roots
         return None
-    inside = _inside(conv)
-    if not _known_to_be_covered(conv, inside, kernels.WIDEST) or (kernels is blocked and _watched(inside)):
+    inside = modules_inside(conv)
+    if not known_to_be_covered(conv, inside, kernels.WIDEST) or (kernels is blocked and watched(inside)):
         return None
     state.h = state.h.contiguous()
     update = _Update(conv, state, edge_attr, kernels, inside)
-    in_stage = shortcut is None or (kernels is blocked and type(shortcut) in (nn.Identity, nn.Linear) and not _hooked(shortcut))
-    if in_stage and not _ends_with_norm(conv):
+    in_stage = shortcut is None or (kernels is blocked and type(shortcut) in (nn.Identity, nn.Linear) and not hooked(shortcut))
+    if in_stage and not ends_with_norm(conv):
         return update.run(shortcut)
     state.wanted = frozenset()  # sums are of the final values
     new = update.run()
-    out = normalise(conv.norm, new.h, state.norm_rows("pair"), conv.act) if _ends_with_norm(conv) else new.h
+    out = normalise(conv.norm, new.h, state.norm_rows("pair"), conv.act) if ends_with_norm(conv) else new.h
     return new.next(new.masked_values(out if shortcut is None else out + shortcut(state.h)), {})
-
-
-def _known_to_be_covered(conv: "SubgraphConv", inside: list[nn.Module], widest: int | None) -> bool:
-    """The same as ``covered``, which looks at a layer only once as long as the modules inside of it, and their norms, stay the same."""
-    norms = [(m.momentum is None, m.running_mean is None) for m in inside if isinstance(m, BatchNorm)]
-    if conv not in _covered or _covered[conv][0] != (inside, norms, widest):
-        _covered[conv] = (inside, norms, widest), covered(conv, widest)
-    return _covered[conv][1]
-
-
-def _watched(inside: list[nn.Module]) -> bool:
-    """Whether some of the modules inside of a layer has hooks, which only run where the module itself is called."""
-    every = nn.modules.module
-    if every._global_forward_hooks or every._global_forward_pre_hooks or every._global_backward_hooks:
-        return True
-    return any(_hooked(m) for m in inside)
-
-
-def _hooked(module: nn.Module) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)
-
-
-def _inside(module: nn.Module) -> list[nn.Module]:
-    """All modules inside of a module; ``modules()`` takes several times as long, which counts where batches are small."""
-    found = [m for m in module._modules.values() if m is not None]
-    for m in found:
-        found.extend(inner for inner in m._modules.values() if inner is not None)
-    return list(dict.fromkeys(found))
-
-
-def covered(conv: "SubgraphConv", widest: int | None) -> bool:
-    """Whether kernels that take so many channels cover everything a layer does."""
-    pair_slots = [slot for slot in conv.slots() if slot.scope == "pair"]
-    return (
-        bool(pair_slots)
-        and (isinstance(conv.norm, NoNorm) or (conv.root_terms is None and _norm_covered(conv.norm)))
-        and isinstance(conv.root_norm, NoNorm | None)
-        and conv.roots == "apart"
-        and isinstance(conv.act, nn.ReLU | nn.Identity)
-        and (widest is None or max(_widths(conv)) <= widest)
-        and all(_simple(slot) for slot in [*conv.slots(), *conv.slots(on=True)])
-    )
-
-
-def _ends_with_norm(conv: "SubgraphConv") -> bool:
-    """Whether the sum of all terms is normalised; the norm and the activation then follow after the stage."""
-    return not isinstance(conv.norm, NoNorm)
-
-
-def _simple(slot: Slot) -> bool:
-    """Whether a slot is a linear map, or an MLP with ReLU and with batch norms or no norms."""
-    if isinstance(slot, EncoderSlot):
-        encoder = slot.encoder
-        return isinstance(encoder, GIN) and _norm_covered(slot.norm) and _mlp_covered(encoder.mlp)
-    return type(slot.transform) is Linear or (type(slot.transform) is MLP and _mlp_covered(slot.transform))
-
-
-def _mlp_covered(mlp: MLP) -> bool:
-    return (
-        isinstance(mlp.act, nn.ReLU)
-        and _norm_covered(mlp.norm)
-        and all(type(lin).forward is nn.Linear.forward for lin in (mlp.lin1, mlp.lin2))
-    )
-
-
-def _widths(conv: "SubgraphConv") -> list[int]:
-    """The numbers of channels that there are in a layer."""
-    return [conv.in_channels, *(module.out_features for module in conv.modules() if isinstance(module, nn.Linear))]
-
-
-def _passes(slot: EncoderSlot) -> bool:
-    """Whether the encoder uses the values and the sums over their neighbours unchanged."""
-    own, sums, neighbours = MERGED[slot.name]
-    return own in ("own", "needle") and len(sums) == 1 and neighbours is not None
-
-
-def _norm_covered(norm: nn.Module) -> bool:
-    return isinstance(norm, NoNorm) or (isinstance(norm, BatchNorm) and norm.momentum is not None and norm.running_mean is not None)
 
 
 @dataclass
@@ -165,7 +85,7 @@ class _Update:
         pairs = narrow_pairs(bag, roots_apart, state.masked)
         if roots_apart and pairs.root is None:
             raise ValueError(bag.wiring.rootless())
-        _with_sums(state, self.kernels, needs(conv))
+        with_sums(state, self.kernels, needs(conv))
         types_of_edges(state, self.edge_attr)  # before the work splits into two streams
         with self._aside() as join:
             nodes = [self._node_slot(slot, "off") for slot in conv.slots() if slot.scope in ("subgraph", "node")]
@@ -187,7 +107,7 @@ class _Update:
             [self._pair_slot(slot, others) for slot in conv.slots() if slot.scope == "pair"],
             inner,
             OUTER if inner or roots_apart else 0,
-            isinstance(conv.act, nn.ReLU) and not _ends_with_norm(conv),
+            isinstance(conv.act, nn.ReLU) and not ends_with_norm(conv),
             state.masked,
             conv.training,
             narrow_near(bag)[0] if "near" in state.wanted else None,
@@ -223,7 +143,7 @@ class _Update:
         assert isinstance(slot.encoder, GIN)
         bag, on_pairs = self.state.bag, slot.scope == "pair"
         near = Neighbourhood(self.state, slot.name, where if on_pairs else "off", self.edge_attr, None)
-        if not _passes(slot) or near.averaged or (on_pairs and near.neighbours != "Ak"):
+        if not passes(slot) or near.averaged or (on_pairs and near.neighbours != "Ak"):
             return _NodeSlot(slot, self.kernels.NodeInput(slot.encoder.collected(near)), into, rows)
         edges = narrow_near(bag)[1] if on_pairs else narrow_edges(bag, near.neighbours)
         source = self.state.once(("near",), lambda: self.state.near) if on_pairs else None
@@ -236,7 +156,7 @@ class _Update:
         same_rows = self.state.bag.node_based
         groups: dict[Any, list[_NodeSlot]] = {}
         for slot in sorted(slots, key=lambda slot: slot.input.messages is not None):
-            groups.setdefault((_shape(slot.slot), "node" if same_rows else slot.rows), []).append(slot)
+            groups.setdefault((shape_of(slot.slot), "node" if same_rows else slot.rows), []).append(slot)
         found: dict[str, Any] = {}
         for (_, rows), members in groups.items():
             into = sorted({slot.into for slot in members})
@@ -244,7 +164,7 @@ class _Update:
             flags = own if real is None else self._flags(rows, real)
             bit = 0 if real is None else 1
             stage = self.kernels.NodeStage(
-                self._stack([slot.slot for slot in members]),
+                stack_of(self.kernels, [slot.slot for slot in members]),
                 tuple(into.index(slot.into) for slot in members),
                 self.kernels.Rows(own.size(0), flags, bit, bit),
                 self.conv.training,
@@ -261,7 +181,7 @@ class _Update:
     # -- pairs -----------------------------------------------------------------------------------------------------
 
     def _pair_slot(self, slot: Slot, others: list[Tensor], outer: bool = True) -> Any:
-        stack = self._stack([slot], outer)
+        stack = stack_of(self.kernels, [slot], outer)
         if not isinstance(slot, EncoderSlot):
             if slot.term.name == "own":
                 return self.kernels.PairSlot(stack)
@@ -269,7 +189,7 @@ class _Update:
             return self.kernels.PairSlot(stack, other=len(others) - 1)
         assert isinstance(slot.encoder, GIN)
         near = Neighbourhood(self.state, slot.name, "off", self.edge_attr, None)
-        if not _passes(slot) or near.averaged:
+        if not passes(slot) or near.averaged:
             others.append(slot.encoder.collected(near).contiguous())
             return self.kernels.PairSlot(stack, other=len(others) - 1)
         edges = narrow_edges(self.state.bag, near.neighbours)
@@ -288,63 +208,16 @@ class _Update:
         out = stage(state.h, None, None, None, others)
         return slot.at_roots(state, out[1 + SUMS.index("root")])
 
-    # -- weights ---------------------------------------------------------------------------------------------------
-
-    def _stack(self, slots: Sequence[Slot], outer_norm: bool = True) -> Any:
-        maps: list[Any] = [slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform for slot in slots]
-        outer = self._norms([slot.norm if isinstance(slot, EncoderSlot) and outer_norm else None for slot in slots])
-        if isinstance(maps[0], Linear):
-            return self.kernels.Stack([m.weight for m in maps], [_bias(m) for m in maps], outer=outer)
-        return self.kernels.Stack(
-            [m.lin1.weight for m in maps],
-            [_bias(m.lin1) for m in maps],
-            self._norms([m.norm for m in maps]),
-            [m.lin2.weight for m in maps],
-            [_bias(m.lin2) for m in maps],
-            outer,
-        )
-
-    def _norms(self, norms: Sequence[nn.Module | None]) -> Any:
-        real = [norm if isinstance(norm, BatchNorm) else None for norm in norms]
-        some = next((norm for norm in real if norm is not None), None)
-        if some is None:
-            return None
-        parts = [
-            [None if norm is None else getattr(norm, name) for norm in real]
-            for name in ("weight", "bias", "running_mean", "running_var")
-        ]
-        return self.kernels.Norms(*parts, some.momentum, some.eps)
-
 
 def _everywhere(slot: Slot) -> bool:
     """Whether the slot is an encoder of roots that is evaluated at all pairs."""
     return isinstance(slot, EncoderSlot) and slot.everywhere
 
 
-def _bias(linear: nn.Linear) -> Tensor:
-    """The bias of a linear map, or zeros if it has none."""
-    return _zeros(linear.out_features, linear.weight.device, linear.weight.dtype) if linear.bias is None else linear.bias
-
-
-@cache
-def _zeros(channels: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Zeros that stay where they are: kernels keep the addresses of weights."""
-    return torch.zeros(channels, dtype=dtype, device=device)
-
-
 @cache
 def _side_stream(device: torch.device) -> Any:
     """A second stream of a device, for work that can run in parallel."""
     return torch.cuda.Stream(device)
-
-
-def _shape(slot: Slot) -> tuple[bool, int, int, bool]:
-    """The shape of a slot: whether it is linear, its hidden and input channels, and whether it has an inner norm. Slots of equal shape can
-    be stacked."""
-    maps: Any = slot.encoder.mlp if isinstance(slot, EncoderSlot) else slot.transform
-    if isinstance(maps, Linear):
-        return True, 0, maps.in_features, False
-    return False, maps.lin1.out_features, maps.lin1.in_features, isinstance(maps.norm, BatchNorm)
 
 
 def _count_batches(conv: "SubgraphConv", inside: list[nn.Module]) -> None:
@@ -356,47 +229,3 @@ def _count_batches(conv: "SubgraphConv", inside: list[nn.Module]) -> None:
         counters = [m.num_batches_tracked for m in norms if m.num_batches_tracked is not None]
         if counters:
             torch._foreach_add_(counters, 1)
-
-
-def needs(conv: "SubgraphConv") -> frozenset[str]:
-    """Which of the sums in ``SUMS`` a layer needs."""
-    found: set[str] = set()
-    for where, slots in (("off", conv.slots()), ("on", conv.slots(on=True))):
-        for slot in slots:
-            if isinstance(slot, EncoderSlot):
-                own, sums, neighbours = MERGED[slot.name]
-                names = (own,) if neighbours is not None else (own, *sums)
-            else:
-                names = (slot.name,)
-            for name in names:
-                found |= _sums_of(TERMS[name].name, where == "on")
-            if where == "on" and isinstance(slot, EncoderSlot) and slot.scope == "pair":
-                found |= {"root", "near"} if _passes(slot) and not slot.everywhere else {"root"}
-    return frozenset(found)
-
-
-def _sums_of(name: str, on: bool) -> set[str]:
-    if "@" in name:
-        return set()
-    found = set()
-    if "readout" in name or name in ("total", "non_roots"):
-        found.add("readout")
-    if "needle" in name:
-        found.add("needle")
-    if "strict" in name or name in ("root", "node_root", "roots", "non_roots") or (on and name in ("own", "transpose")):
-        found.add("root")
-    return found
-
-
-def _with_sums(state: State, kernels: ModuleType, wanted: frozenset[str]) -> None:
-    """Compute the sums that a layer needs, unless the state has them already."""
-    if state.has(wanted):
-        return
-    bag = state.bag
-    pairs = narrow_pairs(bag, False, state.masked)
-    if pairs.root is None:
-        wanted -= {"root", "near"}
-    picks = narrow_near(bag)[0] if "near" in wanted else None
-    out = kernels.sums(state.h, pairs, picks, wanted)
-    state.h = out[0]
-    state.add(dict(zip(SUMS, out[1:], strict=True)))

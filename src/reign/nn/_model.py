@@ -15,6 +15,7 @@ from reign.kernels import Sum, blocked, fast_path
 from reign.nn import _fused as fused
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._conv import SubgraphConv
+from reign.nn._covered import covered
 from reign.nn._describe import describe_model
 from reign.nn._encoders import NormedNumbers
 from reign.nn._facts import Facts
@@ -223,11 +224,11 @@ class Model(Facts, Parts, metaclass=ModelType):
     @property
     def in_blocks(self) -> bool:
         """Whether all layers are computed in blocks of rows on a CPU (see ``reign.kernels``)."""
-        return all(isinstance(layer, SubgraphConv) and fused.covered(layer, blocked.WIDEST) for layer in self.layers)
+        return all(isinstance(layer, SubgraphConv) and covered(layer, blocked.WIDEST) for layer in self.layers)
 
     def uses_blocks(self, num_pairs: int) -> bool:
         """Whether some layers, or parts of them, are computed in blocks of rows on a CPU, for a batch of so many pairs."""
-        layers = [part for part in self.modules() if isinstance(part, SubgraphConv) and fused.covered(part, blocked.WIDEST)]
+        layers = [part for part in self.modules() if isinstance(part, SubgraphConv) and covered(part, blocked.WIDEST)]
         return any(num_pairs * layer.out_channels >= fused.WORTH_BLOCKS for layer in layers)
 
     @property
