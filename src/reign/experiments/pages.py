@@ -45,7 +45,7 @@ def with_summary(page: str, records: Sequence[Record]) -> str:
 
 
 def summary_markdown(records: Sequence[Record]) -> str:
-    """The planned runs that are done, in the shape of the paper's tables: one line for each model, with the paper's numbers in parentheses."""
+    """The planned rows as far as they have been run, in the shape of the paper's tables, with the paper's numbers in parentheses."""
     found = {(record.table, record.row, record.column): record for record in records}
     done: dict[str, dict[str, dict[str, Record]]] = {}  # by table, row and column
     for part in plan():
@@ -62,7 +62,7 @@ def summary_markdown(records: Sequence[Record]) -> str:
         lines = [f"### {table.title}: {table.unit}", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         for row, own in sorted(rows.items(), key=lambda item: list(table.rows).index(item[0])):
             shown = [_cell(table, own[column], column) if column in own else "" for column in columns]
-            seeds = span([len(record.results) for record in own.values()])
+            seeds = span([len({result.seed for result in record.results}) for record in own.values()])
             lines.append(f"| {table.rows[row].title} | {' | '.join(shown)} | {seeds} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
@@ -91,7 +91,14 @@ def results_markdown(records: Sequence[Record]) -> str:
 
 
 def _shown(table: Table, record: Record) -> list[str]:
-    return [column for column in table.columns if table.own_run(column) == record.column and table.columns[column].value == "test"]
+    """The columns that show a run on the test split, or with folds on the validation split."""
+    return [
+        name for name, column in table.columns.items() if table.own_run(name) == record.column and column.value == _split(record)
+    ]
+
+
+def _split(record: Record) -> str:
+    return "test" if record.recipe.get("folds") is None else "val"
 
 
 def _paper(table: Table, row: str, column: str) -> tuple[float | None, float | None]:
@@ -102,7 +109,7 @@ def _paper(table: Table, row: str, column: str) -> tuple[float | None, float | N
 
 def _ours(table: Table, record: Record, weights: str) -> tuple[float, float | None]:
     """Our number and its standard deviation, with the weights of the last or the best validation epoch."""
-    return mean_and_spread(table.factor * value for value in record.values(weights, "test"))
+    return mean_and_spread(table.factor * value for value in record.values(weights, _split(record)))
 
 
 def _line(table: Table, record: Record, column: str, device: str | None) -> str:

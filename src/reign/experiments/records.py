@@ -17,7 +17,10 @@ VERSIONS = ("reign", "python", "torch", "torch_geometric", "lightning")
 
 
 class Result(Settings):
-    """The results of one model: its metric on each split, with the weights of the best validation epoch and of the last epoch."""
+    """The results of one model: its metric on each split, with the weights of the best validation epoch and of the last epoch.
+
+    With folds, the reported epoch is the same for all folds of a seed, and there is only the metric on the validation split.
+    """
 
     seed: int
     fold: int | None = None
@@ -68,7 +71,7 @@ class Record(Settings):
                 models_at_once=member.get("models_at_once"),
                 date=about["date"], device=about["device"], versions=own, commit=commit,
             )
-            for member in summary["members"]
+            for member in _members(summary)
         ]  # fmt: skip
         recipe = saved_recipe(folder).model_dump(mode="json", exclude={"seeds"})
         return cls(
@@ -100,6 +103,18 @@ class Record(Settings):
     def values(self, weights: str, split: str) -> list[float]:
         """The metric of each model, with the weights of the best validation epoch ("best") or of the last epoch ("last")."""
         return [getattr(result, weights)[split] for result in self.results if split in getattr(result, weights)]
+
+
+def _members(summary: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a summary says about each model; with folds, at the epoch that is reported."""
+    if "folds" not in summary:
+        yield from summary["members"]
+        return
+    seeds = {one["seed"]: one for one in summary["val"].get("seeds", [summary["val"]])}
+    for member in summary["members"]:
+        own = seeds[member["seed"]]
+        epoch = {"best_epoch": own["epoch"]} if summary["report"] == "best" else {}
+        yield {**member, **epoch, summary["report"]: {"val": own["values"][member["fold"]]}}
 
 
 def _filled(recipe: dict[str, Any]) -> Recipe:

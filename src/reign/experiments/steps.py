@@ -14,6 +14,7 @@ from reign.experiments.measure import Kernel, KernelClock, added_bytes
 from reign.experiments.yardstick import Union, YardstickSUN
 from reign.kernels import fast_path
 from reign.nn import SUN, Model
+from reign.train.batches import pairs_of
 from reign.train.callbacks import Callback
 from reign.train.capturable import make_fused
 from reign.train.config import TrainingConfig
@@ -37,6 +38,7 @@ class EagerStep:
         weights: the weights to train.
         device: the device.
         fast: whether fused kernels are used on a GPU, and blocks of rows on a CPU, where available.
+        rows: number of pairs of the batch.
         threads: function that makes the context of threads in which the step runs.
     """
 
@@ -46,14 +48,15 @@ class EagerStep:
         weights: Iterable[nn.Parameter],
         device: torch.device,
         fast: bool,
+        rows: int,
         threads: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self.forward, self.device, self.fast, self.threads = forward, device, fast, threads
+        self.forward, self.device, self.fast, self.rows, self.threads = forward, device, fast, rows, threads
         self.optimiser = Adam(weights, RATE)
 
     def __call__(self) -> None:
         """Run one step. Gradients are freed at its end, so that all steps start in the same state."""
-        with number_format(self.device, PRECISION), fast_path(self.fast), self.threads():
+        with number_format(self.device, PRECISION, self.rows), fast_path(self.fast), self.threads():
             out, y = self.forward()
             (out - y).abs().mean().backward()
             self.optimiser.step()
@@ -71,7 +74,8 @@ def our_step(model: Model, problem: Problem, ids: Ids, device: torch.device, fas
         return model(b.x, b.edge_index, b.edge_attr, b.batch, b.size), b.y
 
     threads = partial(threads_of, model, device, PRECISION, eager=not fast)
-    step = EagerStep(forward, model.parameters(), device, fast, threads)
+    rows = int(pairs_of(model, graphs.select(ids)).sum())
+    step = EagerStep(forward, model.parameters(), device, fast, rows, threads)
     if device.type == "cpu":
         make_fused(step.optimiser)
     return step
@@ -83,7 +87,7 @@ def yardstick_step(sun: SUN, problem: Problem, ids: Ids, device: torch.device) -
     bag = sun.to(device).train().policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size)
     yardstick, union, y = YardstickSUN(sun, node_level=True), Union(bag), b.y
     assert y is not None
-    return EagerStep(lambda: (yardstick(b.x, bag, union), y), yardstick.parameters(), device, False)
+    return EagerStep(lambda: (yardstick(b.x, bag, union), y), yardstick.parameters(), device, False, bag.num_pairs)
 
 
 class ResidentStep:

@@ -77,6 +77,10 @@ class Budget:
         self.guessed, self.split = bound is None, False
         self.bound = bound or batches.affordable_pairs(model, device)
 
+    def together(self, ids: Ids) -> int:
+        """The number of pairs of a batch that are processed together, or an upper bound of it."""
+        return min(self.bound, int(self.pairs[ids].sum()))
+
     def parts(self, ids: Ids) -> list[Ids]:
         """Split a batch into parts within the bound."""
         found = batches.parts(ids, self.pairs, self.bound)

@@ -178,7 +178,8 @@ class TrainingConfig(Settings):
     )
     accumulate: Positive = Field(1, description="number of batches whose gradients are accumulated for one step")
     precision: Literal["32-true", "32-ieee", "64-true", "bf16-mixed"] = Field(
-        "32-true", description="number format; on GPUs 32-true computes products in TF32, and 32-ieee in full float32"
+        "32-true",
+        description="number format; on GPUs 32-true computes products in TF32, and 32-ieee in full float32; on a CPU 32-ieee keeps PyTorch's default library for products",
     )
     eager: bool = Field(False, description="use plain operations: no fused kernels, and no data set on the device")
     max_pairs: Positive | None = Field(None, description="split batches with more pairs (subgraph, node) than this")

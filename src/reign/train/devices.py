@@ -21,7 +21,7 @@ def make_fabric(precision: str = "32-true", accelerator: str = "auto", devices: 
     """Set up one or several processes: those that ``torchrun`` started, or ``devices`` processes on each of ``num_nodes`` machines.
 
     Args:
-        precision: "32-true", "64-true" or "bf16-mixed".
+        precision: "32-true", "32-ieee", "64-true" or "bf16-mixed".
         accelerator: "auto", "cpu" or "gpu".
         devices: number of processes on this machine.
         num_nodes: number of machines.

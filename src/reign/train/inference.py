@@ -104,7 +104,7 @@ class Inference:
     def _batch(self, ids: Ids) -> Float[Tensor, "graphs outputs"]:
         found = []
         for part in self.budget.parts(ids):
-            with number_format(self.graphs.x.device, self.precision, int(self.budget.pairs[part].sum())):
+            with number_format(self.graphs.x.device, self.precision, self.budget.together(part)):
                 if self.bags is not None:
                     bag = self.bags.predicting(part)
                     found.append(self.model(*bag.graph.inputs, bag=bag))

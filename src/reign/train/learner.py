@@ -152,7 +152,7 @@ class Learner:
 
     def _step(self, group: list[Ids], when: str) -> tuple[float, float]:
         """One optimiser step for some batches. Return the sum of the loss and the number of labels."""
-        rows = int(self.budget.pairs[group[0]].sum())
+        rows = self.budget.together(batches.share(group[0], self.fabric.global_rank, self.fabric.world_size))
         with number_format(self.fabric.device, self.config.precision, rows), fast_path(not self.config.eager):
             return self._eager_step(group, when)
 

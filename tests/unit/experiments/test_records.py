@@ -1,12 +1,14 @@
 """Results that are kept with the code: what is read from runs, how far the plan is, and the tables made of it."""
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+import tiny
 from reign.cli import app
 from reign.experiments import find_table
 from reign.experiments.best import best_markdown
@@ -14,7 +16,7 @@ from reign.experiments.evidence import Part, plan, progress, usual_device
 from reign.experiments.pages import BEGIN, END, HEADER, results_markdown, summary_markdown, with_summary
 from reign.experiments.records import Record, Result, read_records, record_table
 from reign.experiments.table_files import find_recipe
-from reign.train import Recipe, train
+from reign.train import Recipe, build, train
 from reign.train.devices import make_fabric
 
 
@@ -50,6 +52,33 @@ def test_records_of_runs(tmp_path: Path) -> None:
     assert [r.seed for r in found.results] == [0, 1]
     assert {r.commit for r in found.results} == {"abc"}
     assert "seeds" not in found.recipe
+
+
+@pytest.mark.parametrize("report", ["best", "last"])
+def test_folds_share_the_reported_epoch(report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of a fold is that of the epoch with the best mean over folds, and not that of its own best epoch."""
+    changes: dict[str, Any] = {
+        "folds": 2,
+        "seeds": [0, 1],
+        "model": {"hidden_channels": 4, "num_layers": 1},
+        "train": {"epochs": 3, "report": report},
+    }
+    monkeypatch.setattr(build, "load_problem", lambda name, **options: tiny.like(name, **options))
+    recipe, _ = find_recipe("tu/gin/MUTAG", changes)
+    train(recipe, tmp_path, fabric=make_fabric("32-true", "cpu"))
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    for member in summary["members"]:
+        member[report], member["best_epoch"] = {"val": 9.0}, 99  # those of the fold alone
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    found = Record.of(tmp_path, "tu", "gin", "MUTAG")
+    expected = [value for seed in summary["val"]["seeds"] for value in seed["values"]]
+    assert found.values(report, "val") == expected
+    assert [(r.seed, r.fold) for r in found.results] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    shared = [seed["epoch"] for seed in summary["val"]["seeds"] for _ in range(2)]
+    assert [r.best_epoch for r in found.results] == (shared if report == "best" else [99] * 4)
+    mean, deviation = 100 * statistics.mean(expected), 100 * statistics.stdev(expected)
+    assert f"| GIN | {mean:.4g} ± {deviation:.2g} (89.4 ± 5.6) | 2 |" in summary_markdown([found])
+    assert f"**{mean:.4g} ± {deviation:.2g}**" in results_markdown([found])
 
 
 def test_other_seeds_are_added_and_other_recipes_refused(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Number formats."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,55 +39,61 @@ def test_one_process_gives_float32_and_bounds_gradients() -> None:
 
 
 @pytest.mark.parametrize("pays", [True, False])
-def test_precision_of_products_is_restored(pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("before", ["highest", "high"])
+def test_precision_of_products_is_restored(pays: bool, before: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "onednn_pays", lambda: pays)
-    before = torch.get_float32_matmul_precision()
     found = {}
-    for precision in ("32-true", "32-ieee", "64-true", "bf16-mixed"):
-        with number_format(CPU, precision):
-            found[precision] = torch.get_float32_matmul_precision()
-        assert torch.get_float32_matmul_precision() == before
-        with pytest.raises(ZeroDivisionError), number_format(CPU, precision):
-            1 / 0  # noqa: B018
-        assert torch.get_float32_matmul_precision() == before
-    assert found == {**dict.fromkeys(found, before), "32-true": "medium" if pays else before}
-    with number_format(CPU, "32-true", rows=formats.MANY - 1):
-        assert torch.get_float32_matmul_precision() == before
+    with formats._precision(before):
+        for precision in ("32-true", "32-ieee", "64-true", "bf16-mixed"):
+            with number_format(CPU, precision, formats.MANY):
+                found[precision] = torch.get_float32_matmul_precision()
+            assert torch.get_float32_matmul_precision() == before
+            with pytest.raises(ZeroDivisionError), number_format(CPU, precision, formats.MANY):
+                1 / 0  # noqa: B018
+            assert torch.get_float32_matmul_precision() == before
+        assert found == {"32-true": "medium" if pays else before, "32-ieee": "highest", "64-true": before, "bf16-mixed": before}
+        with number_format(CPU, "32-true", formats.MANY - 1):
+            assert torch.get_float32_matmul_precision() == before
 
 
-def test_products_have_all_digits() -> None:
-    a = torch.rand(300, 200, generator=torch.Generator().manual_seed(0))
-    with number_format(CPU, "32-true"):
-        assert float(((a @ a.t()).double() - a.double() @ a.t().double()).abs().max()) < 1e-3  # in bfloat16 it is about 0.2
-
-
-def _answer(monkeypatch: pytest.MonkeyPatch, processor: Path, capability: str = "AVX512") -> bool:
-    monkeypatch.setattr(formats, "PROCESSOR", processor)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    return onednn_pays.__wrapped__()
+def test_contexts_of_threads_may_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one to enter is the first one to leave; afterwards the setting is what it was before both."""
+    monkeypatch.setattr(formats, "onednn_pays", lambda: True)
+    before = torch.get_float32_matmul_precision()
+    first, second = (number_format(CPU, "32-true", formats.MANY) for _ in range(2))
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert torch.get_float32_matmul_precision() == "medium"
+    second.__exit__(None, None, None)
+    assert torch.get_float32_matmul_precision() == before
 
 
 def test_onednn_pays_where_mkl_leaves_instructions_unused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     amd, intel = tmp_path / "amd", tmp_path / "intel"
     amd.write_text("vendor_id : AuthenticAMD")
     intel.write_text("vendor_id : GenuineIntel")
-    exact, few = formats._precision_of_products, 0
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
 
-    @contextmanager
-    def fewer_digits(name: str | None) -> Iterator[None]:
-        nonlocal few
-        few += 1
-        with torch.autocast("cpu", torch.bfloat16):
-            yield
+    def answer(processor: Path, capability: str = "AVX512", few_digits: bool = False) -> bool:
+        products = torch.autocast("cpu", torch.bfloat16, enabled=few_digits)
+        monkeypatch.setattr(formats, "_precision_on_cpu", lambda name: products)  # the digits of another processor
+        monkeypatch.setattr(formats, "PROCESSOR", processor)
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+        return onednn_pays.__wrapped__()
 
-    monkeypatch.setattr(formats, "_precision_of_products", lambda name: exact(None))  # float32 on any processor
-    assert _answer(monkeypatch, amd)
-    assert not _answer(monkeypatch, intel)
-    assert not _answer(monkeypatch, tmp_path / "another system")
-    assert not _answer(monkeypatch, amd, "AVX2")
-    monkeypatch.setattr(formats, "_precision_of_products", fewer_digits)
-    assert not _answer(monkeypatch, amd)
-    assert few == 1
+    assert answer(amd)
+    assert not answer(intel)
+    assert not answer(tmp_path / "another system")
+    assert not answer(amd, "AVX2")
+    assert not answer(amd, few_digits=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert answer(amd)  # wherever the question is asked first
+    for library in (torch.backends.mkl, torch.backends.mkldnn):
+        with monkeypatch.context() as without:
+            without.setattr(library, "is_available", lambda: False)
+            assert not answer(amd)
 
 
 @pytest.mark.usefixtures("signatures_unchecked")
