@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import mean
 
-from reign.experiments.records import Record, mean_and_spread, span
+from reign.experiments.records import Record, devices, mean_and_spread, span
 from reign.experiments.table_files import find_table
 
 DATA, METRIC = "zinc", "mae"
@@ -41,7 +41,7 @@ def _cells(record: Record) -> list[str]:
         f"{record.table}/{record.row}",
         span([result.epochs for result in results]),
         f"{mean(result.own_seconds for result in results) / 60:.1f}",
-        ", ".join(sorted({result.device.removeprefix("NVIDIA ") for result in results})),
+        devices(results),
         *(_number(*mean_and_spread(record.values("best", split))) for split in ("val", "test")),
         ", ".join(str(result.seed) for result in results),
         ", ".join(sorted({result.commit or "" for result in results})),

@@ -7,7 +7,7 @@ from statistics import mean
 from reign.disk import write_text
 from reign.experiments.best import best_markdown
 from reign.experiments.evidence import plan, usual_device
-from reign.experiments.records import Record, mean_and_spread, span
+from reign.experiments.records import Record, devices, mean_and_spread, span
 from reign.experiments.table_files import find_table
 from reign.experiments.tables import Table, mean_and_std
 
@@ -58,12 +58,13 @@ def summary_markdown(records: Sequence[Record]) -> str:
     for name, rows in done.items():
         table = find_table(name)
         columns = [column for column in table.columns if any(column in row for row in rows.values())]
-        heads = ["ours (paper)", *columns, "seeds"]
+        heads = ["ours (paper)", *columns, "seeds", "device"]
         lines = [f"### {table.title}: {table.unit}", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         for row, own in sorted(rows.items(), key=lambda item: list(table.rows).index(item[0])):
             shown = [_cell(table, own[column], column) if column in own else "" for column in columns]
             seeds = span([len({result.seed for result in record.results}) for record in own.values()])
-            lines.append(f"| {table.rows[row].title} | {' | '.join(shown)} | {seeds} |")
+            where = devices(result for record in own.values() for result in record.results)
+            lines.append(f"| {table.rows[row].title} | {' | '.join(shown)} | {seeds} | {where} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 

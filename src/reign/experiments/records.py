@@ -159,3 +159,8 @@ def span(values: Sequence[int]) -> str:
     ('3', '300 to 1,200')
     """
     return f"{values[0]:,}" if len(set(values)) == 1 else f"{min(values):,} to {max(values):,}"
+
+
+def devices(results: Iterable[Result]) -> str:
+    """The devices on which some models were trained."""
+    return ", ".join(sorted({result.device.removeprefix("NVIDIA ") for result in results}))

@@ -114,9 +114,9 @@ def test_the_summary_has_the_shape_of_the_paper() -> None:
         star.model_copy(update={"row": "gcn"}),
     ]
     assert summary_markdown([star, cycle, *others]) == (
-        "### ZINC-12k: test MAE\n\n| ours (paper) | test | seeds |\n|---|---|---|\n| SUN (EGO) | 0.08 (0.083 ± 0.003) | 1 |\n\n"
-        "### Counting substructures: test MAE\n\n| ours (paper) | star | 4-cycle | seeds |\n|---|---|---|---|\n"
-        "| GCN | 0.02 (0.1798) |  | 1 |\n| GIN | 0.02 (0.0224) | 0.25 ± 0.071 (0.2185) | 1 to 2 |\n"
+        "### ZINC-12k: test MAE\n\n| ours (paper) | test | seeds | device |\n|---|---|---|---|\n| SUN (EGO) | 0.08 (0.083 ± 0.003) | 1 | CPU |\n\n"
+        "### Counting substructures: test MAE\n\n| ours (paper) | star | 4-cycle | seeds | device |\n|---|---|---|---|---|\n"
+        "| GCN | 0.02 (0.1798) |  | 1 | CPU |\n| GIN | 0.02 (0.0224) | 0.25 ± 0.071 (0.2185) | 1 to 2 | CPU |\n"
     )
 
 
