@@ -49,11 +49,11 @@ def summary_markdown(records: Sequence[Record]) -> str:
     found = {(record.table, record.row, record.column): record for record in records}
     done: dict[str, dict[str, dict[str, Record]]] = {}  # by table, row and column
     for part in plan():
+        table = find_table(part.table)
         for row, column in part.runs():
             if (record := found.get((part.table, row, column))) is not None:
-                done.setdefault(part.table, {}).setdefault(row, {}).update(
-                    dict.fromkeys(_shown(find_table(part.table), record), record)
-                )
+                own = done.setdefault(part.table, {}).setdefault(row, {})
+                own.update(dict.fromkeys(_shown(table, record), record))
     parts = []
     for name, rows in done.items():
         table = find_table(name)
