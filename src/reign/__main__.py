@@ -5,6 +5,7 @@ import signal
 import sys
 
 SPINS = "2000"  # threads of PyTorch wait busily so long, about as long as a small operation takes, before they leave their core to others
+INTERRUPTED = 130  # what typer exits with, silently, if Ctrl-C comes while it reads the arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ def main() -> None:
         app(prog_name="reign")
     except KeyboardInterrupt:
         _stop()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            _stop()
+        raise
 
 
 def _interrupt(number: int, frame: "FrameType | None") -> None:

@@ -43,6 +43,16 @@ sys.meta_path.insert(0, Finder())
 from reign.__main__ import main
 main()
 """
+PARSING = """
+import typer.core
+from reign.__main__ import main
+
+def interrupted(*args, **options):
+    raise KeyboardInterrupt
+
+typer.core.TyperGroup.make_context = interrupted
+main()
+"""
 
 
 def python(code: str, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -125,4 +135,9 @@ def test_the_script_for_a_shell(shell: str) -> None:
 @pytest.mark.parametrize("name", ["reign.cli", "typer", "reign.cli.options", "rich.table", "torch"])
 def test_ctrl_c_in_the_middle_of_an_import(name: str) -> None:
     done = python(HEARD + INTERRUPTED.format(name=name), "train", "zinc/sun-ego", "-o", "/nowhere/run")
+    assert (done.returncode, done.stderr) == (2, "reign: stopped.\n")
+
+
+def test_ctrl_c_while_arguments_are_read() -> None:
+    done = python(HEARD + PARSING, "train", "zinc/sun-ego", "-o", "/nowhere/run")
     assert (done.returncode, done.stderr) == (2, "reign: stopped.\n")
