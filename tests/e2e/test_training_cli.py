@@ -489,6 +489,46 @@ def test_tune(tmp_path: Path) -> None:
     assert "has other data or settings; choose another name with --study" in fails(*args, "--set", "train.epochs=2")
 
 
+def test_a_point_of_a_grid_that_was_interrupted_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from reign.experiments import tune
+
+    file, whole = table(tmp_path), tune.train_all
+    args = ["tune", "-", "--target-columns", "size", "--set", f"data.path={file}", "--set", "train.epochs=1"]
+    args += ["--set", "model.num_layers=1", "--grid", "model.hidden_channels=4,8", "--storage", "sqlite:///s.db", "-o", "out"]
+
+    def interrupted(plans: Any, **options: Any) -> Any:
+        if plans[0][1].name == "trial-1":
+            raise KeyboardInterrupt
+        return whole(plans, **options)
+
+    monkeypatch.setattr(tune, "train_all", interrupted)
+    assert "stopped; if --storage was given, run the same command again to continue." in fails(*args)
+    monkeypatch.setattr(tune, "train_all", whole)
+    assert "2 points" in works(*args).stdout
+    sizes = [
+        load_file(tmp_path / f"out/trial-{trial}/seed-0/last/model.safetensors")["head.lin1.weight"].size(1) for trial in (0, 2)
+    ]
+    assert sorted(sizes) == [4, 8]
+    recipe = package.load("out/trial-2").recipe
+    assert recipe.data.target_columns == ["size"]  # options of data count for a recipe, too
+
+
+def test_tuning_on_a_table_continues(tmp_path: Path) -> None:
+    args = ["tune", "-i", table(tmp_path), "--target-columns", "size", "--set", "train.epochs=1", "--trials", "1"]
+    args += ["--storage", "sqlite:///s.db", "-o", "out"]
+    works(*args)
+    stamp = (tmp_path / "out/best/summary.json").stat().st_mtime_ns
+    works(*args)  # as after an interrupt: what is done is not done again
+    assert (tmp_path / "out/best/summary.json").stat().st_mtime_ns == stamp
+    assert "out/best already exists; choose a new folder with -o." in fails(*args[:-4], "-o", "out")
+    assert "--jobs is for the grid of a recipe" in fails(*args, "--jobs", "2")
+
+
+def test_settings_of_tables_are_refused_for_data_sets() -> None:
+    message = "task is for tables of molecules, but name is 'counting', a data set; leave it out"
+    assert message in fails("train", "counting/gin/star", "--set", "data.task=classification", "-o", "run")
+
+
 def test_data_commands() -> None:
     done = works("data", "list")
     assert all(name in done.stdout for name in ("zinc", "molhiv", "tu", "csl", "counting", "graph-properties", "exp", "sr"))

@@ -166,7 +166,7 @@ def tune(
         from reign.experiments.tune import Search
         from reign.experiments.tune import tune as run
         from reign.train.devices import make_fabric
-        from reign.train.overrides import choices, override
+        from reign.train.overrides import choices, merge, override
 
         at_least_one("--seeds", seeds)
         at_least_one("--trials", trials)
@@ -174,21 +174,25 @@ def tune(
         if (recipe is None) == (data_path is None):
             fail("give a recipe, as in: reign tune zinc/sun-ego, or a table, as in: reign tune -i molecules.csv.")
         changes = [*(override(text) for text in settings or []), {"seeds": list(range(seeds))}]
+        data = given(
+            path=None if data_path is None else str(data_path.absolute()),
+            smiles_columns=smiles_columns,
+            target_columns=target_columns,
+            task=task_type,
+            split=split_type,
+            splits_column=splits_column,
+        )
         if data_path is not None:
-            data = given(
-                path=str(data_path.absolute()),
-                smiles_columns=smiles_columns,
-                target_columns=target_columns,
-                task=task_type,
-                split=split_type,
-                splits_column=splits_column,
-            )
+            if jobs is not None:
+                fail("--jobs is for the grid of a recipe; the trials for a table follow one another, so leave it out.")
             tune_on_table(
                 data_path, data, changes, dict(map(choices, grid or [])), study, storage, trials, seeds, output, accelerator, quiet
             )
             return
         assert recipe is not None
-        search = Search.of("molecules" if recipe == "-" else recipe, dict(map(choices, grid or [])), *changes)
+        changes = [{"data": data}, *changes] if data else changes
+        base = recipe_for(merge(*changes)) if recipe == "-" else recipe
+        search = Search.of(base, dict(map(choices, grid or [])), *changes)
         folder = output if output is not None else Path("runs") / "tune" / search.name.replace("/", "-")
         fabric = make_fabric(search.recipes()[0].train.precision, accelerator)
         with showing_progress(not quiet) as callback:
@@ -227,7 +231,7 @@ def tune_on_table(
         fail(f"the file {file} does not exist.")
     search = TableSearch(find_recipe(recipe_for(merge({"data": data}, *changes)), {"data": data}, *changes)[0], choices)
     folder = output if output is not None else free(Path("runs") / "tune" / stem(file))
-    if (folder / "best").exists():
+    if (folder / "best").exists() and storage is None:
         fail(f"{folder}/best already exists; choose a new folder with -o.")
     fabric = make_fabric(search.recipe.train.precision, accelerator)
     with showing_progress(not quiet) as callback:
@@ -238,7 +242,9 @@ def tune_on_table(
             if not best_first(found):
                 fail("no trial was completed; use more --trials.")
             best = best_first(found)[0]
-            train(search.recipe_of(best.params, seeds), folder / "best", fabric=fabric, callback=callback)
+            train(
+                search.recipe_of(best.params, seeds), folder / "best", resume=storage is not None, fabric=fabric, callback=callback
+            )
         except KeyboardInterrupt:
             fail("stopped; if --storage was given, run the same command again to continue.")
     console = plain_console()

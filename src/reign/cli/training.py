@@ -185,7 +185,7 @@ def train(
                 summaries = train_all(plans, resume=going_on, fabric=fabric, callback=callback, jobs=jobs)
             except KeyboardInterrupt:
                 if num_replicates is not None:
-                    fail("stopped; run the same command again to continue.")
+                    fail(f"stopped; run the same command again with -o {folder} to continue.")
                 fail(
                     f"stopped; continue with: reign train --resume {folder}" if has_run(folder) else "stopped; nothing was written."
                 )

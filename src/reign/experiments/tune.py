@@ -103,7 +103,8 @@ def tune(
     left = len(recipes) - len(best_first(study))
     left = left if trials is None else min(trials, left)
     at_once = jobs or (MOST if fabric is not None and fabric.device.type == "cuda" else 1)
-    while left > 0 and not sampler.is_exhausted(study):
+    _try_again(study, words)
+    while left > 0 and (_waiting(study) or not sampler.is_exhausted(study)):
         asked = [study.ask() for _ in range(min(at_once, left))]
         plans = [(search.recipe(point_of(trial)), folder / f"trial-{trial.number}") for trial in asked]
         try:
@@ -118,6 +119,21 @@ def tune(
             study.tell(trial, float(summary["val"]["mean"]))
         left -= len(asked)
     return study
+
+
+def _try_again(study: Any, grid: dict[str, list[Any]]) -> None:
+    """Put points whose training was interrupted back into the queue; the sampler itself counts them as tried."""
+    tried = [trial.params for trial in study.trials if trial.state.name in ("COMPLETE", "RUNNING")]
+    tried += [trial.system_attrs["fixed_params"] for trial in study.trials if trial.state.name == "WAITING"]
+    for trial in study.trials:
+        if trial.state.name == "FAIL" and trial.params.keys() == grid.keys() and trial.params not in tried:
+            study.enqueue_trial(trial.params)
+            tried.append(trial.params)
+
+
+def _waiting(study: Any) -> bool:
+    """Whether a point is in the queue."""
+    return any(trial.state.name == "WAITING" for trial in study.trials)
 
 
 def need_optuna() -> Any:

@@ -106,7 +106,7 @@ def tune_table(
         summary = train(recipe, folder / f"trial-{trial.number}", fabric=fabric, callback=Watch(trial))
         return float(summary["val"]["mean"])
 
-    left = (trials or TRIALS) - sum(trial.state.is_finished() for trial in study.trials)
+    left = (trials or TRIALS) - sum(trial.state.name in ("COMPLETE", "PRUNED") for trial in study.trials)
     if left > 0:
         study.optimize(run, n_trials=left)
     return study

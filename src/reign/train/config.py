@@ -24,6 +24,20 @@ OptimiserName = Annotated[str, name_in(OPTIMISERS)]
 ScheduleName = Annotated[str, name_in(SCHEDULES)]
 
 
+OF_TABLES = (
+    "target_columns",
+    "task",
+    "split",
+    "split_sizes",
+    "splits_column",
+    "split_seed",
+    "descriptors_columns",
+    "descriptors_path",
+    "molecule_featurizers",
+    "weight_column",
+)  # settings that have no meaning for a data set
+
+
 class DataConfig(Settings):
     """The graphs to learn from (a data set or a CSV of molecules), the targets and the splits."""
 
@@ -79,12 +93,29 @@ class DataConfig(Settings):
                     "options.root: a recipe must not set the folder of a data set; set the environment variable REIGN_CACHE instead"
                 )
             find_dataset(self.name).complete(self.options)
+            if odd := [
+                name
+                for name in OF_TABLES
+                if getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True)
+            ]:
+                raise ValueError(f"{odd[0]} is for tables of molecules, but name is '{self.name}', a data set; leave it out")
         return self
 
     @property
     def has_descriptors(self) -> bool:
         """Whether the model gets descriptors besides the graphs."""
         return bool(self.descriptors_columns or self.descriptors_path or self.molecule_featurizers)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What a model gets besides the values in the data; runs whose inputs differ cannot predict together."""
+        return {
+            "molecules": len(self.smiles_columns) if self.reads_smiles else self.name,
+            "one_edge_type": self.one_edge_type,
+            "descriptors_columns": self.descriptors_columns,
+            "descriptors_path": self.descriptors_path is not None,
+            "molecule_featurizers": self.molecule_featurizers,
+        }
 
     @property
     def reads_smiles(self) -> bool:

@@ -46,3 +46,21 @@ def test_a_trial_that_falls_behind_stops(search: TableSearch, tmp_path: Path, mo
     assert epochs == [10, 10, 10, 10, 3]
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 4 + ["PRUNED"]
     assert study.best_trial.number == 0
+
+
+def test_a_trial_that_was_interrupted_does_not_count(search: TableSearch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+
+    def train(recipe: Any, folder: Path, *, fabric: Any, callback: Any) -> dict[str, Any]:
+        started.append(folder.name)
+        if len(started) == 2:
+            raise KeyboardInterrupt
+        return {"val": {"mean": 1.0}}
+
+    monkeypatch.setattr(tune_table, "train", train)
+    options: dict[str, Any] = {"study_name": "s", "storage": f"sqlite:///{tmp_path / 's.db'}", "trials": 3}
+    with pytest.raises(KeyboardInterrupt):
+        tune_table.tune_table(search, tmp_path, **options)
+    study = tune_table.tune_table(search, tmp_path, **options)
+    assert started == [f"trial-{number}" for number in range(4)]
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
