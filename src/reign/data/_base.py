@@ -48,13 +48,14 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     def __init__(
         self,
         root: str | Path | None = None,
-        split: str = "train",
+        split: str | None = None,
         transform: Transform | None = None,
         pre_transform: Transform | None = None,
         pre_filter: Callable[[Data], bool] | None = None,
         force_reload: bool = False,
         **options: Any,
     ) -> None:
+        split = self.splits[0] if split is None else split
         check("split", split, split in self.splits, " or ".join(map(repr, self.splits)))
         self.options = self.complete(options)
         folder = Path(root) if root is not None else cache_folder() / self.name
@@ -133,6 +134,11 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
                 raise ValueError(
                     f"{self.name} has graphs with '{other[0]}', which is not a tensor; a data set can store only tensors."
                 )
+            if not _fits(tensors, slices or {}):
+                raise ValueError(
+                    f"{self.name} has graphs of a wrong shape, expected x of shape (nodes, channels), edge_index of shape (2, edges) with "
+                    "whole numbers of nodes, and y of shape (1, targets)."
+                )
             parts = {
                 **{f"data.{name}": t for name, t in tensors.items()},
                 **{f"slices.{name}": t for name, t in (slices or {}).items()},
@@ -177,7 +183,7 @@ def _fits(data: dict[str, Tensor], slices: dict[str, Tensor]) -> bool:
     ends = slices or {"x": torch.tensor([0, x.size(0)]), "edge_index": torch.tensor([0, edge_index.size(1)])}
     length = {name: data[name].size(1 if name == "edge_index" else 0) if data[name].dim() else 0 for name in ends}
     for name, at in ends.items():
-        if at.dim() != 1 or at.numel() != ends["x"].numel() or at.dtype != torch.long or int(at[0]) != 0:
+        if at.dim() != 1 or not at.numel() or at.numel() != ends["x"].numel() or at.dtype != torch.long or int(at[0]) != 0:
             return False
         if int(at[-1]) != length[name] or bool((at.diff() < 0).any()):
             return False

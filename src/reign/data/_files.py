@@ -26,7 +26,7 @@ class Arrays(dict[str, np.ndarray]):
 def cache_folder() -> Path:
     """The folder of cached data sets: ``REIGN_CACHE``, or a folder in the user's cache."""
     given = os.environ.get("REIGN_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "reign"
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "reign"
 
 
 @contextmanager

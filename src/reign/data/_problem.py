@@ -56,6 +56,8 @@ class Problem:
             )
         check("task", self.task, self.task in TASKS, " or ".join(map(repr, TASKS)))
         labels = self.y[~self.y.isnan()]
+        if labels.isinf().any():
+            raise ValueError(f"{self.name} has infinite targets, expected finite numbers, or NaN for a missing label.")
         if labels.numel() and float(labels.abs().max()) > LARGEST:
             raise ValueError(
                 f"{self.name} has targets with absolute values up to {float(labels.abs().max()):g}, expected at most {LARGEST:g}, because models "

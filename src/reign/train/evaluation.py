@@ -12,7 +12,7 @@ from reign.data import Ids, Problem
 from reign.disk import read_record
 from reign.train.build import make_problem
 from reign.train.callbacks import Callback
-from reign.train.inputs import descriptors_of
+from reign.train.inputs import descriptors_like
 from reign.train.metrics import METRICS, measure_all
 from reign.train.prediction_plan import Plan
 from reign.train.reliability import measure_uncertainty
@@ -57,8 +57,9 @@ def evaluate_table(
         predictor.recipe.data.smiles_columns,
         predictor.targets,
         predictor.task,
+        "none",
         classes=predictor.classes,
-        descriptors=descriptors_of(predictor.recipe.data, descriptors_path),
+        descriptors=descriptors_like(predictor.recipe.data, descriptors_path),
     )
     callback.table(report)
     failed: dict[int, str] = {}

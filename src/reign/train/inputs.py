@@ -34,18 +34,25 @@ def read_inputs(inputs: list[Any], trained_on: DataConfig) -> tuple[list[Data | 
     return graphs, wrong_texts, texts
 
 
-def descriptors_of(config: DataConfig, path: "str | Path | None" = None) -> "Descriptors":
-    """The descriptors of a table.
+def descriptors_of(config: DataConfig) -> "Descriptors":
+    """The descriptors of the table with these settings."""
+    from reign.data.molecules import Descriptors
+
+    return Descriptors(config.descriptors_columns, config.descriptors_path, config.molecule_featurizers)
+
+
+def descriptors_like(config: DataConfig, path: "str | Path | None") -> "Descriptors":
+    """The same descriptors for another table.
 
     Args:
         config: the settings of the table that was trained on.
-        path: the file of descriptors, if it is another one than in training.
+        path: the file of descriptors of the other table, if the training had such a file.
     """
-    from reign.data.molecules import Descriptors
-
     if path is not None and config.descriptors_path is None:
         raise ValueError("the run was trained without a file of descriptors; leave --descriptors-path out.")
-    return Descriptors(config.descriptors_columns, path or config.descriptors_path, config.molecule_featurizers)
+    if path is None and config.descriptors_path is not None:
+        raise ValueError("the run was trained with a file of descriptors; give that of this table with --descriptors-path.")
+    return descriptors_of(config.model_copy(update={"descriptors_path": path}))
 
 
 def without_targets(data: Data, trained_on: DataConfig) -> Data:

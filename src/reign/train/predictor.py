@@ -80,18 +80,22 @@ class Predictor:
             raise ValueError(
                 f"{folders[0]} predicts {about[0]['targets']} and another run {other['targets']}; expected runs with the same targets."
             )
-        self.recipe = Recipe.load(folders[0] / "recipe.yaml")
+        recipes = [Recipe.load(folder / "recipe.yaml") for folder in folders]
+        if any(recipe.data.inputs != recipes[0].data.inputs for recipe in recipes):
+            raise ValueError(
+                f"{folders[0]} and another run were trained on different inputs, such as other descriptors; expected runs with the same inputs."
+            )
+        self.recipe = recipes[0]
         self.task, self.targets, self.classes = about[0]["task"], about[0]["targets"], about[0]["classes"]
         self.fingerprint, self.best = about[0]["fingerprint"], best
         self.calibration = Calibration.load(folders[0] / "calibration.json") if len(folders) == 1 and not best else Calibration()
         self.models: list[TrainedModel] = []
-        for folder in folders:
-            config = Recipe.load(folder / "recipe.yaml").train
+        for folder, recipe in zip(folders, recipes, strict=True):
             summary = read_summary(folder)
             self.metric: str = summary["metric"]
             for member in [best_member(folder, summary)] if best else summary["members"]:
                 place, num_outputs = folder / member["folder"], len(self.classes) or len(self.targets)
-                self.models.append(TrainedModel.load(place, summary["report"], config, num_outputs, device))
+                self.models.append(TrainedModel.load(place, summary["report"], recipe.train, num_outputs, device))
 
     def files(self) -> list[Path]:
         """All files that predictions depend on."""

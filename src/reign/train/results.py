@@ -19,9 +19,20 @@ from reign.train.recipe import Recipe
 from reign.train.tasks import as_outputs
 
 
+def deviation(values: Sequence[float]) -> float | None:
+    """The standard deviation; None for one value, and NaN if a value is not a finite number.
+
+    >>> deviation([1.0, 3.0]), deviation([1.0]), deviation([1.0, math.nan])
+    (1.4142135623730951, None, nan)
+    """
+    if len(values) < 2:
+        return None
+    return stdev(values) if all(map(math.isfinite, values)) else math.nan
+
+
 def spread(values: Sequence[float]) -> dict[str, Any]:
     """Mean and standard deviation; the deviation of one value is None."""
-    return {"mean": mean(values), "std": stdev(values) if len(values) > 1 else None, "values": list(values)}
+    return {"mean": mean(values), "std": deviation(values), "values": list(values)}
 
 
 def read_result(folder: Path, splits: Iterable[str]) -> dict[str, Any]:

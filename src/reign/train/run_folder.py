@@ -113,6 +113,8 @@ def describe(problem: Problem) -> dict[str, Any]:
 
 def read_about(folder: Path) -> dict[str, Any]:
     """Read the output of ``describe`` for a finished run."""
+    if not folder.exists():
+        raise ValueError(f"the run {folder} does not exist.")
     if not has_run(folder):
         inside = next((place for place in sorted(folder.glob("*")) if has_run(place)), None)
         hint = "" if inside is None else f" There is one in {inside}."

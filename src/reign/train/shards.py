@@ -74,7 +74,9 @@ def find_shards(folder: Path, output: Path) -> list[Shard]:
         raise ValueError(f"the output folder {output} is also the input; choose another one with -o.")
     if output.exists() and not output.is_dir():
         raise ValueError(f"{output} is a file, expected a folder, because the input is a folder of tables.")
-    files = sorted(file for file in folder.iterdir() if file.is_file() and file.name.endswith(ENDINGS) and file.name[0] not in "._")
+    files = sorted(
+        file for file in folder.iterdir() if file.is_file() and file.name.lower().endswith(ENDINGS) and file.name[0] not in "._"
+    )
     if not files:
         raise ValueError(f"{folder} holds no tables, expected files that end in {', '.join(ENDINGS)}.")
     return [(file, output / file.name) for file in files]

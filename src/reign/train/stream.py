@@ -12,7 +12,7 @@ from reign._validate import check
 from reign.train.callbacks import Callback
 from reign.train.chunk_results import Computed, compute
 from reign.train.config import DataConfig
-from reign.train.inputs import descriptors_of
+from reign.train.inputs import descriptors_like
 from reign.train.row_progress import RowProgress
 from reign.train.table_jobs import Job
 from reign.train.window import Window
@@ -154,6 +154,4 @@ def open_stream(
             f"the columns of SMILES are {', '.join(columns)}, but the run was trained on {', '.join(config.smiles_columns)}; give as many columns, in the "
             "same order."
         )
-    if config.descriptors_path is not None and descriptors_path is None:
-        raise ValueError("the run was trained with a file of descriptors; give that of this table with --descriptors-path.")
-    return Stream(table, job, columns, descriptors_of(config, descriptors_path), num_workers, chunk_rows)
+    return Stream(table, job, columns, descriptors_like(config, descriptors_path), num_workers, chunk_rows)

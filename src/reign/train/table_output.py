@@ -33,18 +33,18 @@ class TableOutput:
     """
 
     def __init__(self, target: Path, table: "TableFile", new: dict[str, type]) -> None:
-        from reign.data.molecules import import_parquet, is_parquet
+        from reign.data.molecules import endings, import_parquet, is_parquet
 
         self.target, self.table, self.new = target, table, {**new, "error": str}
         if target.exists() and target.samefile(table.path):
             raise ValueError(f"{target} is the input and the output; choose another file for the output.")
-        if target.suffix == ".zip":
+        if target.suffix.lower() == ".zip":
             raise ValueError(f"{target} would be a zip archive, which cannot be written in steps; use .csv.gz.")
         if target.suffix and not target.name.lower().endswith(ENDINGS):
             raise ValueError(f"{target} ends in {target.suffix}, expected one of {', '.join(ENDINGS)}.")
         self.parquet = import_parquet() if is_parquet(target) else None
-        self.delimiter = "\t" if ".tsv" in target.suffixes else ","
-        self.pack: Callable[[bytes], bytes] = PACK.get(target.suffix, lambda content: content)
+        self.delimiter = "\t" if ".tsv" in endings(target) else ","
+        self.pack: Callable[[bytes], bytes] = PACK.get(target.suffix.lower(), lambda content: content)
 
     def part(self, each: Computed) -> bytes:
         """The rows of a chunk in the format of the output."""

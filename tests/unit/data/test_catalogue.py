@@ -8,7 +8,8 @@ from torch_geometric.data import Data
 from typer.testing import CliRunner
 
 from reign.cli import app
-from reign.data import DATASETS, TU, GraphDataset, MolHIV, find_dataset, list_datasets, load_problem
+from reign.data import DATASETS, TU, GraphDataset, MolHIV, Problem, find_dataset, list_datasets, load_problem
+from reign.data._files import cache_folder
 from reign.data.sets._tu import SETS
 
 
@@ -68,3 +69,38 @@ def test_a_data_set_of_ones_own() -> None:
     assert "my-paths" in shown.output
     with pytest.raises(ValueError, match="unknown data set 'my-path'; did you mean 'my-paths'\\?"):
         load_problem("my-path")
+
+
+class Two(GraphDataset):
+    """Two graphs in one split."""
+
+    name, about, splits = "two", "two graphs (regression)", ("all",)
+    edges = ((0, 1), (1, 0))
+
+    def make(self) -> dict[str, list[Data]]:
+        return {"all": [Data(x=torch.ones(2, 1), edge_index=torch.tensor(self.edges), y=torch.ones(1, 1)) for _ in range(2)]}
+
+
+def test_the_first_split_is_the_default(tmp_path: Path) -> None:
+    assert len(Two(tmp_path)) == 2
+    with pytest.raises(ValueError, match="split is 'train', expected 'all'"):
+        Two(tmp_path, "train")
+
+
+def test_a_data_set_whose_graphs_are_not_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Two, "edges", ((0, 2), (2, 0)))  # there is no third node
+    with pytest.raises(ValueError, match="two has graphs of a wrong shape, expected x of shape"):
+        Two(tmp_path)
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_an_empty_variable_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REIGN_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert cache_folder() == Path.home() / ".cache" / "reign"
+
+
+def test_infinite_targets() -> None:
+    data = Data(x=torch.ones(1, 1), edge_index=torch.empty(2, 0, dtype=torch.long), y=torch.tensor([[float("inf")]]))
+    with pytest.raises(ValueError, match="has infinite targets, expected finite numbers, or NaN for a missing label"):
+        Problem.of([data])

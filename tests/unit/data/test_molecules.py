@@ -173,6 +173,7 @@ def test_several_columns_of_smiles_are_one_graph(tmp_path: Path) -> None:
         ("smile,y\nCC,1\n", {}, "has no column 'smiles'; did you mean 'smile'?"),
         ("smiles,y\nCC,1\n", {"target_columns": ["z"]}, "has no column 'z'. It has smiles, y"),
         ("smiles,y\nCC,word\n", {}, "has no column of numbers except smiles"),
+        ("smiles,y\nCC,word\n", {"target_columns": ["y"]}, "If the labels are names of classes, use the task multiclass."),
         ("smiles,y,s\nCC,1,test\n", {"splits_column": "s", "target_columns": ["y"]}, "leaves no row for training"),
         ("smiles,y\nCC,1\n", {"task": "multiclass"}, "holds 1 classes, expected two or more"),
     ],
@@ -186,9 +187,10 @@ def test_tables_that_cannot_be_learned_from(tmp_path: Path, text: str, options: 
 def test_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not exist"):
         read_table(tmp_path / "none.csv")
-    table, wrong = read_table(write(tmp_path, "smiles\ty\nCC\t007\n", "t.tsv"))
-    assert table["y"].tolist() == ["007"]  # as it stands
-    assert not wrong
+    for name in ("t.tsv", "T.TSV"):
+        table, wrong = read_table(write(tmp_path, "smiles\ty\nCC\t007\n", name))
+        assert table["y"].tolist() == ["007"]  # as it stands
+        assert not wrong
     (tmp_path / "bom.csv").write_bytes(b"\xef\xbb\xbfsmiles,y\nCC,1\n")
     assert list(read_table(tmp_path / "bom.csv")[0].columns) == ["smiles", "y"]
     (tmp_path / "latin.csv").write_bytes(b"smiles,y\nCC,\xe9\n")
@@ -204,7 +206,7 @@ def test_every_line_is_a_row(tmp_path: Path) -> None:
     assert wrong == {3: "the row has 3 fields, expected 2"}
 
 
-@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zip"])
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zip", ".GZ", ".Zip"])
 def test_compressed_tables(tmp_path: Path, ending: str) -> None:
     import pandas as pd
 
@@ -223,6 +225,12 @@ def test_tables_with_a_wrong_header(tmp_path: Path) -> None:
         load_table(write(tmp_path, "smiles;y\nCC;1\n"))
     with pytest.raises(ValueError, match="column 'y' was given twice"):
         load_table(write(tmp_path, "smiles,y\nCC,1\n"), target_columns=["y", "y"])
+
+
+def test_a_table_that_is_only_tested(tmp_path: Path) -> None:
+    problem, report = load_table(write(tmp_path, "smiles,y\nCC,1\nCC,2\nCCC,3\n"), split="none")
+    assert {split: ids.tolist() for split, ids in problem.splits.items()} == {"test": [0, 1, 2]}
+    assert not any("has no rows" in line for line in report.lines())
 
 
 def test_what_is_said_of_repeated_molecules_is_true(tmp_path: Path) -> None:

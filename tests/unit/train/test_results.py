@@ -1,5 +1,6 @@
 """Results over seeds and folds."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 import tiny
 from reign.disk import write_csv
 from reign.train.recipe import Recipe
-from reign.train.results import summarise
+from reign.train.results import spread, summarise
 
 
 @pytest.mark.parametrize(("report", "epoch", "expected"), [("best", 1, [0.7, 0.6]), ("last", 2, [0.6, 0.6])])
@@ -23,3 +24,10 @@ def test_folds_report_the_epoch_with_the_best_mean_or_the_last(
     found = summarise(recipe, tiny.problem(), tmp_path, [result, result])["val"]
     assert (found["epoch"], found["values"]) == (epoch, expected)
     assert found["mean"] == pytest.approx(sum(expected) / 2)
+
+
+def test_the_spread_of_a_model_that_diverged() -> None:
+    assert spread([1.0, 3.0])["std"] == pytest.approx(math.sqrt(2))
+    found = spread([1.0, math.inf])
+    assert (found["mean"], found["values"]) == (math.inf, [1.0, math.inf])
+    assert math.isnan(found["std"])

@@ -392,7 +392,8 @@ def shards(tmp_path: Path) -> Path:
     folder.mkdir()
     for number in range(3):
         texts = TEXTS[number * 12 : (number + 1) * 12]
-        pd.DataFrame({"smiles": texts}).to_csv(folder / f"part-{number}.csv{'.gz' if number == 2 else ''}", index=False)
+        ending = (".csv", ".CSV", ".csv.gz")[number]
+        pd.DataFrame({"smiles": texts}).to_csv(folder / f"part-{number}{ending}", index=False)
     (folder / "notes.txt").write_text("not a table")
     (folder / ".part-9.csv").write_text("hidden")
     return folder
@@ -401,9 +402,9 @@ def shards(tmp_path: Path) -> Path:
 def test_a_folder_of_tables(predictor: Predictor, shards: Path, tmp_path: Path) -> None:
     done = predict_folder(predictor, shards, tmp_path / "out", chunk_rows=5)
     assert (done.rows, done.path) == (36, tmp_path / "out")
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["part-0.csv", "part-1.csv", "part-2.csv.gz"]
-    predictor.write_predictions(shards / "part-1.csv", tmp_path / "alone.csv", chunk_rows=5)
-    assert (tmp_path / "out" / "part-1.csv").read_bytes() == (tmp_path / "alone.csv").read_bytes()
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["part-0.csv", "part-1.CSV", "part-2.csv.gz"]
+    predictor.write_predictions(shards / "part-1.CSV", tmp_path / "alone.csv", chunk_rows=5)
+    assert (tmp_path / "out" / "part-1.CSV").read_bytes() == (tmp_path / "alone.csv").read_bytes()
 
 
 def test_a_folder_goes_on_where_it_was_stopped(
@@ -414,7 +415,7 @@ def test_a_folder_goes_on_where_it_was_stopped(
 
     class Stopping(Callback):
         def note(self, text: str) -> None:
-            if text.startswith("part-1.csv"):
+            if text.startswith("part-1.CSV"):
                 raise Stop
 
     with pytest.raises(Stop):

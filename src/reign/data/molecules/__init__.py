@@ -1,6 +1,6 @@
 """Tables of molecules: files with SMILES. This needs ``pip install 'reign[chem]'``."""
 
-from reign.data.molecules._csv_reader import need_columns
+from reign.data.molecules._csv_reader import endings, need_columns
 from reign.data.molecules._descriptors import Descriptors, check_rows
 from reign.data.molecules._report import Report
 from reign.data.molecules._similarity import Neighbours
@@ -34,6 +34,7 @@ __all__ = [
     "TableFile",
     "canonical",
     "check_rows",
+    "endings",
     "from_smiles",
     "graphs_of",
     "import_parquet",

@@ -33,6 +33,15 @@ LARGEST = (
 LONGEST = 2**27  # largest number of characters of a line or a field
 
 
+def endings(path: Path) -> list[str]:
+    """The endings of the name of a file, in lower case.
+
+    >>> endings(Path("molecules.TSV.gz"))
+    ['.tsv', '.gz']
+    """
+    return [ending.lower() for ending in path.suffixes]
+
+
 class CsvTable:
     """A CSV or .tsv file, which may be compressed. The header is read and checked at once, and rows when they are asked for.
 
@@ -44,7 +53,7 @@ class CsvTable:
         self.path = Path(path)
         if not self.path.is_file():
             raise ValueError(f"the file {self.path} does not exist.")
-        self.delimiter = "\t" if ".tsv" in self.path.suffixes else ","
+        self.delimiter = "\t" if ".tsv" in endings(self.path) else ","
         header = next(self._records(), None)
         if not header or not any(header):
             raise ValueError(f"{self.path} cannot be read as a table (it has no header).")
@@ -70,7 +79,7 @@ class CsvTable:
     @property
     def compressed(self) -> bool:
         """Whether the file is compressed."""
-        return self.path.suffix == ".zip" or self.path.suffix in OPEN
+        return self.path.suffix.lower() in (".zip", *OPEN)
 
     def _records(self) -> Iterator[list[str]]:
         try:
@@ -159,7 +168,7 @@ def _check_quotes(span: list[str], fields: int, line: int, delimiter: str) -> No
 @contextmanager
 def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
     """The text of a file, decompressed, with its line ends as they are."""
-    if path.suffix == ".zip":
+    if path.suffix.lower() == ".zip":
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if len(names) != 1:
@@ -167,7 +176,7 @@ def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
             with archive.open(names[0]) as file, _text(file) as text:
                 yield text
     else:
-        with OPEN.get(path.suffix, open)(path, "rb") as file, _text(file) as text:
+        with OPEN.get(path.suffix.lower(), open)(path, "rb") as file, _text(file) as text:
             yield text
 
 

@@ -59,7 +59,7 @@ def load_table(
         smiles_columns: columns of SMILES; the molecules of several columns form one graph.
         target_columns: columns to predict; all other columns of numbers if not given.
         task: "regression", "classification" (0 or 1) or "multiclass".
-        split: "random" or "scaffold_balanced".
+        split: "random", "scaffold_balanced", or "none" for all rows in the test split.
         split_sizes: shares of train, val and test.
         splits_column: a column with the values train, val and test, in place of ``split``.
         split_seed: seed of the split.
@@ -96,16 +96,22 @@ def load_table(
     )
     if not rows:
         first = next(iter(report.left_out.items()), None)
-        raise ValueError(f"{path} has no row to learn from" + (f"; row {first[0]}: {first[1]}." if first else ": it has no rows."))
+        words = task != "multiclass" and first is not None and first[1] == wrong_labels.get(first[0] - 1)
+        hint = " If the labels are names of classes, use the task multiclass." if words else ""
+        reason = f"; row {first[0]}: {first[1]}.{hint}" if first else ": it has no rows."
+        raise ValueError(f"{path} has no row to learn from{reason}")
     table, labels, keys = table.iloc[rows], [labels[row] for row in rows], [keys[row] for row in rows]
     if splits_column:
         splits, _ = column_split(list(table[splits_column]))
     elif split == "scaffold_balanced":
         splits = scaffold_split([groups[row] for row in rows], keys, split_sizes, split_seed)
+    elif split == "none":
+        splits = {"test": torch.arange(len(rows))}
     else:
         splits = random_split(keys, split_sizes, split_seed)
     _count(report, table[list(smiles_columns)], keys, labels, splits)
-    _need_training_labels(splits, targets, labels, path)
+    if split != "none":
+        _need_training_labels(splits, targets, labels, path)
     problem = Problem(
         name=Path(path).name,
         graphs=GraphPack.of([_with_labels(graphs[row], y) for row, y in zip(rows, labels, strict=True)]),
@@ -153,7 +159,8 @@ def _count(report: Report, smiles: pd.DataFrame, keys: list[str], labels: list[l
     report.salts = sum(any("." in text for text in row) for row in texts)
     report.spaces = sum(any(text != text.strip() for text in row) for row in texts)
     report.missing = sum(math.isnan(value) for row in labels for value in row)
-    report.splits = {split: int(splits[split].numel()) if split in splits else 0 for split in ("train", "val", "test")}
+    expected = ("train", "val", "test") if "train" in splits else splits  # a table that is only tested has one split
+    report.splits = {split: int(splits[split].numel()) if split in splits else 0 for split in expected}
 
 
 def _need_training_labels(splits: dict[str, Ids], targets: list[str], labels: list[list[float]], path: str | Path) -> None:
