@@ -76,17 +76,14 @@ def _paper(value: "float | Number | None") -> str:
 
 def progress_table(records: "Sequence[Record]") -> Table:
     """How much of the planned runs is done."""
-    from reign.experiments.evidence import progress, usual_device
+    from reign.experiments.evidence import progress
 
-    device = usual_device(records)
-    table = Table(
-        title="Runs at full length", caption=None if device is None else f"Hours on {device}, by models of the same table."
-    )
+    table = Table(title="Runs at full length", caption="Hours are estimated from finished models of the same table.")
     for name in ("part", "table", "models done", "still to run", "hours left"):
         table.add_column(name, justify="left" if name in ("part", "table", "still to run") else "right")
     for each in progress(records):
         rows = dict.fromkeys(row for row, _ in each.missing)
         left = ", ".join(list(rows)[:4]) + (f" and {len(rows) - 4} more rows" if len(rows) > 4 else "")
-        hours = "unknown" if each.seconds is None else f"{each.seconds / 3600:.1f}"
+        hours = "unknown" if each.seconds is None else f"{each.seconds / 3600:.1f} on {each.device}"
         table.add_row(each.part.title, each.part.table, f"{each.done} of {each.total}", left or "-", hours if each.missing else "0")
     return table

@@ -29,13 +29,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a part: the number of finished models, the number of all models, and the estimated seconds for the rest on the device
-    of the records."""
+    """The progress of a part: the number of finished models, the number of all models, and the estimated seconds for the rest on ``device``."""
 
     part: Part
     done: int
     total: int
     seconds: float | None
+    device: str | None
     missing: dict[tuple[str, str], int]
 
 
@@ -46,13 +46,15 @@ def plan() -> list[Part]:
 
 
 def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> list[Progress]:
-    """The progress of each part. Times are those on ``usual_device``. A model without a measured time is assumed to take the mean time of
-    its table."""
+    """The progress of each part. Times are those on the ``usual_device`` of its table. A model without a measured time is assumed to take
+    the mean time of the table."""
     found = {(record.table, record.row, record.column): record for record in records}
-    out, device = [], usual_device(records)
+    out = []
     for part in plan() if parts is None else parts:
         folds = find_table(part.table).settings.get("folds") or 1
-        seen = [result for record in records if record.table == part.table for result in record.results if result.device == device]
+        ours = [record for record in records if record.table == part.table]
+        device = usual_device(ours)
+        seen = [result for record in ours for result in record.results if result.device == device]
         seen = [result for result in seen if result.models_at_once] or seen  # times of models alone, if some are known
         done = total = 0
         seconds, missing = 0.0, dict[tuple[str, str], int]()
@@ -64,7 +66,7 @@ def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> 
                 missing[row, column] = left
                 like = [result for result in (record.results if record else ()) if result.device == device] or seen
                 seconds += left * mean([result.own_seconds for result in like] or [float("nan")])
-        out.append(Progress(part, done, total, seconds if seconds == seconds else None, missing))
+        out.append(Progress(part, done, total, seconds if seconds == seconds else None, device, missing))
     return out
 
 

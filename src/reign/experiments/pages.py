@@ -17,8 +17,8 @@ HEADER = """# Results
 These are full-length runs with the recipes of `reign recipes`. Each file holds the recipe, and for each model its seed, versions, commit, date,
 device and duration. This page is written by `reign results --write`. "Ours" is the same figure that the paper reports, from the last epoch or from
 the best validation epoch. The difference is in standard deviations of the paper, or ours if the paper gives none. Minutes are those of one model,
-divided by the number of models that were trained on the same GPU at the same time, where the file has it; other devices than that of most
-models are named.
+divided by the number of models that were trained on the same GPU at the same time, where the file has it, on the device on
+which most models of the table were trained; other devices are named.
 
 """
 
@@ -76,16 +76,17 @@ def _cell(table: Table, record: Record, column: str) -> str:
 
 def results_markdown(records: Sequence[Record]) -> str:
     """The results as Markdown tables, one for each table of the paper."""
-    parts, device = [], usual_device(records)
+    parts = []
     for name in dict.fromkeys(record.table for record in records):
-        table = find_table(name)
+        table, own = find_table(name), [record for record in records if record.table == name]
+        device = usual_device(own)
         lines = [
             f"## {table.title}",
             "",
-            "| row | paper | ours | difference | last epoch | best validation epoch | models | minutes |",
+            f"| row | paper | ours | difference | last epoch | best validation epoch | models | minutes on {device} |",
         ]
         lines += ["|---|---|---|---|---|---|---|---|"]
-        ours = sorted((record for record in records if record.table == name), key=lambda record: list(table.rows).index(record.row))
+        ours = sorted(own, key=lambda record: list(table.rows).index(record.row))
         lines += [_line(table, record, column, device) for record in ours for column in _shown(table, record)]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from reign.disk import read_json, write_json
 from reign.experiments.tables import Table
 from reign.train.recipe import Recipe
+from reign.train.results import deviation
 from reign.train.run_folder import has_run, saved_recipe
 from reign.train.settings import Settings, explain
 
@@ -149,7 +150,7 @@ def mean_and_spread(values: Iterable[float]) -> tuple[float, float | None]:
     (2.0, 1.4142135623730951)
     """
     found = list(values)
-    return mean(found), stdev(found) if len(found) > 1 else None
+    return mean(found), deviation(found)
 
 
 def span(values: Sequence[int]) -> str:

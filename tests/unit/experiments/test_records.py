@@ -12,7 +12,7 @@ import tiny
 from reign.cli import app
 from reign.experiments import find_table
 from reign.experiments.best import best_markdown
-from reign.experiments.evidence import Part, plan, progress, usual_device
+from reign.experiments.evidence import Part, plan, progress
 from reign.experiments.pages import BEGIN, END, HEADER, results_markdown, summary_markdown, with_summary
 from reign.experiments.records import Record, Result, read_records, record_table
 from reign.experiments.table_files import find_recipe
@@ -131,7 +131,7 @@ def test_what_is_missing() -> None:
     first, second = progress([record("sun-ego", result(0, 1, 1, 10.0), result(1, 1, 1, 30.0))], parts)
     assert (first.done, first.total, first.seconds) == (2, 6, 20.0 + 3 * 20.0)
     assert first.missing == {("sun-ego", "test"): 1, ("gin", "test"): 3}
-    assert (second.done, second.total, second.seconds) == (0, 1, None)
+    assert (second.done, second.total, second.seconds, second.device) == (0, 1, None, None)
     shared = result(2, 1, 1, 90.0).model_copy(
         update={"models_at_once": 3.0}
     )  # counts as 30 seconds, and others have no such number
@@ -142,15 +142,16 @@ def test_what_is_missing() -> None:
         record("sun-ego", result(0, 1, 1, 10.0), result(1, 1, 1, 10.0)),
         record("sun-ego+", slow).model_copy(update={"table": "molhiv"}),
     ]
-    assert usual_device(elsewhere) == result(0, 1, 1, 1.0).device
-    assert usual_device([]) is None
-    assert progress(elsewhere, parts[1:])[0].seconds is None  # no model of this table was trained on the usual device
+    first, second = progress(elsewhere, parts)  # each table has a usual device of its own
+    assert (first.seconds, first.device) == (4 * 10.0, result(0, 1, 1, 1.0).device)
+    assert (second.seconds, second.device) == (9000.0, "another")
 
 
 def test_minutes_are_those_of_one_device() -> None:
     slow = result(2, 1.0, 1.0, 6000.0).model_copy(update={"device": "another"})
     mixed, other = record("sun-ego", result(0, 1.0, 1.0), result(1, 1.0, 1.0), slow), record("gin", slow)
-    first, second = results_markdown([mixed, other]).splitlines()[-2:]
+    title, _, first, second = results_markdown([mixed, other]).splitlines()[-4:]
+    assert title.endswith(f"| minutes on {result(0, 1.0, 1.0).device} |")
     assert first.endswith("| 3 | 1.0 |")
     assert second.endswith("| 1 | 100.0 on another |")
 
