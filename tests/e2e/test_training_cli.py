@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 import reign as package
-from commands import fails, works
+from commands import fails, reign, works
 from reign.disk import read_json
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
@@ -505,12 +505,32 @@ def test_a_point_of_a_grid_that_was_interrupted_is_tried_again(tmp_path: Path, m
     assert "stopped; if --storage was given, run the same command again to continue." in fails(*args)
     monkeypatch.setattr(tune, "train_all", whole)
     assert "2 points" in works(*args).stdout
+    assert "2 points" in works(*args).stdout  # nothing is left
+    assert not (tmp_path / "out/trial-3").exists()
     sizes = [
         load_file(tmp_path / f"out/trial-{trial}/seed-0/last/model.safetensors")["head.lin1.weight"].size(1) for trial in (0, 2)
     ]
     assert sorted(sizes) == [4, 8]
     recipe = package.load("out/trial-2").recipe
     assert recipe.data.target_columns == ["size"]  # options of data count for a recipe, too
+
+
+def test_a_point_of_a_grid_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from reign.experiments import tune
+
+    whole = tune.train_all
+    args = ["tune", "-", "--set", f"data.path={table(tmp_path)}", "--set", "train.epochs=1", "--set", "model.num_layers=1"]
+    args += ["--grid", "model.hidden_channels=4,8", "--storage", "sqlite:///s.db", "-o", "out"]
+
+    def failing(plans: Any, **options: Any) -> Any:
+        if plans[0][0].model.hidden_channels == 8:
+            raise ValueError("too large")
+        return whole(plans, **options)
+
+    monkeypatch.setattr(tune, "train_all", failing)
+    outputs = [reign(*args) for _ in range(2)]
+    assert "too large" in " ".join(done.output for done in outputs)
+    assert "1 points" in outputs[1].stdout  # the other one was tried, before or after
 
 
 def test_tuning_on_a_table_continues(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def tune_on_table(
     from reign.cli.progress import showing_progress
     from reign.experiments import find_recipe
     from reign.experiments.tune import best_first
-    from reign.experiments.tune_table import TableSearch, tune_table
+    from reign.experiments.tune_table import TableSearch, best_folder, tune_table
     from reign.train import train
     from reign.train.devices import make_fabric
     from reign.train.overrides import merge
@@ -230,7 +230,8 @@ def tune_on_table(
     if not file.is_file():
         fail(f"the file {file} does not exist.")
     search = TableSearch(find_recipe(recipe_for(merge({"data": data}, *changes)), {"data": data}, *changes)[0], choices)
-    folder = output if output is not None else free(Path("runs") / "tune" / stem(file))
+    usual = Path("runs") / "tune" / stem(file)
+    folder = output or (free(usual) if storage is None else usual)  # a search in a database continues in its folder
     if (folder / "best").exists() and storage is None:
         fail(f"{folder}/best already exists; choose a new folder with -o.")
     fabric = make_fabric(search.recipe.train.precision, accelerator)
@@ -242,9 +243,9 @@ def tune_on_table(
             if not best_first(found):
                 fail("no trial was completed; use more --trials.")
             best = best_first(found)[0]
-            train(
-                search.recipe_of(best.params, seeds), folder / "best", resume=storage is not None, fabric=fabric, callback=callback
-            )
+            chosen = search.recipe_of(best.params, seeds)
+            place = best_folder(folder, chosen)
+            train(chosen, place, resume=storage is not None, fabric=fabric, callback=callback)
         except KeyboardInterrupt:
             fail("stopped; if --storage was given, run the same command again to continue.")
     console = plain_console()
@@ -253,5 +254,5 @@ def tune_on_table(
     console.print(
         f"{stopped} of {len(found.trials)} trials were stopped early. The best settings are those of trial {best.number}."
     )
-    console.print(f"The best run is in {folder / 'best'}.", soft_wrap=True)
-    show_predict_command(console, search.recipe.data, folder / "best")
+    console.print(f"The best run is in {place}.", soft_wrap=True)
+    show_predict_command(console, search.recipe.data, place)

@@ -72,10 +72,14 @@ def at_least_one(name: str, value: int | None) -> None:
 
 
 def stem(file: Path) -> str:
-    """The name of a table without .csv, .csv.gz or a similar ending."""
+    """The name of a table without .csv, .csv.gz or a similar ending.
+
+    >>> stem(Path("molecules.CSV.gz"))
+    'molecules'
+    """
     name = file.name
     for ending in (".gz", ".bz2", ".xz", ".zip", ".csv", ".tsv", ".parquet", ".pq"):
-        name = name.removesuffix(ending)
+        name = name[: -len(ending)] if name.lower().endswith(ending) else name
     return name or file.name
 
 
@@ -83,7 +87,7 @@ def beside(table: Path, what: str) -> Path:
     """The usual output for a table: a CSV beside it, a Parquet file beside a Parquet file, or a folder beside a folder."""
     if table.is_dir():
         return table.with_name(f"{table.absolute().name}_{what}")
-    return table.with_name(f"{stem(table)}_{what}{table.suffix if table.suffix in ('.parquet', '.pq') else '.csv'}")
+    return table.with_name(f"{stem(table)}_{what}{table.suffix if table.suffix.lower() in ('.parquet', '.pq') else '.csv'}")
 
 
 def free(folder: Path) -> Path:

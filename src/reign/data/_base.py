@@ -180,12 +180,14 @@ def _fits(data: dict[str, Tensor], slices: dict[str, Tensor]) -> bool:
     x, edge_index = data["x"], data["edge_index"]
     if x.dim() != 2 or edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype != torch.long:
         return False
-    ends = slices or {"x": torch.tensor([0, x.size(0)]), "edge_index": torch.tensor([0, edge_index.size(1)])}
-    length = {name: data[name].size(1 if name == "edge_index" else 0) if data[name].dim() else 0 for name in ends}
+    length = {name: value.size(Data().__cat_dim__(name, value)) if value.dim() else 0 for name, value in data.items()}
+    ends = slices or {name: torch.tensor([0, length[name]]) for name in ("x", "edge_index", "y")}
     for name, at in ends.items():
         if at.dim() != 1 or not at.numel() or at.numel() != ends["x"].numel() or at.dtype != torch.long or int(at[0]) != 0:
             return False
         if int(at[-1]) != length[name] or bool((at.diff() < 0).any()):
             return False
+    if not bool((ends["y"].diff() == 1).all()):
+        return False
     sizes = ends["x"].diff().repeat_interleave(ends["edge_index"].diff())
     return bool(((edge_index >= 0) & (edge_index < sizes)).all())

@@ -17,6 +17,8 @@ from reign.train.recipe import Recipe
 from reign.train.run import train_all
 from reign.train.tasks import choose
 
+INTERRUPTED = "interrupted"  # the mark of trials that were stopped by Ctrl-C
+
 
 @dataclass(frozen=True)
 class Search:
@@ -100,7 +102,7 @@ def tune(
     def point_of(trial: Any) -> dict[str, Any]:
         return {key: values[words[key].index(trial.suggest_categorical(key, words[key]))] for key, values in search.grid.items()}
 
-    left = len(recipes) - len(best_first(study))
+    left = len(recipes) - len({tuple(trial.params[key] for key in words) for trial in best_first(study)})
     left = left if trials is None else min(trials, left)
     at_once = jobs or (MOST if fabric is not None and fabric.device.type == "cuda" else 1)
     _try_again(study, words)
@@ -109,8 +111,9 @@ def tune(
         plans = [(search.recipe(point_of(trial)), folder / f"trial-{trial.number}") for trial in asked]
         try:
             summaries = train_all(plans, resume=True, fabric=fabric, callback=callback, jobs=jobs)
-        except BaseException:
+        except BaseException as error:
             for trial in asked:
+                trial.set_user_attr(INTERRUPTED, isinstance(error, KeyboardInterrupt))
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
             raise
         for trial, summary in zip(asked, summaries, strict=True):
@@ -122,11 +125,12 @@ def tune(
 
 
 def _try_again(study: Any, grid: dict[str, list[Any]]) -> None:
-    """Put points whose training was interrupted back into the queue; the sampler itself counts them as tried."""
+    """Put points whose training was interrupted back into the queue; the sampler itself counts them as tried. Points that failed by themselves
+    would fail again."""
     tried = [trial.params for trial in study.trials if trial.state.name in ("COMPLETE", "RUNNING")]
     tried += [trial.system_attrs["fixed_params"] for trial in study.trials if trial.state.name == "WAITING"]
     for trial in study.trials:
-        if trial.state.name == "FAIL" and trial.params.keys() == grid.keys() and trial.params not in tried:
+        if trial.user_attrs.get(INTERRUPTED) and trial.params.keys() == grid.keys() and trial.params not in tried:
             study.enqueue_trial(trial.params)
             tried.append(trial.params)
 

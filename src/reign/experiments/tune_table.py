@@ -12,6 +12,7 @@ from reign.train.overrides import merge, nested
 from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.run import train
+from reign.train.run_folder import has_run, saved_recipe
 from reign.train.tasks import choose
 
 TRIALS = 20
@@ -78,7 +79,10 @@ def tune_table(
             search.recipe_of({key: value})
     metric = choose(METRICS, search.recipe.train.metric, search.recipe.data.task_of_graphs)
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=max(1, search.recipe.train.epochs // 5))
-    study = make_study(study_name, storage, optuna.samplers.TPESampler(seed=0), metric, search.recipe, pruner)
+    seed = (
+        0 if storage is None else None
+    )  # a search that continues, and workers that share one, must not draw the same points again
+    study = make_study(study_name, storage, optuna.samplers.TPESampler(seed=seed), metric, search.recipe, pruner)
 
     class Watch(Callback):
         """Reports every epoch to optuna, and forwards all events."""
@@ -110,3 +114,12 @@ def tune_table(
     if left > 0:
         study.optimize(run, n_trials=left)
     return study
+
+
+def best_folder(folder: Path, recipe: Recipe) -> Path:
+    """The folder of the best run: ``best``, or ``best-2`` and so on if an earlier search in this folder ended with other settings."""
+    number, place = 1, folder / "best"
+    while has_run(place) and saved_recipe(place, {"seeds": recipe.seeds}) != recipe:
+        number += 1
+        place = folder / f"best-{number}"
+    return place

@@ -99,7 +99,9 @@ class TypesAndNumbers(Resettable):
 
     def forward(self, x: Shaped[Tensor, "rows columns"]) -> Float[Tensor, "rows channels"]:
         """Encode rows of types and numbers."""
-        first = len(self.types.columns)
+        first, numbers = len(self.types.columns), self.mean.numel()
+        if x.size(1) != first + numbers:
+            raise ValueError(f"features have {x.size(1) - first} columns of numbers after {first} of types, expected {numbers}.")
         scaled = ((x[:, first:] - self.mean) / self.deviation).clamp(-FAR, FAR).nan_to_num()
         return self.types(x[:, :first]) + self.lin(scaled.to(self.lin.weight.dtype))
 

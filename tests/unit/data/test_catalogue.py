@@ -1,6 +1,7 @@
 """Data sets by name, their facts, and one of one's own."""
 
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -75,10 +76,10 @@ class Two(GraphDataset):
     """Two graphs in one split."""
 
     name, about, splits = "two", "two graphs (regression)", ("all",)
-    edges = ((0, 1), (1, 0))
+    parts: ClassVar[dict[str, Any]] = {"edge_index": torch.tensor([[0, 1], [1, 0]]), "y": torch.ones(1, 1)}
 
     def make(self) -> dict[str, list[Data]]:
-        return {"all": [Data(x=torch.ones(2, 1), edge_index=torch.tensor(self.edges), y=torch.ones(1, 1)) for _ in range(2)]}
+        return {"all": [Data(x=torch.ones(2, 1), **self.parts) for _ in range(2)]}
 
 
 def test_the_first_split_is_the_default(tmp_path: Path) -> None:
@@ -87,11 +88,25 @@ def test_the_first_split_is_the_default(tmp_path: Path) -> None:
         Two(tmp_path, "train")
 
 
-def test_a_data_set_whose_graphs_are_not_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Two, "edges", ((0, 2), (2, 0)))  # there is no third node
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"edge_index": torch.tensor([[0, 2], [2, 0]])},  # there is no third node
+        {"y": torch.ones(2, 1)},  # a label for each node
+        {"y": torch.tensor([1.0, 2.0])},  # two targets without a row
+    ],
+)
+def test_a_data_set_whose_graphs_are_not_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: dict[str, Any]) -> None:
+    monkeypatch.setattr(Two, "parts", Two.parts | part)
     with pytest.raises(ValueError, match="two has graphs of a wrong shape, expected x of shape"):
         Two(tmp_path)
     assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_a_data_set_with_more_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyG joins those whose name holds "index" along the last dimension."""
+    monkeypatch.setattr(Two, "parts", Two.parts | {"tree_index": torch.zeros(2, 3, dtype=torch.long), "pos": torch.ones(2, 3)})
+    assert Two(tmp_path)[1].tree_index.shape == (2, 3)
 
 
 def test_an_empty_variable_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,6 +231,17 @@ def test_a_table_that_is_only_tested(tmp_path: Path) -> None:
     problem, report = load_table(write(tmp_path, "smiles,y\nCC,1\nCC,2\nCCC,3\n"), split="none")
     assert {split: ids.tolist() for split, ids in problem.splits.items()} == {"test": [0, 1, 2]}
     assert not any("has no rows" in line for line in report.lines())
+    with pytest.raises(
+        ValueError, match="has no row to evaluate; row 1: y is 'word', expected a number, or an empty cell for a missing label.$"
+    ):
+        load_table(write(tmp_path, "smiles,y\nCC,word\n"), target_columns=["y"], split="none")
+
+
+def test_names_of_classes_are_only_thought_of_where_labels_are_words(tmp_path: Path) -> None:
+    for label in ("", "1e39"):
+        with pytest.raises(ValueError, match="has no row to learn from") as error:
+            load_table(write(tmp_path, f"smiles,y\nCC,{label}\n"), target_columns=["y"])
+        assert "names of classes" not in str(error.value)
 
 
 def test_what_is_said_of_repeated_molecules_is_true(tmp_path: Path) -> None:

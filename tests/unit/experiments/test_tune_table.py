@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reign.experiments import find_recipe, tune_table
-from reign.experiments.tune_table import SPACE, TableSearch
+from reign.experiments.tune_table import SPACE, TableSearch, best_folder
 
 optuna = pytest.importorskip("optuna")
 
@@ -64,3 +64,12 @@ def test_a_trial_that_was_interrupted_does_not_count(search: TableSearch, tmp_pa
     study = tune_table.tune_table(search, tmp_path, **options)
     assert started == [f"trial-{number}" for number in range(4)]
     assert [trial.state.name for trial in study.trials] == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
+    assert len({trial.params["train.optimiser.lr"] for trial in study.trials}) == 4  # a search that continues draws other points
+
+
+def test_the_folder_of_the_best_run(search: TableSearch, tmp_path: Path) -> None:
+    first, second = (search.recipe_of({"train.clip": clip}, seeds=1) for clip in (1.0, 2.0))
+    assert best_folder(tmp_path, first) == tmp_path / "best"
+    first.save(tmp_path / "best" / "recipe.yaml")
+    assert best_folder(tmp_path, search.recipe_of({"train.clip": 1.0}, seeds=3)) == tmp_path / "best"  # seeds may be added
+    assert best_folder(tmp_path, second) == tmp_path / "best-2"

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from reign.data import GraphPack, Ids, Problem, column_split, random_split, scaffold_split
 from reign.data.molecules._csv_reader import need_columns
 from reign.data.molecules._descriptors import Descriptors, num_descriptors
-from reign.data.molecules._labels import number_columns, read_labels, read_weights
+from reign.data.molecules._labels import number_columns, read_labels, read_number, read_weights
 from reign.data.molecules._report import Report
 from reign.data.molecules._table_file import read_table
 from reign.nn import OGB_ATOM
@@ -96,9 +96,11 @@ def load_table(
     )
     if not rows:
         first = next(iter(report.left_out.items()), None)
-        words = task != "multiclass" and first is not None and first[1] == wrong_labels.get(first[0] - 1)
-        hint = " If the labels are names of classes, use the task multiclass." if words else ""
-        reason = f"; row {first[0]}: {first[1]}.{hint}" if first else ": it has no rows."
+        reason = f"; row {first[0]}: {first[1]}." if first else ": it has no rows."
+        if split == "none":
+            raise ValueError(f"{path} has no row to evaluate{reason}")
+        if first and task != "multiclass" and first[1] == wrong_labels.get(row := first[0] - 1) and _has_words(table[targets], row):
+            reason += " If the labels are names of classes, use the task multiclass."
         raise ValueError(f"{path} has no row to learn from{reason}")
     table, labels, keys = table.iloc[rows], [labels[row] for row in rows], [keys[row] for row in rows]
     if splits_column:
@@ -161,6 +163,11 @@ def _count(report: Report, smiles: pd.DataFrame, keys: list[str], labels: list[l
     report.missing = sum(math.isnan(value) for row in labels for value in row)
     expected = ("train", "val", "test") if "train" in splits else splits  # a table that is only tested has one split
     report.splits = {split: int(splits[split].numel()) if split in splits else 0 for split in expected}
+
+
+def _has_words(labels: pd.DataFrame, row: int) -> bool:
+    """Whether a label of this row is not a number."""
+    return any(read_number(text) is None for text in labels.iloc[row])
 
 
 def _need_training_labels(splits: dict[str, Ids], targets: list[str], labels: list[list[float]], path: str | Path) -> None:
