@@ -102,7 +102,7 @@ def test_commands_take_it(trained: Path, model: Path) -> None:
     works("predict", "-i", trained / "mols.csv", "--model-paths", "near.zip", "--nearest", "1", "-o", "near.csv", "-q")
     rows = [int(row) - 1 for row in json.loads((trained / "run/seed-0/splits.json").read_text())["train"]]
     assert pd.read_csv("near.csv")["nearest_similarity"][rows].tolist() == [1.0] * len(rows)
-    assert "holds no recipe.yaml" in fails("export", "nowhere", "-o", "x.zip")
+    assert "the run nowhere does not exist" in fails("export", "nowhere", "-o", "x.zip")
     assert unpacked() == []
 
 

@@ -186,7 +186,7 @@ def test_starting_from_a_run() -> None:
         "model.hidden_channels=4",
     )
     assert "give it with --checkpoint" in fails("train", "-i", file, "--freeze-encoder", "-o", "other", "-q")
-    assert "holds no recipe.yaml" in fails("train", "-i", file, "--checkpoint", "nowhere", "-o", "other", "-q")
+    assert "the run nowhere does not exist" in fails("train", "-i", file, "--checkpoint", "nowhere", "-o", "other", "-q")
     assert not Path("other/recipe.yaml").exists()
 
 

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from typer.testing import CliRunner
 
 from reign.cli import app
-from reign.data import DATASETS, TU, GraphDataset, MolHIV, Problem, find_dataset, list_datasets, load_problem
+from reign.data import DATASETS, TU, GraphDataset, MolHIV, find_dataset, list_datasets, load_problem
 from reign.data._files import cache_folder
 from reign.data.sets._tu import SETS
 
@@ -113,9 +113,3 @@ def test_an_empty_variable_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("REIGN_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     assert cache_folder() == Path.home() / ".cache" / "reign"
-
-
-def test_infinite_targets() -> None:
-    data = Data(x=torch.ones(1, 1), edge_index=torch.empty(2, 0, dtype=torch.long), y=torch.tensor([[float("inf")]]))
-    with pytest.raises(ValueError, match="has infinite targets, expected finite numbers, or NaN for a missing label"):
-        Problem.of([data])
