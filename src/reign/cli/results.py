@@ -18,7 +18,9 @@ def results(
         typer.Option(metavar="RUNS", help="First add the finished runs of a table, such as runs/zinc from reign reproduce zinc."),
     ] = None,
     table: Annotated[str | None, typer.Option(help="The table of the added runs; the name of their folder if not given.")] = None,
-    commit: Annotated[str | None, typer.Option(help="The commit that the added runs were made with.")] = None,
+    commit: Annotated[
+        str | None, typer.Option(help="The commit that the added runs were made with, if they did not note it.")
+    ] = None,
     write: Annotated[
         bool,
         output_option(

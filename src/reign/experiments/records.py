@@ -61,7 +61,7 @@ class Record(Settings):
 
     @classmethod
     def of(cls, folder: Path, table: str, row: str, column: str, commit: str | None = None) -> "Record":
-        """Make the record of a finished run."""
+        """Make the record of a finished run. Its commit is the given one, or the one that the run itself noted."""
         if not has_run(folder) or not (folder / "summary.json").is_file():
             raise ValueError(f"{folder} holds no finished run; continue it with: reign train --resume {folder}.")
         summary, about = read_json(folder / "summary.json"), read_json(folder / "environment.json")
@@ -70,7 +70,7 @@ class Record(Settings):
             Result(
                 **{name: member[name] for name in ("seed", "fold", "epochs", "best_epoch", "parameters", "seconds", "best", "last")},
                 models_at_once=member.get("models_at_once"),
-                date=about["date"], device=about["device"], versions=own, commit=commit,
+                date=about["date"], device=about["device"], versions=own, commit=commit or about.get("commit"),
             )
             for member in _members(summary)
         ]  # fmt: skip

@@ -1,7 +1,7 @@
 """The folder of a run, with its settings and all its results:
 
 RUN/recipe.yaml          all settings
-    environment.json     versions, device, command
+    environment.json     versions, commit, device, command
     rows_left_out.csv    rows of a table that could not be read, and why
     summary.json         results over all seeds and folds
     calibration.json     calibration of the uncertainties on the validation rows of a table
@@ -21,6 +21,7 @@ import hashlib
 import os
 import platform
 import resource
+import subprocess
 import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -81,12 +82,13 @@ def saved_recipe(folder: Path, *changes: dict[str, Any]) -> Recipe:
 
 
 def environment(fabric: Fabric) -> dict[str, Any]:
-    """The versions, the device and the command that a run was made with."""
+    """The versions, the commit, the device and the command that a run was made with."""
     device = torch.cuda.get_device_name() if fabric.device.type == "cuda" else platform.processor() or platform.machine()
     return {
         "reign": reign._version.__version__,
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "torch_geometric", "lightning")},
+        "commit": commit_of(Path(reign._version.__file__).parents[2]),
         "device": device,
         "processes": fabric.world_size,
         "threads": torch.get_num_threads(),
@@ -94,6 +96,20 @@ def environment(fabric: Fabric) -> dict[str, Any]:
         "command": sys.argv,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def commit_of(folder: Path) -> str | None:
+    """The commit of a git checkout, with "+changes" if tracked files were changed since; None for any other folder."""
+    if not (folder / ".git").exists():
+        return None
+    try:
+        commit, changes = (
+            subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        )
+    except (OSError, subprocess.SubprocessError):  # git is missing, or refuses
+        return None
+    return f"{commit}+changes" if changes else commit
 
 
 def peak_memory(device: torch.device) -> dict[str, int]:

@@ -51,6 +51,10 @@ def test_records_of_runs(tmp_path: Path) -> None:
     assert found.values("last", "test") == [member["last"]["test"] for member in summary["members"]]
     assert [r.seed for r in found.results] == [0, 1]
     assert {r.commit for r in found.results} == {"abc"}
+    about = run / "environment.json"
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"commit": "def"}))  # as a run in a checkout notes it
+    record_table(tmp_path / "runs", "counting", find_table("counting"), tmp_path / "results")
+    assert {r.commit for r in read_records(tmp_path / "results")[0].results} == {"def"}
     assert "seeds" not in found.recipe
 
 
