@@ -79,9 +79,7 @@ def tune_table(
             search.recipe_of({key: value})
     metric = choose(METRICS, search.recipe.train.metric, search.recipe.data.task_of_graphs)
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=max(1, search.recipe.train.epochs // 5))
-    seed = (
-        0 if storage is None else None
-    )  # a search that continues, and workers that share one, must not draw the same points again
+    seed = 0 if storage is None else None  # workers that share a search, or continue it, must not draw the same points
     study = make_study(study_name, storage, optuna.samplers.TPESampler(seed=seed), metric, search.recipe, pruner)
 
     class Watch(Callback):
