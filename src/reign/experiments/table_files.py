@@ -4,7 +4,7 @@
 with reign. ``extends: FILE.yaml`` takes the values of a file in the same folder. Values of the file itself override them.
 
 A row can extend a row of any table, with ``extends: TABLE/ROW``: it takes the title, the settings and the grid of that row, but not the settings
-of its table, nor the numbers of the paper.
+of its table or of single cells, nor the numbers of the paper.
 """
 
 from importlib import resources
@@ -120,7 +120,7 @@ class _Files:
             raise ValueError(
                 f"{what}, but {table} has no such row{did_you_mean(wanted, known)} It has {', '.join(known) or 'no rows'}."
             )
-        taken = {key: value for key, value in found.items() if key != "paper"}
+        taken = {key: value for key, value in found.items() if key not in ("paper", "cells")}
         return merge(taken, {key: value for key, value in about.items() if key != "extends"})
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from reign._validate import did_you_mean
 from reign.train.overrides import merge
@@ -22,10 +22,12 @@ class Column(Settings):
 
 
 class Row(Settings):
-    """A row of a table: the settings of a model, the numbers of the paper, and the grid from which the settings were chosen."""
+    """A row of a table: the settings of a model, also those of single cells, the numbers of the paper, and the grid from which the settings were
+    chosen."""
 
     title: str
     settings: dict[str, Any] = Field(default_factory=dict)
+    cells: dict[str, dict[str, Any]] = Field(default_factory=dict, description="settings that were chosen for a column")
     paper: dict[str, float | Number] = Field(default_factory=dict)
     grid: dict[str, list[Any]] = Field(default_factory=dict)
 
@@ -55,6 +57,14 @@ class Table(Settings):
     quick: Quick = Quick()
     notes: list[str] = Field(default_factory=list)
 
+    @model_validator(mode="after")
+    def _check(self) -> "Table":
+        for name, row in self.rows.items():
+            for column in row.cells:
+                if column not in self.columns:
+                    raise ValueError(f"rows.{name}.cells has '{column}', expected columns of the table: {', '.join(self.columns)}")
+        return self
+
     @classmethod
     def single(cls, title: str, settings: dict[str, Any]) -> "Table":
         """A single recipe as a table with one cell."""
@@ -66,9 +76,11 @@ class Table(Settings):
         return list(self.rows) == [SINGLE]
 
     def settings_of(self, row: str, column: str, quick: bool = False) -> dict[str, Any]:
-        """The settings of a cell as plain values. Those of the table are overridden by its column, its row and the quick test, in this order."""
-        layers = [self.settings, self.columns[column].settings, self.rows[row].settings, self.quick.settings if quick else {}]
-        return merge({"seeds": list(range(self.seeds))}, *layers)
+        """The settings of a cell as plain values. Those of the table are overridden by its column, its row, the cell itself and the quick test, in
+        this order."""
+        about = self.rows[row]
+        layers = [self.settings, self.columns[column].settings, about.settings, about.cells.get(column, {})]
+        return merge({"seeds": list(range(self.seeds))}, *layers, self.quick.settings if quick else {})
 
     def recipe(self, row: str, column: str, *changes: dict[str, Any], quick: bool = False) -> Recipe:
         """The recipe of a cell, with some changes."""

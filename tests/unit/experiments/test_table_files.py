@@ -126,6 +126,23 @@ def test_a_row_extends_a_row_of_another_table(tmp_path: Path) -> None:
     assert far.model == zinc.recipe("gin", "test").model
 
 
+def test_settings_of_single_cells(tmp_path: Path) -> None:
+    text = """
+extends: counting
+rows:
+  deep: {title: Deep, settings: {model: {name: sun, num_layers: 6}}, cells: {star: {model: {num_layers: 9}}}}
+  like: {extends: mine.yaml/deep}
+"""
+    table = find_table(str(write(tmp_path, mine=text) / "mine.yaml"))
+    depth = {
+        (row, column): table.recipe(row, column).model.num_layers for row in ("deep", "like") for column in ("star", "4-cycle")
+    }
+    assert depth == {("deep", "star"): 9, ("deep", "4-cycle"): 6, ("like", "star"): 6, ("like", "4-cycle"): 6}
+    (tmp_path / "mine.yaml").write_text(text.replace("cells: {star", "cells: {stars"))
+    with pytest.raises(ValueError, match="rows.deep.cells has 'stars', expected columns of the table: triangle, "):
+        find_table(str(tmp_path / "mine.yaml"))
+
+
 def test_rows_extend_rows_of_their_own_file_and_of_each_other(tmp_path: Path) -> None:
     """What counts is whether a row extends itself, not whether its file does."""
     write(
