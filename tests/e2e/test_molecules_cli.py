@@ -411,6 +411,6 @@ def test_descriptors_from_a_file() -> None:
     assert "were trained on different inputs, such as other descriptors; expected runs with the same inputs" in fails(*both)
     assert "leave --descriptors-path out" in fails("evaluate", "plain", "-i", file, "--descriptors-path", "more.csv", "-q")
     pd.DataFrame({"a": range(len(CARBON))}).to_csv("less.csv", index=False)
-    message = "features have 1 columns of numbers after 9 of types, expected 2"
+    message = "features have 10 columns, expected 9 of types and 2 of numbers"
     assert message in fails("evaluate", "run", "-i", file, "--descriptors-path", "less.csv", "-q")
     assert "the run nowhere does not exist" in fails("predict", "-i", file, "--model-paths", "nowhere", "-q")

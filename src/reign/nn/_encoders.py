@@ -101,7 +101,7 @@ class TypesAndNumbers(Resettable):
         """Encode rows of types and numbers."""
         first, numbers = len(self.types.columns), self.mean.numel()
         if x.size(1) != first + numbers:
-            raise ValueError(f"features have {x.size(1) - first} columns of numbers after {first} of types, expected {numbers}.")
+            raise ValueError(f"features have {x.size(1)} columns, expected {first} of types and {numbers} of numbers.")
         scaled = ((x[:, first:] - self.mean) / self.deviation).clamp(-FAR, FAR).nan_to_num()
         return self.types(x[:, :first]) + self.lin(scaled.to(self.lin.weight.dtype))
 

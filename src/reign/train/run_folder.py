@@ -24,6 +24,7 @@ import resource
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -98,18 +99,19 @@ def environment(fabric: Fabric) -> dict[str, Any]:
     }
 
 
+@cache
 def commit_of(folder: Path) -> str | None:
-    """The commit of a git checkout, with "+changes" if tracked files were changed since; None for any other folder."""
+    """The commit of a git checkout, with "+changes" if tracked files were changed since; None for any other folder.
+
+    It is looked up once in a process, because that is the source which has been loaded.
+    """
     if not (folder / ".git").exists():
         return None
     try:
-        commit, changes = (
-            subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
-        )
+        words = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
+        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):  # git is missing, or refuses
         return None
-    return f"{commit}+changes" if changes else commit
 
 
 def peak_memory(device: torch.device) -> dict[str, int]:

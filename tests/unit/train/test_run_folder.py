@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from reign.train.run_folder import commit_of
+from reign.train import run_folder
 
 
 def git(folder: Path, *words: str) -> str:
     who = ("-c", "user.name=A", "-c", "user.email=a@b.c")
     return subprocess.run(["git", "-C", folder, *who, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def commit_of(folder: Path) -> str | None:
+    """The commit as a new process finds it."""
+    run_folder.commit_of.cache_clear()
+    return run_folder.commit_of(folder)
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
