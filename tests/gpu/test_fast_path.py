@@ -41,6 +41,13 @@ def small(name: str, **options: Any) -> ModelConfig:
     return ModelConfig(name=name, hidden_channels=16, num_layers=3, **options)
 
 
+def molecules_for(name: str) -> Problem:
+    problem = _random_molecules(64)
+    if name in ("idgnnpublished", "ngnntupublished", "reign2"):  # which take no edge features
+        problem = replace(problem, edge_encoder=None, graphs=replace(problem.graphs, edge_attr=None))
+    return problem
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_golden_files_through_the_fast_path(name: str, real_data: Path) -> None:
     golden = Golden(real_data, f"golden/{name}")
@@ -57,9 +64,7 @@ def test_golden_files_through_the_fast_path(name: str, real_data: Path) -> None:
 def test_the_first_ten_losses_are_those_of_the_plain_path(name: str) -> None:
     """With SGD: Adam divides by the size of a gradient, so that where it should be zero (a bias before a norm) its rounding decides. With
     steps so small that rounding does not grow from one to the next."""
-    problem = _random_molecules(64)
-    if name in ("idgnnpublished", "ngnntupublished", "reign2"):  # which take no edge features
-        problem = replace(problem, edge_encoder=None, graphs=replace(problem.graphs, edge_attr=None))
+    problem = molecules_for(name)
     seed = (
         1 if name == "idgnnpublished" else 0
     )  # with seed 0 a hidden number is so near to 0 that rounding decides its sign, which shows as 3e-5
@@ -106,12 +111,12 @@ def test_averaged_weights() -> None:
         assert torch.allclose(value, found[1][name], rtol=1e-4, atol=1e-5), name
 
 
-@pytest.mark.parametrize("model", [small("dss", dropout=0.2), small("sun")])
+@pytest.mark.parametrize("name", reign.list_models())
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
-def test_the_same_seed_gives_the_same_losses(model: ModelConfig, precision: str) -> None:
-    problem = _random_molecules(64)
-    config = changed(IEEE, precision=precision)
-    curves = [curve(problem, config, model) for _ in range(2)]
+def test_the_same_seed_gives_the_same_losses(name: str, precision: str) -> None:
+    problem = molecules_for(name)
+    config = changed(IEEE, precision=precision, batch_size=16)
+    curves = [curve(problem, config, small(name)) for _ in range(2)]
     assert [found.notes for found in curves] == [[], []]
     first, second = (found.losses for found in curves)
     assert first == second
@@ -121,7 +126,7 @@ def test_the_same_seed_gives_the_same_losses(model: ModelConfig, precision: str)
 @pytest.mark.parametrize("number", [1, 3])
 def test_frames_of_several_sizes(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """The model of another run of the same process, whose kernels need not be compiled, learns the same."""
-    monkeypatch.setattr(frames, "MANY", 1 if number == 3 else 10**6)
+    monkeypatch.setattr(frames, "FEW", 1 if number == 3 else 10**6)
     monkeypatch.setattr(frames, "_COMPILED", set())
     problem, seen, real = _random_molecules(256), list[Any](), frames.Player.play
 
@@ -183,6 +188,34 @@ def test_many_models_at_once_are_those_of_one_at_a_time(tmp_path: Path) -> None:
     for seed in recipe.seeds:
         alone, together = (load_file(tmp_path / str(jobs) / f"seed-{seed}/last/model.safetensors") for jobs in (1, 4))
         assert all(torch.equal(value, together[name]) for name, value in alone.items()), seed
+
+
+@pytest.mark.parametrize("name", ["zinc/dss-ego", "zinc/sun-ego", "zinc/gnn-ak+", "zinc/sswl-published", "beyond/ppgn-rrwp"])
+def test_at_full_size_the_same_seed_gives_the_same_bits(name: str, tmp_path: Path, real_data: Path) -> None:
+    """Two epochs alone, next to other models, continued after the first, and at the start of a longer training."""
+
+    def run(folder: str, epochs: int, number: int = 1, **options: Any) -> list[float]:
+        recipe, _ = find_recipe(name, {"train": {"epochs": epochs}, "seeds": list(range(number))})
+        train(recipe, tmp_path / folder, jobs=number, fabric=make_fabric(recipe.train.precision, "cuda"), **options)
+        lines = (tmp_path / folder / "seed-0/metrics.csv").read_text().splitlines()[1:]
+        return [float(line.split(",")[2]) for line in lines]
+
+    alone, three, _ = run("alone", 2), run("three", 2, 3), run("parts", 1)
+    longer = StopsAfterTwo()
+    with pytest.raises(KeyboardInterrupt):
+        run("longer", 400, callback=longer)
+    assert three == run("parts", 2, resume=True) == longer.losses == alone
+    weights, *others = (load_file(tmp_path / folder / "seed-0/last/model.safetensors") for folder in ("alone", "three", "parts"))
+    assert all(torch.equal(value, other[key]) for other in others for key, value in weights.items())
+
+
+class StopsAfterTwo(Curve):
+    """Stops after two epochs."""
+
+    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+        super().epoch(row, epochs, improved)
+        if len(self.losses) == 2:
+            raise KeyboardInterrupt
 
 
 def test_a_graph_of_2000_nodes_trains_in_8_gb() -> None:

@@ -7,13 +7,13 @@ So nothing is computed only to warm up, and a frame that is used once is never c
 import gc
 import math
 import warnings
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from reign.bags import BagStore, Frame
@@ -22,10 +22,12 @@ from reign.kernels import compile_ahead
 from reign.train.formats import number_format
 from reign.train.seeds import gpu_generator
 
-SHARES = (0.4, 0.7, 1.0)  # each of the first frames fits this share of all batches, the smallest batches first
-MANY = 1000  # number of batches from which several frames pay: they save padding, but a capture takes as long as dozens of steps
-ROOM, MORE_ROOM = 1.005, 1.05  # size of a frame relative to the largest batch it was made for: of the first frames, of later ones
+SHARES = (0.4, 0.7, 1.0)  # each frame fits this share of the batches that fit into no smaller one, the smallest batches first
+FEW = 4  # number of batches in an epoch from which several frames pay: they save padding, but a capture takes as long as dozens of steps
+DRAWN = 256  # number of random batches from which the sizes of frames are found
+ROOM, MORE_ROOM = 1.005, 1.05  # size of a frame relative to the largest batch it was made for: of the first frames, of the last one
 SINGLE_ROOM = 1.1  # the same of a single frame for all batches
+GROWTH = 1.25  # size of a further frame, for a batch that is larger than all that were drawn, relative to the frame before
 FIRST_RUNS = 2  # direct runs before the first capture: the optimiser may move the weights in the first, so that kernels find them anew in the second
 RUNS = 1  # direct runs before every other capture
 
@@ -137,13 +139,16 @@ def _end_allocation(pool: Any) -> None:
 class Frames:
     """The frames of one kind of work.
 
+    The size of a frame affects rounding, so it may not depend on how long the training will be or with which epoch it continues. It depends on the graphs and
+    the size of a batch alone: frames are made for random batches that are drawn for this purpose. A larger batch gets a frame that is larger by a fixed
+    factor.
+
     Args:
         player: does the work.
         work: the work on a frame.
         undone: a function that returns a context, at the end of which all changes that the work made are undone.
         key: identifies the kernels of the work.
         batch_size: number of graphs in a batch.
-        epochs: how often the work is done for about the same number of batches.
     """
 
     def __init__(
@@ -153,22 +158,18 @@ class Frames:
         undone: Callable[[], AbstractContextManager[Any]],
         key: Hashable,
         batch_size: int,
-        epochs: int,
     ) -> None:
-        self.player, self.work, self.undone, self.key, self.batch_size, self.epochs = player, work, undone, key, batch_size, epochs
+        self.player, self.work, self.undone, self.key, self.batch_size = player, work, undone, key, batch_size
         self._frames: list[Played] = []
 
     def batches(self, store: BagStore, batches: list[Ids]) -> Iterator[tuple[Played, Int[Tensor, "graphs"]]]:
         """Every batch as the work on a frame that it fits into, and its ids on the device, padded to the number of places of the frame."""
-        padded = torch.full((len(batches), self.batch_size), store.num_graphs, dtype=torch.long)
-        for b, ids in enumerate(batches):
-            padded[b, : ids.numel()] = ids
+        padded = self._padded(store, batches)
         totals = store.totals(padded)
-        while (missing := ~self._fits(totals).any(1)).any():
-            sizes = torch.minimum(self._sizes(totals[missing], len(batches)), store.largest(self.batch_size))
-            frame = store.frame(self.batch_size, sizes)
-            self._frames.append(Played(frame, self))
-            self._frames.sort(key=lambda played: int(played.frame.totals.sum()))
+        if not self._frames and batches:
+            self._add_for(store, self._drawn(store, torch.cat(batches).sort().values), len(batches) >= FEW)
+        while not self._fits(totals).any(1).all():
+            self._add(store, self._frames[-1].frame.totals * GROWTH)
         which = self._fits(totals).int().argmax(1).tolist()
         for number, places in zip(which, padded.to(self.player.device), strict=True):
             yield self._frames[number], places
@@ -177,17 +178,35 @@ class Frames:
         """Forget all frames, so that their graphs and their memory are free at once: frames and this object refer to each other."""
         self._frames.clear()
 
+    def _padded(self, store: BagStore, batches: Sequence[Ids]) -> Int[Tensor, "batches graphs"]:
+        """The ids of each batch, followed by ids of no graph."""
+        padded = torch.full((len(batches), self.batch_size), store.num_graphs, dtype=torch.long)
+        for b, ids in enumerate(batches):
+            padded[b, : ids.numel()] = ids
+        return padded
+
+    def _drawn(self, store: BagStore, ids: Ids) -> Int[Tensor, "batches spaces"]:
+        """The sizes of random batches of these graphs, which are the same every time."""
+        generator, drawn = torch.Generator().manual_seed(0), list[Ids]()
+        while len(drawn) < DRAWN:
+            drawn += ids[torch.randperm(ids.numel(), generator=generator)].split(self.batch_size)
+        return store.totals(self._padded(store, drawn))
+
+    def _add_for(self, store: BagStore, totals: Int[Tensor, "batches spaces"], several: bool) -> None:
+        """Add frames into which batches of these sizes fit: one for all, or the first ones for the smaller batches."""
+        for place, share in enumerate(SHARES if several else SHARES[-1:]):
+            missing = totals[~self._fits(totals).any(1)]
+            if len(missing):
+                smaller = missing[missing.sum(1).argsort(stable=True)[: max(1, math.ceil(share * len(missing)))]]
+                room = SINGLE_ROOM if not several else MORE_ROOM if place == len(SHARES) - 1 else ROOM
+                self._add(store, smaller.amax(0) * room)
+
+    def _add(self, store: BagStore, sizes: Float[Tensor, "spaces"]) -> None:
+        """Add a frame of these sizes, which is at least as large as the others, but not larger than any batch can be."""
+        sizes = torch.stack([sizes.long() + 1, *(played.frame.totals for played in self._frames)]).amax(0)
+        frame = store.frame(self.batch_size, torch.minimum(sizes, store.largest(self.batch_size)))
+        self._frames.append(Played(frame, self))
+
     def _fits(self, totals: Int[Tensor, "batches spaces"]) -> Bool[Tensor, "batches frames"]:
         fits = [played.frame.fits(totals) for played in self._frames]
         return torch.stack(fits, dim=1) if fits else torch.zeros(len(totals), 0, dtype=torch.bool)
-
-    def _sizes(self, totals: Int[Tensor, "batches spaces"], number: int) -> Int[Tensor, "spaces"]:
-        """The sizes of a new frame for some of the batches. Of many, the first frames fit the smaller ones; the last frame fits all, with some margin."""
-        made, several = len(self._frames), number * self.epochs >= MANY
-        if several and made < len(SHARES):
-            totals = totals[totals.sum(1).argsort()[: max(1, math.ceil(SHARES[made] * len(totals)))]]
-            room = MORE_ROOM if made == len(SHARES) - 1 else ROOM
-        else:
-            totals = torch.stack([totals.amax(0), *(played.frame.totals for played in self._frames)])
-            room = MORE_ROOM if made else SINGLE_ROOM
-        return (totals.amax(0).double() * room).long() + 1

@@ -194,7 +194,6 @@ class Learner:
                     self.problem.graphs,
                     self.label_weights,
                     self.average,
-                    self.config.epochs,
                 )
             elif self.fabric.device.type == "cuda":
                 self.callback.note(f"batches are assembled one by one, not on the device: {why}.")

@@ -1,8 +1,8 @@
 """The data set stays on the device, and a step is one CUDA graph: assembly of the batch, forward, loss, backward, clipping, optimiser.
 
 Bags and index maps of all graphs are made once (``BagStore``). A batch is written into a ``Frame`` of fixed sizes, so that the same work can
-be captured once and replayed for every batch. There are a few frames, for smaller and larger batches; if a batch fits none of them, a new
-frame is made. Padding is excluded from norms and has no labels, so it affects only rounding.
+be captured once and replayed for every batch. There are a few frames, for smaller and larger batches. Padding is excluded from norms and has no
+labels, so it affects only rounding.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,7 +51,6 @@ class Resident:
         origin: the pack that the graphs were made from; runs with the same graphs share their bags, also if they have other targets. None to share nothing.
         weights: the weight of each label, on the device; None for equal weights.
         average: the moving average of the weights; None for none.
-        epochs: about how many epochs there will be; it determines how many frames are made.
     """
 
     model: Model
@@ -63,7 +62,6 @@ class Resident:
     origin: GraphPack | None = None
     weights: Float[Tensor, "graphs targets"] | None = None
     average: Average | None = None
-    epochs: int = 1
     _frames: dict[str, Frames] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -216,7 +214,7 @@ class Resident:
         """Every batch as work on a frame, and its ids on the device."""
         store = self.store
         if kind not in self._frames:
-            self._frames[kind] = Frames(self._player, work, undone, (kind, self._architecture), self.batch_size, self.epochs)
+            self._frames[kind] = Frames(self._player, work, undone, (kind, self._architecture), self.batch_size)
         return self._frames[kind].batches(store, batches)
 
     @contextmanager

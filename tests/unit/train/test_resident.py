@@ -10,11 +10,11 @@ from torch_geometric.data import Data
 
 import reign
 from learning import Curve
+from reign.bags import BagStore
 from reign.data import Problem
 from reign.train import fit, learner
 from reign.train.capturable import portable
 from reign.train.config import TrainingConfig
-from reign.train.frames import Frames
 from reign.train.losses import LOSSES
 from reign.train.resident import Resident
 
@@ -123,26 +123,47 @@ def test_a_loss_that_is_not_finite_is_found_and_named(monkeypatch: pytest.Monkey
         train(monkeypatch, True, data=problem(1e30), precision="32-true")  # its square has no place in 32 bits
 
 
-def test_a_batch_larger_than_all_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frames are made for the batches of the first epoch; later ones may be larger."""
-    monkeypatch.setattr("reign.train.frames.SINGLE_ROOM", 1.0)
+def test_a_batch_larger_than_all_that_were_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its frame is larger by a fixed factor."""
+    for name, value in {"DRAWN": 1, "FEW": 99, "SINGLE_ROOM": 0.3}.items():
+        monkeypatch.setattr(f"reign.train.frames.{name}", value)
+    made = frames_made(monkeypatch)
     one, other = (train(monkeypatch, resident, epochs=4, batch_size=3) for resident in (True, False))
     assert one[0].losses == pytest.approx(other[0].losses, rel=1e-6)
+    assert len(made) > 2  # more than one to learn and one to predict
 
 
 def test_frames_for_smaller_and_larger_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many steps, the smaller batches have smaller frames."""
-    monkeypatch.setattr("reign.train.frames.MANY", 1)
-    sizes, real = list[int](), Frames._sizes
-
-    def noted(frames: Frames, *args: Any) -> torch.Tensor:
-        sizes.append(int(real(frames, *args).sum()))
-        return real(frames, *args)
-
-    monkeypatch.setattr(Frames, "_sizes", noted)
+    made = frames_made(monkeypatch)
     one, other = (train(monkeypatch, resident, epochs=3, batch_size=3) for resident in (True, False))
     assert one[0].losses == pytest.approx(other[0].losses, rel=1e-6)
-    assert sizes[0] < sizes[1]  # the first two are made to learn
+    assert sum(made[0]) < sum(made[1]) < sum(made[2])  # the first three are made to learn
+
+
+def test_frames_depend_on_no_epoch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Frames affect rounding, so a longer training and one that continues must have the same ones."""
+    found = []
+    for epochs, folder in ((1, tmp_path / "a"), (400, None), (2, tmp_path / "a")):  # the last continues with the second epoch
+        with monkeypatch.context() as patch:
+            made = frames_made(patch)
+            if epochs == 400:
+                patch.setattr("reign.train.loop.History.done", lambda history, *_: len(history.rows) >= 1)
+            train(patch, True, epochs=epochs, batch_size=3, folder=folder)
+        found.append(made)
+    assert found[0] == found[1] == found[2]
+
+
+def frames_made(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The sizes of all frames that will be made."""
+    made, real = list[list[int]](), BagStore.frame
+
+    def noted(store: BagStore, number: int, totals: torch.Tensor) -> Any:
+        made.append(totals.tolist())
+        return real(store, number, totals)
+
+    monkeypatch.setattr(BagStore, "frame", noted)
+    return made
 
 
 @pytest.mark.parametrize(("first", "then"), [(True, False), (False, True)])
