@@ -9,12 +9,16 @@ from torch.optim import Adam, AdamW, Optimizer
 
 Weights = Sequence[torch.nn.Parameter]
 PIECE = 4096  # numbers that one block of threads updates
+ALIGNED = (
+    128  # numbers between the starts of weights are a multiple of this: libraries choose how to multiply by the alignment of memory
+)
 
 
 class FlatAdam:
     """Adam or AdamW on weights that are stored contiguously, with the same results as the optimiser itself.
 
-    Weights and the moments of the optimiser become views of a few long tensors, so all other code can use them as before.
+    Weights and the moments of the optimiser become views of a few long tensors, so all other code can use them as before. Each is aligned in memory as if it
+    were a tensor of its own, so that products of matrices have the same bits as before.
 
     Args:
         optimiser: the optimiser, with one group of weights (see ``FlatAdam.takes``).
@@ -23,22 +27,20 @@ class FlatAdam:
 
     def __init__(self, optimiser: Optimizer, weights: Weights) -> None:
         self.group = optimiser.param_groups[0]
-        self.weights = sorted(
-            weights, key=lambda weight: weight.numel() % 64 != 0
-        )  # weights of odd sizes are last, so that the others are aligned
-        sizes = [weight.numel() for weight in self.weights]
+        self.weights = list(weights)
+        sizes = [-(-weight.numel() // ALIGNED) * ALIGNED for weight in self.weights]
         dtype, device = self.weights[0].dtype, self.weights[0].device
         states = [optimiser.state[weight] for weight in self.weights]
         self.values, self.grads, self.mean, self.square = (torch.zeros(sum(sizes), dtype=dtype, device=device) for _ in range(4))
         self.steps = torch.zeros(len(sizes), device=device)
-        self.places = [place.view_as(weight) for place, weight in zip(self.grads.split(sizes), self.weights, strict=True)]
+        self.places = [_of(place, weight) for place, weight in zip(self.grads.split(sizes), self.weights, strict=True)]
         with torch.no_grad():
             parts = zip(self.values.split(sizes), self.mean.split(sizes), self.square.split(sizes), self.steps, strict=True)
             for weight, state, (value, mean, square, step) in zip(self.weights, states, parts, strict=True):
                 weight.data = _moved(weight.data, value)
                 state["step"] = step.copy_(state["step"]) if "step" in state else step
                 for name, moment in (("exp_avg", mean), ("exp_avg_sq", square)):
-                    state[name] = _moved(state[name], moment) if name in state else moment.view_as(weight)
+                    state[name] = _moved(state[name], moment) if name in state else _of(moment, weight)
 
     @staticmethod
     def takes(optimiser: Optimizer) -> bool:
@@ -70,6 +72,11 @@ class FlatAdam:
         self.steps -= skip
 
 
+def _of(place: Tensor, weight: Tensor) -> Tensor:
+    """The part of a place that a weight takes."""
+    return place[: weight.numel()].view_as(weight)
+
+
 def _moved(old: Tensor, place: Tensor) -> Tensor:
     """The same values in another place."""
-    return place.view_as(old).copy_(old)
+    return _of(place, old).copy_(old)

@@ -65,3 +65,15 @@ def test_what_it_takes() -> None:
     assert not FlatAdam.takes(SGD(weights))
     assert not FlatAdam.takes(Adam(weights, amsgrad=True))
     assert not FlatAdam.takes(Adam([{"params": weights[:1]}, {"params": weights[1:]}]))
+
+
+def test_weights_are_aligned_as_tensors_of_their_own() -> None:
+    """Libraries choose how to multiply by the alignment of memory, so another alignment may change the last bits."""
+    net = model()
+    gradients(net, 0)
+    optimiser = Adam(net.parameters())
+    flat = FlatAdam(optimiser, [p for p in net.parameters() if p.grad is not None])
+    start = flat.values.data_ptr()
+    assert len(flat.weights) == 4
+    for weight, place in zip(flat.weights, flat.places, strict=True):
+        assert (weight.data_ptr() - start) % 512 == (place.data_ptr() - flat.grads.data_ptr()) % 512 == 0
