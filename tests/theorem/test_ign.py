@@ -38,6 +38,29 @@ def test_basis_is_independent_and_equivariant(k: int, m: int) -> None:
         torch.testing.assert_close(pool_broadcast(moved(x, k), op), moved(pool_broadcast(x, op), m))
 
 
+@pytest.mark.parametrize(("k", "m", "bell"), [(3, 4, 877), (4, 3, 877), (4, 4, 4140), (0, 7, 877), (0, 0, 1)])
+def test_bases_of_higher_orders(k: int, m: int, bell: int) -> None:
+    """Every map is one partition of all indices, and every partition is one map."""
+    letters = [op.replace("->", "") for op in basis(k, m)]
+    assert all(len(op) == k + m for op in letters)
+    assert len({tuple(op.index(letter) for letter in op) for op in letters}) == len(letters) == bell
+
+
+def test_maps_between_orders_3_and_4() -> None:
+    x, perm = torch.randn(5, 5, 5, 1, dtype=torch.float64), random_permutation(5)
+    for op in (*basis(3, 4)[::97], *basis(4, 3)[::97]):
+        start = x if op.index("-") == 3 else torch.einsum("abcz,dbaz->abcdz", x, x)
+        moved = start[tuple(torch.meshgrid(*[perm] * (start.dim() - 1), indexing="ij"))]
+        out = pool_broadcast(start, op)
+        torch.testing.assert_close(pool_broadcast(moved, op), out[tuple(torch.meshgrid(*[perm] * (out.dim() - 1), indexing="ij"))])
+
+
+@pytest.mark.parametrize("orders", [(6, 5), (-1, 2)])
+def test_orders_without_a_basis(orders: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="orders are .*, expected whole numbers from 0 whose sum is at most 10"):
+        basis(*orders)
+
+
 def test_the_five_orbits() -> None:
     assert orbits(3) == ("aaa", "aab", "aba", "abb", "abc")
     x = torch.randn(4, 4, 4, 2)

@@ -1,13 +1,32 @@
 """Every lemma, theorem, proposition and corollary of the paper's main text, on random graphs and random weights."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
 import reign
-from reign.nn import DS, DSS, GNNAK, IDGNN, NGNN, REIGN2_OFF, REIGN2_ON, SUN, GNNAKctx, Model, ReconstructionGNN, ReIGN2, State
+from reign.nn import (
+    DS,
+    DSS,
+    GNNAK,
+    IDGNN,
+    NGNN,
+    REIGN2_OFF,
+    REIGN2_ON,
+    SUN,
+    DeepSets,
+    GNNAKctx,
+    IGNPooling,
+    MeanPooling,
+    Model,
+    ReconstructionGNN,
+    ReIGN2,
+    RootPooling,
+    State,
+)
 from reign.testing import random_graphs
 from reign.theory import family, implement, linear_options, policy_program, run_policy, separate, wl_separates
 from reign.theory._ign3_policies import lift
@@ -27,7 +46,7 @@ def instance(kind: type, policy: str | None = None, **options: object) -> Model:
     torch.manual_seed(0)
     extra = {"inner_layers": 2} if issubclass(kind, GNNAK) else {}
     given = {} if policy is None else {"policy": policy}
-    return kind(2, 3, 2, 2, **linear_options(kind), **extra, **given, **options).double().eval()
+    return kind(2, 3, 2, 2, **(linear_options(kind) | extra | given | options)).double().eval()
 
 
 def assert_implements(model: Model, target: str, given: list[Data], tolerance: float = 1e-8) -> torch.nn.Module:
@@ -64,6 +83,7 @@ def test_lemma_3ign_implements_policies(policy: str) -> None:
             ours, bag = run_policy(data, policy), reign.policy(policy).from_data(data).to_dense()
             assert torch.equal(ours.A, bag.A)
             assert torch.equal(ours.x, bag.x)
+            assert torch.equal(ours.member, bag.member)
 
 
 @pytest.mark.parametrize("policy", ["nm", "ego+:2"])
@@ -74,10 +94,11 @@ def test_programs_are_plain_3igns(policy: str) -> None:
     assert torch.equal(program.plain()(start), program(start))
 
 
+@pytest.mark.parametrize("domain", ["all", "members"])
 @pytest.mark.parametrize("kind", KNOWN)
-def test_lemma_3ign_implements_subgraph_networks(kind: type) -> None:
-    """The layers: values of all roots and all other nodes after the whole stack."""
-    model, given = instance(kind), graphs(2)
+def test_lemma_3ign_implements_subgraph_networks(kind: type, domain: str) -> None:
+    """The layers: values of all roots and all other nodes after the whole stack. Values outside subgraphs are 0 if sums are over members."""
+    model, given = instance(kind, domain=domain), graphs(2)
     assert_same_values(model, implement(model, "ign3", graphs=given), given)
 
 
@@ -89,20 +110,110 @@ def assert_same_values(model: Model, made: torch.nn.Module, given: list[Data]) -
         with torch.no_grad():
             for layer in model.layers:
                 h = layer(h, bag)
-        n = data.num_nodes
-        expected = h.view(n, n, -1)
+        n, state = data.num_nodes, State(h, bag, model.domain)
+        expected = state.h.view(n, n, -1)
         if isinstance(model, NGNN):  # its cube has gone on through the outer network: every subgraph has the values of nodes
             with torch.no_grad():
-                expected = model.pooling.nodes(State(h, bag))[None].expand(n, n, -1)
+                expected = model.pooling.nodes(state)[None].expand(n, n, -1)
         values = made.cube(data)[:, torch.arange(n), torch.arange(n), : expected.size(2)]
         torch.testing.assert_close(values, expected, atol=1e-8, rtol=1e-8)
 
 
+def path_and_others() -> list[Data]:
+    """Paths of 5 nodes, whose ego nets of all depths differ, and of 3; and a single node."""
+    ends = [torch.stack([torch.arange(n - 1), torch.arange(1, n)]) for n in (5, 3, 1)]
+    return [Data(x=torch.rand(e.size(1) + 1, 2, dtype=torch.float64), edge_index=torch.cat([e, e.flip(0)], dim=1)) for e in ends]
+
+
+def lively(kind: type, policy: str, **options: object) -> Model:
+    """A model in which most units of ReLU are positive, so that all parts of the graphs count."""
+    model = instance(kind, policy, **options)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter += 0.5 if name.endswith("bias") else 0.2
+    return model
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", KNOWN)
-@pytest.mark.parametrize("policy", ["nd", "nm", "ego:2", "ego+:2"])
 def test_theorem_3ign_upperbounds_subgraph_networks(kind: type, policy: str) -> None:
-    """Policy, layers, pooling and head: the 3-IGN gives the same outputs, so it tells apart what the model does."""
-    assert_implements(instance(kind, policy), "ign3", graphs(3))
+    """Policy, layers, pooling and head are one program with the same outputs, so the 3-IGN tells apart what the model does."""
+    assert_implements(lively(kind, policy), "ign3", path_and_others(), tolerance=1e-10)
+
+
+@pytest.mark.parametrize("policy", [p for p in POLICIES if p != "nd"])
+@pytest.mark.parametrize("kind", [GNNAK, GNNAKctx, NGNN])
+def test_3ign_programs_with_sums_over_members(kind: type, policy: str) -> None:
+    """Also with plain sums of the parts, as the proof writes [A]. Sums over all nodes are others if the ego nets are not the graph."""
+    given, options = path_and_others(), {} if kind is NGNN else {"combine": "sum"}
+    made = assert_implements(lively(kind, policy, domain="members", **options), "ign3", given, tolerance=1e-10)
+    other = lively(kind, policy, **options)
+    with torch.no_grad():
+        gap = (made(given[0].x, given[0].edge_index) - other(given[0].x, given[0].edge_index)).abs().max()
+    assert gap > 0.1 if "ego" in policy else gap < 1e-8
+
+
+def test_sums_over_members_leave_out_deleted_roots() -> None:
+    for kind, domain in ((NGNN, "members"), (DS, "members"), (DS, "all")):
+        assert_implements(instance(kind, "nd", domain=domain), "ign3", graphs(3, size=5), tolerance=1e-10)
+
+
+POOLINGS = {
+    "sums": partial(MeanPooling, nodes="sum", subgraphs="sum"),
+    "mean of sums": partial(MeanPooling, nodes="sum"),
+    "sum of means": partial(MeanPooling, subgraphs="sum"),
+    "early": partial(DeepSets, hidden=(4, 2), act="relu", nodes="sum"),
+    "late": partial(DeepSets, hidden=(4, 2), invariance="late", act="relu"),
+    "elu": partial(DeepSets, hidden=(3,), invariance="late"),
+    "linear": partial(DeepSets, hidden=(3,), act=None),
+    "sum of roots": partial(RootPooling, roots="sum"),
+    "roots": RootPooling,
+}
+
+
+@pytest.mark.parametrize("domain", ["all", "members"])
+@pytest.mark.parametrize("name", POOLINGS)
+def test_poolings_as_programs(name: str, domain: str) -> None:
+    model = instance(DS, "ego+:1", pooling=POOLINGS[name], domain=domain)
+    assert_implements(model, "ign3", graphs(4, size=5), tolerance=1e-10)
+
+
+@pytest.mark.parametrize("domain", ["all", "members"])
+@pytest.mark.parametrize("level", ["node", "edge"])
+@pytest.mark.parametrize("kind", [DSS, IDGNN, NGNN])
+def test_predictions_for_nodes_and_edges_as_programs(kind: type, level: str, domain: str) -> None:
+    options = {"act": None} if kind is DSS else {}  # also without activations
+    model = instance(kind, "ego:1", task_level=level, domain=domain, **options)
+    assert_implements(model, "ign3", graphs(5, size=5), tolerance=1e-10)
+
+
+def test_the_program_of_a_model_is_a_plain_3ign() -> None:
+    """From the graph to the prediction, with means: linear equivariant layers of the basis and ReLU on all channels, and nothing else."""
+    path = Data(x=torch.rand(3, 1, dtype=torch.float64), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+    torch.manual_seed(0)
+    pooling = partial(DeepSets, hidden=(2,), act="relu")
+    model = (
+        NGNN(1, 1, 1, 1, policy="ego:1", **linear_options(NGNN) | {"domain": "members", "graph_pooling": "mean"}).double().eval()
+    )
+    for given in (model, DS(1, 1, 1, 1, policy="nd", pooling=pooling, **linear_options(DS)).double().eval()):
+        made = implement(given, "ign3", graphs=[path])
+        with torch.no_grad():
+            torch.testing.assert_close(
+                made.program.plain()(made.start(path)), given(path.x, path.edge_index)[0], rtol=1e-10, atol=0
+            )
+    with pytest.raises(ValueError, match="a plain 3-IGN has only ReLU, but a step of this program has ELU"):
+        implement(DS(1, 1, 1, 1, policy="nd", **linear_options(DS)), "ign3", graphs=[path]).program.plain()
+
+
+def test_programs_hold_for_smaller_graphs_too() -> None:
+    """Sizes and features of the given graphs are bounds only."""
+    model, large = instance(GNNAKctx, "ego:1", domain="members"), graphs(6, size=6)
+    small = [Data(x=data.x / 2, edge_index=data.edge_index) for data in graphs(7, size=4)]
+    made, batch = implement(model, "ign3", graphs=[max(large, key=lambda data: data.num_nodes)]), Batch.from_data_list(small)
+    assert max(data.num_nodes for data in large) > 4
+    with torch.no_grad():
+        ours, theirs = (m(batch.x, batch.edge_index, batch=batch.batch) for m in (made, model))
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
 def test_corollary_3wl_upperbounds_subgraph_networks() -> None:
@@ -157,6 +268,18 @@ def test_proposition_sun_implements_subgraph_networks(kind: type, policy: str) -
     assert all(type(layer).__name__ == "SUNConv" for layer in made.layers)
 
 
+@pytest.mark.parametrize("kind", [SUN, *KNOWN])
+@pytest.mark.parametrize("policy", ["null", "nd", "nm"])
+def test_sun_with_the_null_policy_marks_and_deletes_roots(kind: type, policy: str) -> None:
+    """One more layer, and weights of their own for roots, make SUN (null) the same as SUN (nm) and SUN (nd)."""
+    for options in ({}, {"transpose": True}) if kind is SUN else ({},):
+        model = instance(kind, policy, **options)
+        made = assert_implements(model, "sun:null", graphs(8), tolerance=1e-10)
+        assert str(made.policy) == "null"
+        assert all(type(layer).__name__ == "SUNConv" for layer in made.layers)
+        assert len(made.layers) == len(implement(model, "sun").layers) + (policy != "null")
+
+
 def test_sun_in_3igns() -> None:
     assert_implements(instance(SUN, "ego+:2"), "ign3", graphs(9))
 
@@ -184,8 +307,19 @@ def test_both_combinations_of_gnn_ak(combine: str) -> None:
         (lambda: SUN(2, 3, 2, 2, conv="graphconv", norm=None, needle="sum"), "reign2", "got MLPs"),
         (lambda: GNNAK(2, 3, 2, 2, conv="graphconv", norm=None), "sun", "aggregation='sum'"),
         (lambda: instance(DS, "nm+distance"), "ign3", "no construction is known for policy 'nm\\+distance5'"),
-        (lambda: IDGNN(2, 3, 2, 2, conv="graphconv", norm=None), "ign3", "covers only domain='all'"),
-        (lambda: instance(DS, "nm"), "ign4", "target is 'ign4', expected 'reign2', 'sun' or 'ign3'"),
+        (lambda: instance(DS, "nm"), "ign4", "target is 'ign4', expected 'reign2', 'sun', 'sun:null' or 'ign3'"),
+        (lambda: instance(ReIGN2), "sun:null", "SUN cannot implement ReIGN2"),
+        (
+            lambda: instance(SUN, "ego+:2"),
+            "sun:null",
+            "SUN \\(null\\) in place of policy 'ego\\+:2' with domain='all'; use 'nm' or 'nd'",
+        ),
+        (lambda: instance(DS, "nd", domain="members"), "sun:null", "in place of policy 'nd' with domain='members'"),
+        (lambda: instance(DS, "nm", virtual_node=True), "sun:null", "no construction in sun:null is known for virtual_node"),
+        (lambda: instance(DS, "nm", virtual_node=True), "ign3", "no construction in ign3 is known for virtual_node"),
+        (lambda: instance(DS, "nm", pooling=IGNPooling), "ign3", "covers MeanPooling, .* got IGNPooling"),
+        (lambda: instance(DS, "nm", pooling=partial(RootPooling, unit=True)), "ign3", "RootPooling without unit=True"),
+        (lambda: instance(DS, "nm", head={"norm": "batch_norm"}), "ign3", "heads without norms and log_softmax"),
     ],
 )
 def test_what_has_no_construction_says_so(make, target: str, message: str) -> None:
@@ -212,7 +346,6 @@ def test_the_model_given_stays_as_it_is() -> None:
     ("make", "target", "message"),
     [
         (lambda: instance(DSS, "nm", aggregated_adjacency=True), "sun", "no construction is known for the term 'needle_msg@agg'"),
-        (lambda: instance(NGNN, "ego:2", task_level="node"), "ign3", "covers only task_level='graph'"),
         (lambda: NGNN(2, 3, 1, 1, **(linear_options(NGNN) | {"readout": "mean"})), "ign3", "covers NGNN only with readout='sum'"),
         (
             lambda: ReIGN2(2, 3, 1, 1, terms=["own", "swap_local"], root_terms=None, norm=None),
@@ -228,5 +361,5 @@ def test_what_would_be_wrong_is_refused(make, target: str, message: str) -> None
 
 
 def test_gates_need_graphs() -> None:
-    with pytest.raises(ValueError, match="needs graphs, because the gates of the construction are exact only on given graphs"):
+    with pytest.raises(ValueError, match="needs graphs, because the gates of the construction are exact only up to given sizes"):
         implement(instance(DS, "nm"), "ign3")

@@ -1,4 +1,4 @@
-"""Invariant graph networks: stacks of linear equivariant layers between tensors of orders 0 to 3."""
+"""Invariant graph networks: stacks of linear equivariant layers between tensors."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,8 +16,8 @@ class IGNLinear(nn.Module):
     """A linear equivariant layer from tensors of one order to tensors of another.
 
     Args:
-        order_in: 1, 2 or 3.
-        order_out: 0, 1, 2 or 3.
+        order_in: 0, 1, 2, ...
+        order_out: 0, 1, 2, ..., but 0 after order 0, which knows no nodes.
         in_channels: number of channels of the input.
         out_channels: number of channels of the output.
         ops: the maps of the basis to use; all if not given.

@@ -44,7 +44,7 @@ def mlp_copy(channels: int, orbit: str, layers: list[tuple[Tensor, Tensor]], sou
 
 
 def gate(channels: int, orbit: str, closed: int, message: int, width: int, scratch: int, bound: float) -> Program:
-    """Set messages to 0 where channel ``closed`` is 1. Where it is 0, they do not change, to the last bit.
+    """Set messages to 0 where channel ``closed`` is at least 1. Where it is 0, they do not change, to the last bit.
 
     The formula is relu(m - M c) - relu(-m - M c), with M at least as large as any message. No memorising network is needed.
     """

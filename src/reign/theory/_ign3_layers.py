@@ -1,15 +1,17 @@
 """A ReIGN(2) layer as a 3-IGN program (the paper's proof that 3-IGNs implement ReIGN(2), with corrections).
 
 Global terms need one step. A local term needs three: its values are broadcast to the links (k, i, j), gated by the connectivity, and
-summed over j. The value at a link depends only on the term: ``needle@Ak`` puts x[j, i] there, for every kind of link.
+summed over j. The value at a link depends only on the term: ``needle@Ak`` puts x[j, i] there, for every kind of link. Sums over members
+need no steps of their own: values outside subgraphs are gated to zero before (``members_program``), as the paper gates them by the pattern of
+reached nodes in its programs of GNN-AK, GNN-AK-ctx and NGNN.
 """
 
 import torch
 from torch import Tensor
 
-from reign.nn import TERMS, EncoderSlot, State, SubgraphConv, TermSlot
+from reign.nn import EncoderSlot, SubgraphConv, TermSlot
 from reign.theory._ign3_gates import gate
-from reign.theory._ign3_policies import GRAPH, SUBGRAPH
+from reign.theory._ign3_policies import GRAPH, MEMBER, SUBGRAPH
 from reign.theory._ign3_program import LINKS, Program, Step
 from reign.theory._matrices import keep, place, route
 
@@ -47,13 +49,39 @@ LOCAL: dict[str, tuple[str, int]] = {
     "non_roots@A": ("ji", GRAPH),
 }
 LETTERS = {"aab": {"k": "a", "i": "a", "j": "b"}, "aba": {"k": "a", "i": "b", "j": "a"}, "abc": {"k": "a", "i": "b", "j": "c"}}
-CLOSED = 2  # channel of links: 1 - connectivity, for the gate
+CLOSED = 3  # channel of links: 1 - connectivity, for the gate
 
 
 def room(layer: SubgraphConv) -> int:
-    """The number of channels that a layer needs: values, result and a first sum on nodes; connectivity, messages and gates on links."""
+    """The number of channels that a layer needs: values, result and a first sum on nodes; connectivity, messages and gates on links; and
+    then gates on nodes."""
     d, p = layer.in_channels, layer.out_channels
-    return max(2 * d + p, 3 + 3 * d)
+    return max(2 * d + p, CLOSED + 1 + 3 * d, room_of_members(d), room_of_members(p))
+
+
+def room_of_members(width: int) -> int:
+    """The number of channels that ``members_program`` needs."""
+    return 3 * width + 1
+
+
+def members_program(channels: int, width: int, bound: float, roots: bool) -> Program:
+    """Steps that set the first channels of nodes outside subgraphs to zero, so that all sums after them are sums over members.
+
+    Args:
+        channels: number of channels of the cube.
+        width: number of channels that are values.
+        bound: an upper bound on the values.
+        roots: whether roots are members of their subgraphs.
+    """
+    closed, one = width, torch.ones(1, 1, dtype=torch.float64)
+    outside = Step(
+        channels,
+        {"abb": [("abb->abb", keep(channels, closed)), ("aab->abb", -place(channels, one, MEMBER, closed))]},
+        {"abb": {closed: 1.0}},
+    )
+    if not roots:
+        outside.maps["aaa"] = [("aaa->aaa", keep(channels, *range(width)))]
+    return Program([outside]) + gate(channels, "abb", closed, 0, width, width + 1, bound)
 
 
 def layer_program(layer: SubgraphConv, channels: int, bound: float) -> Program:
@@ -131,10 +159,18 @@ def _gathered(
     return Program([broadcast]) + gates + collect
 
 
-def bound_of(state: State) -> float:
-    """The largest value of a bag, or sum of values over neighbours."""
-    sums = [state.h, state.get(TERMS["local"]), state.get(TERMS["readout@A"])]
-    return max([float(value.abs().max()) for value in sums if value.numel()], default=1.0)
+def grown(layer: SubgraphConv, bound: float, nodes: int) -> float:
+    """A bound on the outputs of a layer, from a bound on its inputs: no term sums more values than there are pairs."""
+    total = 0.0
+    for on in (False, True):
+        for weight, bias in _weights(layer, on).values():
+            total += spread_of(weight) * nodes**2 * bound + float(bias.abs().max())
+    return total
+
+
+def spread_of(weight: Tensor) -> float:
+    """The largest factor by which a matrix lets the largest value grow."""
+    return float(weight.detach().abs().sum(1).max())
 
 
 def check_linear(layer: SubgraphConv, what: str) -> None:

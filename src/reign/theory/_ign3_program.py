@@ -1,4 +1,4 @@
-"""3-IGNs as programs: the paper's computational primitives, and how they are combined.
+"""IGNs as programs: the paper's computational primitives, and how they are combined.
 
 The cube ``Y[k, i, j]`` is a bag of subgraphs: Y[k, i, i] holds node i of subgraph k, and Y[k, i, j] holds the link from j to i in it. Its five
 orbits are written with letters, followed by the paper's names:
@@ -6,10 +6,11 @@ orbits are written with letters, followed by the paper's names:
     "aaa" (iii) roots    "abb" (ijj) other nodes    "aab" (iij) links into roots    "aba" (iji) links out of roots    "abc" (ijk) other links
 
 A ``Step`` is one linear equivariant layer with biases, and ReLU on selected channels. The other channels are linear, for which a plain
-3-IGN needs twice the channels (``Program.plain``). Orbits that a step does not mention are copied.
+3-IGN needs twice the channels (``Program.plain``). Orbits that a step does not mention are copied. Most steps map a cube to a cube; the
+first step of a model maps a graph (order 2) to a cube, and its last steps map vectors of nodes (order 1) to a vector of the graph (order 0).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -17,9 +18,8 @@ from torch import Tensor
 
 from reign.theory._ign import IGNLinear
 from reign.theory._matrices import glue, sum_glue
-from reign.theory._orbits import basis, orbits, pool_broadcast
+from reign.theory._orbits import LETTERS, basis, orbits, pool_broadcast
 
-ORBITS = orbits(3)
 LINKS = ("aab", "aba", "abc")
 
 Update = list[tuple[str, Tensor]]  # "source->target" and its matrix (channels out, channels in)
@@ -27,16 +27,34 @@ Update = list[tuple[str, Tensor]]  # "source->target" and its matrix (channels o
 
 @dataclass
 class Step:
-    """One layer of a 3-IGN program: for each orbit that it updates, a sum of maps, a bias, and the channels with ReLU."""
+    """One layer of a program: for each orbit that it updates, a sum of maps, a bias, and the channels with ReLU.
+
+    ``channels`` is the number of channels of the result. ``act`` is applied in place of ReLU if it is given.
+    """
 
     channels: int
     maps: dict[str, Update] = field(default_factory=dict)
     bias: dict[str, dict[int, float] | Tensor] = field(default_factory=dict)
     relu: dict[str, list[int]] = field(default_factory=dict)
+    act: Callable[[Tensor], Tensor] = torch.relu
 
     def __post_init__(self) -> None:
         for orbit in {*self.bias, *self.relu} - set(self.maps):
-            self.maps[orbit] = [(f"{orbit}->{orbit}", torch.eye(self.channels, dtype=torch.float64))]
+            self.maps[orbit] = self._copied(orbit)
+
+    def _copied(self, orbit: str) -> Update:
+        return [(f"{orbit}->{orbit}", torch.eye(self.channels, dtype=torch.float64))]
+
+    @property
+    def orders(self) -> tuple[int, int]:
+        """The orders of the tensors before and after the step."""
+        source, target = next(op for update in self.maps.values() for op, _ in update).split("->")
+        return len(source), len(target)
+
+    def updates(self) -> dict[str, Update]:
+        """The maps into every orbit of the result, copies included. An orbit without maps is 0."""
+        before, after = self.orders
+        return {o: self.maps.get(o, self._copied(o) if before == after else []) for o in orbits(after)}
 
     def bias_of(self, orbit: str) -> Tensor:
         """The bias of an orbit as a vector."""
@@ -49,25 +67,26 @@ class Step:
         return vector
 
     def __call__(self, Y: Tensor) -> Tensor:
-        """Run the step on a cube of shape (n, n, n, channels)."""
-        out = torch.zeros_like(Y)
-        ones = Y.new_ones(Y.size(0), 1)
-        for orbit in ORBITS:
+        """Run the step on a tensor of shape (n, ..., n, channels)."""
+        n, ones = Y.size(0), Y.new_ones(Y.size(0), 1)
+        out = Y.new_zeros([n] * self.orders[1] + [self.channels])
+        for orbit, update in self.updates().items():
             if orbit not in self.maps:
-                out = out + pool_broadcast(Y, f"{orbit}->{orbit}")
+                out = out + sum(pool_broadcast(Y, op) for op, _ in update)
                 continue
-            value = torch.zeros_like(Y)
-            for op, matrix in self.maps[orbit]:
+            value = torch.zeros_like(out)
+            for op, matrix in update:
                 value = value + pool_broadcast(Y, op) @ matrix.t()
-            value = value + pool_broadcast(ones, f"f->{orbit}") / Y.size(0) * self.bias_of(orbit)
-            for channel in self.relu.get(orbit, []):
-                value[..., channel] = value[..., channel].relu()
+            where = pool_broadcast(ones, f"f->{orbit}") / n if orbit else 1
+            value = value + where * self.bias_of(orbit)
+            if channels := self.relu.get(orbit):
+                value[..., channels] = self.act(value[..., channels]) * where
             out = out + value
         return out
 
 
 class Program:
-    """A 3-IGN as a sequence of steps."""
+    """An IGN as a sequence of steps."""
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self.steps = list(steps)
@@ -79,7 +98,7 @@ class Program:
         return len(self.steps)
 
     def __call__(self, Y: Tensor) -> Tensor:
-        """Run all steps on a cube."""
+        """Run all steps, on a graph or a cube."""
         for step in self.steps:
             Y = step(Y)
         return Y
@@ -89,18 +108,23 @@ class Program:
 
         A value without ReLU is represented by two channels: x = relu(x) - relu(-x).
         """
+        for step in self.steps:
+            if step.relu and not (step.act is torch.relu or isinstance(step.act, torch.nn.ReLU)):
+                raise ValueError(
+                    f"a plain 3-IGN has only ReLU, but a step of this program has {step.act}; use act='relu' in the model and in its pooling."
+                )
         return PlainIGN([_doubled(step) for step in self.steps])
 
 
 class PlainIGN(torch.nn.Module):
-    """A stack of ``IGNLinear`` layers of order 3 with ReLU after each, on doubled channels."""
+    """A stack of ``IGNLinear`` layers with ReLU after each, on doubled channels."""
 
     def __init__(self, layers: list[IGNLinear]) -> None:
         super().__init__()
         self.layers = torch.nn.ModuleList(layers)
 
     def forward(self, Y: Tensor) -> Tensor:
-        """Map a cube to a cube."""
+        """Map what the program maps, such as a cube to a cube."""
         Y = torch.cat([Y.relu(), (-Y).relu()], dim=-1)
         for layer in self.layers:
             Y = layer(Y).relu()
@@ -109,16 +133,16 @@ class PlainIGN(torch.nn.Module):
 
 
 def _doubled(step: Step) -> IGNLinear:
-    c = step.channels
-    maps = {o: step.maps.get(o, [(f"{o}->{o}", torch.eye(c, dtype=torch.float64))]) for o in ORBITS}
+    c, maps = step.channels, step.updates()
     ops = tuple(dict.fromkeys(_canonical(op) for update in maps.values() for op, _ in update))
-    layer = IGNLinear(3, 3, 2 * c, 2 * c, ops).double().requires_grad_(False)
+    before = next(matrix.size(1) for update in maps.values() for _, matrix in update)
+    layer = IGNLinear(*step.orders, 2 * before, 2 * c, ops).double().requires_grad_(False)
     layer.weight.zero_()
     layer.bias.zero_()
-    for t, orbit in enumerate(ORBITS):
+    for t, (orbit, update) in enumerate(maps.items()):
         linear = torch.ones(c, 1, dtype=torch.float64)
         linear[step.relu.get(orbit, [])] = 0  # channels with ReLU have no negative part
-        for op, matrix in maps[orbit]:
+        for op, matrix in update:
             half = sum_glue(matrix, -matrix)
             layer.weight[ops.index(_canonical(op))] += glue(half, -linear * half)
         bias = step.bias_of(orbit)
@@ -129,11 +153,11 @@ def _doubled(step: Step) -> IGNLinear:
 def _canonical(op: str) -> str:
     """The name of a map in the basis."""
     source, target = op.split("->")
-    fresh = iter(c for c in "abcdef" if c not in target)
+    fresh = iter(c for c in LETTERS if c not in target)
     names = {c: c for c in target}
     for c in source:
         if c not in names:
             names[c] = next(fresh)
     found = "".join(names[c] for c in source) + "->" + target
-    assert found in basis(3, 3), found
+    assert found in basis(len(source), len(target)), found
     return found

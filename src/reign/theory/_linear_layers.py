@@ -33,7 +33,15 @@ def sun_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> SUNCon
     """A SUN layer in linear form with the given matrices, by the names of terms. All others are 0."""
     some = next(weight for name, weight in {**off, **on}.items() if name != "bias")
     layer = SUNConv(
-        some.size(1), some.size(0), transform="linear", conv="graphconv", needle="sum", act=act, norm=None, domain=domain
+        some.size(1),
+        some.size(0),
+        transpose="transpose" in off,
+        transform="linear",
+        conv="graphconv",
+        needle="sum",
+        act=act,
+        norm=None,
+        domain=domain,
     ).double()
     with torch.no_grad():
         for parameter in layer.parameters():

@@ -12,9 +12,9 @@ def route(channels: int, *moves: tuple[int, int, int]) -> Tensor:
     return matrix
 
 
-def place(channels: int, weight: Tensor, source: int, target: int) -> Tensor:
-    """A linear map of channels ``source...`` into channels ``target...``."""
-    matrix = torch.zeros(channels, channels, dtype=torch.float64)
+def place(channels: int, weight: Tensor, source: int, target: int, inputs: int | None = None) -> Tensor:
+    """A linear map of channels ``source...`` into channels ``target...``. There are as many ``inputs`` as outputs if not given."""
+    matrix = torch.zeros(channels, channels if inputs is None else inputs, dtype=torch.float64)
     matrix[target : target + weight.size(0), source : source + weight.size(1)] = weight
     return matrix
 

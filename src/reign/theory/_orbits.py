@@ -1,4 +1,4 @@
-"""The linear equivariant maps between tensors of orders 0 to 3, as pooling and broadcasting over orbits.
+"""The linear equivariant maps between tensors, as pooling and broadcasting over orbits.
 
 An orbit of [n]^k under permutations is an equality pattern of k indices, written with letters: "aab" are the entries (i, i, j)
 with i != j. Every linear equivariant map is a combination of maps that read one orbit, sum over some of its indices (Pool), and
@@ -7,14 +7,14 @@ number for orders k and l is the number of partitions of a set of k + l elements
 """
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations, permutations
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-LETTERS = "abcdef"
+LETTERS = "abcdefghij"  # as many as the largest sum of two orders: a map of the basis may need a letter for each index
 
 
 @cache
@@ -26,6 +26,7 @@ def orbits(order: int) -> tuple[str, ...]:
     >>> orbits(3)
     ('aaa', 'aab', 'aba', 'abb', 'abc')
     """
+    _check_orders(order)
     found = [""]
     for _ in range(order):
         found = [p + letter for p in found for letter in LETTERS[: len(set(p)) + 1]]
@@ -38,15 +39,25 @@ def basis(order_in: int, order_out: int) -> tuple[str, ...]:
 
     >>> basis(1, 1)
     ('b->a', 'a->a')
-    >>> len(basis(3, 3))
-    203
+    >>> [len(basis(k, l)) for k, l in ((3, 3), (3, 4), (4, 4))]
+    [203, 877, 4140]
     """
+    _check_orders(order_in, order_out)
     maps = []
     for target in orbits(order_out):
         for source in orbits(order_in):
             for relabelled in _relabelled(source, sorted(set(target))):
                 maps.append(f"{relabelled}->{target}")
     return tuple(maps)
+
+
+def _check_orders(*orders: int) -> None:
+    """Raise ``ValueError`` unless the orders are whole numbers from 0, with a sum that there are letters for."""
+    if any(type(order) is not int or order < 0 for order in orders) or sum(orders) > len(LETTERS):
+        raise ValueError(
+            f"orders are {' and '.join(str(order) for order in orders)}, expected whole numbers from 0 whose sum is at most {len(LETTERS)}, "
+            "for which there are already 115,975 maps."
+        )
 
 
 def _relabelled(source: str, targets: list[str]) -> Iterator[str]:
@@ -72,7 +83,7 @@ def pool_broadcast(x: Float[Tensor, "*nodes channels"], op: str) -> Float[Tensor
     n, channels = x.size(0) if x.dim() > 1 else 0, x.size(-1)
     letters = sorted(set(source))
     values = torch.einsum(f"{source}z->{''.join(letters)}z", x) if source else x
-    values = values * _distinct(len(letters), n, x)
+    values = values * _distinct(len(letters), n, x.dtype)
     kept = [c for c in letters if c in target]
     if len(kept) < len(letters):
         values = torch.einsum(f"{''.join(letters)}z->{''.join(kept)}z", values)
@@ -81,7 +92,7 @@ def pool_broadcast(x: Float[Tensor, "*nodes channels"], op: str) -> Float[Tensor
         return values
     n = n or _size_of(x)
     shape = [n if c in kept else 1 for c in free]
-    values = values.view([*shape, channels]).expand([n] * len(free) + [channels]) * _distinct(len(free), n, x)
+    values = values.view([*shape, channels]).expand([n] * len(free) + [channels]) * _distinct(len(free), n, x.dtype)
     out = x.new_zeros([n] * len(target) + [channels])
     index = torch.meshgrid(*[torch.arange(n)] * len(free), indexing="ij")
     out[tuple(index[free.index(c)] for c in target)] = values
@@ -92,10 +103,11 @@ def _size_of(x: Tensor) -> int:
     raise ValueError("a map from order 0 needs the number of nodes; start from a tensor of at least order 1.")
 
 
-def _distinct(number: int, n: int, like: Tensor) -> Tensor:
+@lru_cache(maxsize=32)
+def _distinct(number: int, n: int, dtype: torch.dtype) -> Tensor:
     """1 where all indices are different."""
-    mask = torch.ones([n] * number + [1], dtype=like.dtype)
+    mask = torch.ones([n] * number + [1], dtype=dtype)
     for a, b in combinations(range(number), 2):
         shape = [n if d in (a, b) else 1 for d in range(number)]
-        mask = mask * (1 - torch.eye(n, dtype=like.dtype)).view([*shape, 1])
+        mask = mask * (1 - torch.eye(n, dtype=dtype)).view([*shape, 1])
     return mask
