@@ -51,6 +51,7 @@ def hop_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int 
 
     owner, node, hop = torch.arange(source.numel(), device=source.device), source, 0
     distance[shift + node] = 0
+    unseen = size - 1  # number of nodes that each source has not reached
     while owner.numel() and (max_hops is None or hop < max_hops):
         hop += 1
         if hop == FAR:
@@ -71,6 +72,9 @@ def hop_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int 
                 fresh = fresh[slot[row] == claim]
                 reached.append((at[fresh], near[fresh]))
         owner, node = (torch.cat(parts) for parts in zip(*reached, strict=True)) if reached else (owner[:0], node[:0])
+        unseen -= torch.bincount(owner, minlength=unseen.numel())
+        searching = unseen[owner] > 0  # in a dense graph, all other neighbours were seen before
+        owner, node = owner[searching], node[searching]
     return HopTable(graph.num_nodes, distance, shift=torch.zeros_like(graph.batch).index_copy_(0, source, shift))
 
 
@@ -78,6 +82,7 @@ def near_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int
     """Distances from distinct sources to the nodes within ``max_hops``. The memory is proportional to the number of these nodes."""
     n = graph.num_nodes
     before, frontier = source[:0], source.sort().values * (n + 1)
+    unseen = graph.sizes[graph.batch] - 1  # number of nodes that each source has not reached
     rings = [frontier]
     for _ in range(max_hops):
         if not frontier.numel():
@@ -92,6 +97,8 @@ def near_table(graph: SharedGraph, source: Int[Tensor, "sources"], max_hops: int
         known = ragged.find(frontier, key)[1] | ragged.find(before, key)[1]
         before, frontier = frontier, key[~known]
         rings.append(frontier)
+        unseen -= torch.bincount(frontier // n, minlength=n)
+        frontier = frontier[unseen[frontier // n] > 0]  # in a dense graph, all other neighbours were seen before
     distance = torch.repeat_interleave(torch.tensor([ring.numel() for ring in rings], device=source.device)).to(torch.int16)
     key, order = torch.cat(rings).sort()
     return HopTable(n, distance[order], key=key)

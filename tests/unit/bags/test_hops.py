@@ -1,8 +1,10 @@
 """Hop distances, by hand."""
 
+import pytest
 import torch
 
 from reign.bags import FAR, SharedGraph, hop_table
+from reign.bags import _hops as hops
 from reign.bags._hops import near_table
 
 PATH = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])  # one way: distances do not look at it
@@ -25,3 +27,26 @@ def test_near_nodes_alone() -> None:
     assert table.key is not None
     assert dict(zip(table.key.tolist(), table.distance.tolist(), strict=True)) == {0: 0, 1: 1, 2: 2, 19: 2, 20: 1, 21: 0, 22: 1}
     assert table.at(torch.tensor([0, 0, 3]), torch.tensor([2, 3, 1])).tolist() == [2, FAR, 2]
+
+
+def test_a_search_that_has_seen_all_nodes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a complete graph each source looks at its own neighbours, and not at theirs; a path beside it is searched to its end."""
+    looked: list[int] = []
+    chunks = hops._chunks
+    monkeypatch.setattr(hops, "_chunks", lambda graph, node: looked.append(node.numel()) or chunks(graph, node))  # type: ignore[func-returns-value]
+    n = 9
+    complete = torch.cartesian_prod(torch.arange(n), torch.arange(n)).t()
+    path = torch.tensor([[n, n + 1], [n + 1, n + 2]])
+    both = SharedGraph.build(
+        torch.ones(n + 3, 1),
+        torch.cat([complete[:, complete[0] != complete[1]], path], dim=1),
+        None,
+        torch.tensor([0] * n + [1] * 3),
+    )
+    full = [0 if i == k else 1 for k in range(n) for i in range(n)] + [0, 1, 2, 1, 0, 1, 2, 1, 0]
+    assert hop_table(both, torch.arange(n + 3), 5).distance.tolist() == full
+    assert looked == [n + 3, 2]
+    looked.clear()
+    near = near_table(both, torch.arange(n + 3), 5)
+    assert near.distance.tolist() == full
+    assert looked == [n + 3, 2]
