@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -122,7 +123,10 @@ def read_state(file: Path) -> dict[str, Any]:
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch can raise any error for a damaged file
-        raise ValueError(f"{file} is damaged ({first_line(error)}); delete it to train this model from the start.") from None
+        reason = first_line(error)
+        if isinstance(error, UnpicklingError):  # whose message advises to load the file unsafely
+            reason = "it holds something other than tensors and plain values, which is not loaded, because it could run code"
+        raise ValueError(f"{file} is damaged ({reason}); delete it to train this model from the start.") from None
     if not isinstance(state, dict):
         raise ValueError(
             f"{file} holds {type(state).__name__}, expected the state of a run; delete it to train this model from the start."

@@ -77,6 +77,17 @@ def test_tensors_and_states(tmp_path: Path) -> None:
             read(tmp_path / name)
 
 
+def test_a_state_with_objects_is_refused_without_torchs_advice(tmp_path: Path) -> None:
+    """Torch's own message says how to load the file unsafely."""
+    torch.save({"model": Path("x")}, tmp_path / "s.pt")
+    with pytest.raises(
+        ValueError,
+        match="s.pt is damaged .it holds something other than tensors and plain values, which is not loaded, because it could run code.; delete",
+    ) as refused:
+        disk.read_state(tmp_path / "s.pt")
+    assert "weights_only" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

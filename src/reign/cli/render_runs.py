@@ -18,8 +18,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
 
     name, members = summary["metric"], summary["members"]
     over = "models" if "folds" not in summary else "seeds" if "seeds" in summary["val"] else "folds"  # what the deviation is over
-    table = Table(
-        title=f"{name}, {in_words(summary)}", caption=f"{summary['parameters']:,} weights, {summary['seconds']:.0f} s of training"
+    table = _with_title(
+        f"{name}, {in_words(summary)}", f"{summary['parameters']:,} weights, {summary['seconds']:.0f} s of training"
     )
     table.add_column("split")
     table.add_column("mean" if len(members) > 1 else name, justify="right")
@@ -55,7 +55,7 @@ def metrics_table(summary: dict[str, Any]) -> Table | None:
         return None
     several = len(summary["members"]) > 1
     own = bool(summary.get("folds")) and summary["report"] == "best"  # these are measured with the weights that are kept
-    table = Table(title=("the best epoch of each fold" if own else in_words(summary)) + (", mean over models" if several else ""))
+    table = _with_title(("the best epoch of each fold" if own else in_words(summary)) + (", mean over models" if several else ""))
     for column in ("split", "metric", "all targets" if targets else "value", *targets):
         table.add_column(column, justify="left" if column in ("split", "metric") else "right")
     for split in ("train", "val", "test"):
@@ -67,7 +67,7 @@ def metrics_table(summary: dict[str, Any]) -> Table | None:
 def replicates_table(summaries: list[dict[str, Any]]) -> Table:
     """The results of the same training on several splits, and their mean and deviation."""
     splits = [split for split in ("train", "val", "test") if all(split in summary for summary in summaries)]
-    table = Table(title=f"{summaries[0]['metric']} on {len(summaries)} splits")
+    table = _with_title(f"{summaries[0]['metric']} on {len(summaries)} splits")
     for column in ("replicate", *splits):
         table.add_column(column, justify="left" if column == "replicate" else "right")
     values = [[float(summary[split]["mean"]) for split in splits] for summary in summaries]
@@ -85,7 +85,7 @@ def study_table(study: Any) -> Table:
     from reign.experiments.tune import best_first
 
     done = best_first(study)
-    table = Table(title=f"{study.study_name}: {len(done)} points")
+    table = _with_title(f"{study.study_name}: {len(done)} points")
     names = list(done[0].params) if done else []
     for column in ("trial", *names, "validation"):
         table.add_column(column, justify="right" if column == "validation" else "left")
@@ -112,6 +112,11 @@ def target_table(task: str, found: "list[TargetStatistics]") -> Table:
     for t in found:
         table.add_row(t.target, t.split, *(number(value) for value in (t.mean, t.std, t.smallest, t.largest)))
     return table
+
+
+def _with_title(title: str, caption: str | None = None) -> Table:
+    """A table that is wide enough for its title and caption to have one line each, however few columns it gets."""
+    return Table(title=title, caption=caption, min_width=max(len(title), len(caption or "")))
 
 
 def number(value: float | None) -> str:

@@ -16,6 +16,7 @@ def export(
     with_molecules: Annotated[
         bool, output_option("--with-molecules", help="Also keep the SMILES of the training molecules, for predict --nearest.")
     ] = False,
+    quiet: Annotated[bool, output_option("-q", "--quiet", help="Print nothing.")] = False,
 ) -> None:
     """Write a run as one zip to share, with a model card.
 
@@ -28,6 +29,8 @@ def export(
 
         files = write(run, output, with_molecules)
         recipe = Recipe.load(run / "recipe.yaml")
+    if quiet:
+        return
     console = plain_console()
     console.print(
         f"The model is in {output}: {len(files)} files, {output.stat().st_size / 1e6:,.1f} MB. Its README.md is a model card.",

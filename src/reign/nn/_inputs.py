@@ -1,7 +1,7 @@
 """The inputs of a model: those of a PyG graph, and checks beyond those of the policy."""
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from jaxtyping import Shaped
@@ -38,6 +38,15 @@ def inputs_of(data: Any, *others: Any) -> Inputs:
     optional = [getattr(data, name, None) for name in ("hop_distance", "bag", "edge_label_index")]
     size = getattr(data, "num_graphs", None) if batch is not None else None
     return Inputs(data.x, data.edge_index, getattr(data, "edge_attr", None), batch, size, *optional)
+
+
+def refuse_arguments(kind: str, names: list[str]) -> NoReturn:
+    """Raise ``ValueError`` for arguments that the call of a model does not take."""
+    hint = " To use weights of edges, give them as edge_attr, shape (edges, 1), to a model made with edge_dim=1."
+    raise ValueError(
+        f"{kind} was called with {', '.join(names)}, expected only x, edge_index, edge_attr, batch, batch_size, bag and edge_label_index."
+        + (hint if "edge_weight" in names else "")
+    )
 
 
 def check_ends(ends: Any, level: str, bag: SubgraphBag) -> None:

@@ -20,7 +20,7 @@ from reign.nn._describe import describe_model
 from reign.nn._encoders import NormedNumbers
 from reign.nn._facts import Facts
 from reign.nn._halo import halo_of, needs_every_root
-from reign.nn._inputs import check_bag, check_ends, check_features, inputs_of, warn_of_unused_edges
+from reign.nn._inputs import check_bag, check_ends, check_features, inputs_of, refuse_arguments, warn_of_unused_edges
 from reign.nn._mlp import NormRows
 from reign.nn._parts import Parts
 from reign.nn._saving import load_model, save_model
@@ -79,6 +79,7 @@ class Model(Facts, Parts, metaclass=ModelType):
         *,
         bag: SubgraphBag | None = None,
         edge_label_index: Shaped[Tensor, "..."] | None = None,
+        **unknown: object,
     ) -> Float[Tensor, "rows out_channels"]:
         """Predict for each graph, node or edge of a PyG batch: ``model(x, edge_index, ...)`` or ``model(data)``.
 
@@ -90,7 +91,10 @@ class Model(Facts, Parts, metaclass=ModelType):
             batch_size: number of graphs; needed only if the last graph may have no nodes.
             bag: the bag of this batch, if it has been made already.
             edge_label_index: the pairs of nodes to predict for, shape (2, pairs), with ``task_level="edge"``; the edges if not given.
+            unknown: nothing else is taken; a ``ValueError`` says what to do, for example with ``edge_weight``.
         """
+        if unknown:
+            refuse_arguments(type(self).__name__, list(unknown))
         hops = None
         if not isinstance(x, Tensor):
             given = inputs_of(x, edge_index, edge_attr, batch, batch_size)

@@ -87,8 +87,8 @@ def _curves(run: Record) -> Picture:
 def band(history: Sequence[dict[str, list[float]]], column: str) -> Curve:
     """The mean of a column over models for each epoch, and a band of one standard deviation."""
     columns = [h[column] for h in history if column in h]
-    epochs = range(max(map(len, columns), default=0))
-    there = [[c[e] for c in columns if e < len(c) and math.isfinite(c[e])] or [math.nan] for e in epochs]
+    epochs = range(1, max(map(len, columns), default=0) + 1)  # counted from 1, as in the progress of training
+    there = [[c[e - 1] for c in columns if e <= len(c) and math.isfinite(c[e - 1])] or [math.nan] for e in epochs]
     middle = [mean(values) for values in there]
     if len(columns) < 2:
         return Curve(column, list(epochs), middle)

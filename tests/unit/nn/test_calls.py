@@ -63,6 +63,13 @@ def test_mistakes_in_calls() -> None:
         model(Data(x=data.x))
     with pytest.raises(ValueError, match="the first argument is"):
         model([1, 2])
+    with pytest.raises(
+        ValueError,
+        match=r"SUN was called with edge_weight, expected only x, .* give them as edge_attr, shape \(edges, 1\), to a model made with edge_dim=1",
+    ):
+        model(data.x, data.edge_index, edge_weight=torch.ones(data.num_edges))
+    with pytest.raises(ValueError, match=r"SUN was called with pos, expected only x, .* edge_label_index\.$"):
+        model(data, pos=data.x)
 
 
 # -- edge_label_index --------------------------------------------------------------------------------------------------
