@@ -702,7 +702,18 @@ def test_9_meta_and_nested_tensors() -> None:
 @pytest.mark.parametrize("wait", [0.02, 0.1, 0.3, 0.8, 1.5])
 def test_9_ctrl_c_in_the_first_second(trained: Path, wait: float) -> None:
     code = "from reign.__main__ import main; print('up', flush=True); main()"  # before that it is Python that starts
-    args = ["train", "-i", str(trained / "mols.csv"), "--target-columns", "size", "-o", "run", *SMALL, "--epochs", "100000"]
+    args = [
+        "train",
+        "-i",
+        str(trained / "mols.csv"),
+        "--target-columns",
+        "size",
+        "-o",
+        "run",
+        *SMALL,
+        "--set",
+        "train.epochs=100000",
+    ]
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # background jobs of a shell ignore it
     process = subprocess.Popen(
         [sys.executable, "-c", heard + code, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

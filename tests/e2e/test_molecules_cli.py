@@ -198,7 +198,7 @@ def test_going_on_for_more_epochs() -> None:
         "The run had 2 epochs and continues to 4; from here on, the learning rate follows the schedule of 4 epochs." in done.stderr
     )
     curve = pd.read_csv("run/seed-0/metrics.csv")
-    works("train", "-i", file, "--target-columns", "size", "-o", "whole", *SMALL, "--epochs", "4")
+    works("train", "-i", file, "--target-columns", "size", "-o", "whole", *SMALL, "--set", "train.epochs=4")
     whole = pd.read_csv("whole/seed-0/metrics.csv")
     assert curve["epoch"].tolist() == [0, 1, 2, 3]
     assert curve["lr"][1] < whole["lr"][1]  # the first two epochs had a schedule of two
@@ -351,7 +351,7 @@ def test_descriptors_besides_the_graph() -> None:
     """The target is a column of numbers that the graph says nothing about: only a model that gets it can learn it."""
     hidden = [100.0 * ((7 * i) % 5) for i in range(len(CARBON))]
     file = table(hidden=hidden, copy=hidden)
-    long = ["--epochs", "40", "--set", "train.optimiser.lr=0.02", "--split-sizes", "0.8", "0.1", "0.1"]
+    long = ["--set", "train.epochs=40", "--set", "train.optimiser.lr=0.02", "--split-sizes", "0.8", "0.1", "0.1"]
     given = [
         "--target-columns",
         "hidden",
@@ -391,6 +391,8 @@ def test_descriptors_from_a_file() -> None:
     command = "reign predict -i {} --descriptors-path DESCRIPTORS.csv --model-paths {} -o {}"
     assert f"Predict with: {command.format('FILE.csv', 'run', 'out.csv')}" in done.stdout
     assert f"Predict with: {command.format('FILE.csv', 'm.zip', 'out.csv')}" in works("export", "run", "-o", "m.zip").stdout
+    assert works("export", "run", "-o", "quiet.zip", "-q").output == ""
+    assert Path("quiet.zip").is_file()
     with zipfile.ZipFile("m.zip") as archive:
         card = archive.read("README.md").decode()
     assert command.format("molecules.csv", "model.zip", "predictions.csv") in card

@@ -51,8 +51,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--set",
         "folds=2",
         *SMALL,
-        "--epochs",
-        "1",
+        "--set",
+        "train.epochs=1",
     )
     return folder
 

@@ -11,7 +11,7 @@ import typer
 
 from reign import __version__
 from reign.cli import benchmark, data, experiments, explore, lists, prediction, reports, results, sharing, show, theory, training
-from reign.cli.command import ManyWords
+from reign.cli.command import Command
 
 COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by their group in --help
     "Train and predict": (
@@ -32,9 +32,11 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 for _group, _commands in COMMANDS.items():
     for _command in _commands:
         if isinstance(_command, typer.Typer):
+            for _each in _command.registered_commands:
+                _each.cls = Command
             app.add_typer(_command, rich_help_panel=_group)
         else:
-            app.command(rich_help_panel=_group, cls=ManyWords)(_command)
+            app.command(rich_help_panel=_group, cls=Command)(_command)
 
 
 def _version(asked: bool) -> None:

@@ -53,6 +53,8 @@ def layer(
     """
     if (model is None) == (terms is None):
         fail("give either a model, such as sun, or --terms, such as own,local.")
+    if root_terms is not None and terms is None:
+        fail("--root-terms belongs to --terms; give both, or leave it out.")
     with user_mistakes():
         from reign.plots import draw_layer
 
