@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from reign.cli.options import data_option, machine_option, model_option, output_option
+from reign.cli.options import Quiet, data_option, machine_option, model_option, output_option
 from reign.cli.tools import at_least_one, check_writable, plain_console, user_mistakes
 
 
@@ -16,6 +16,7 @@ def bench(
     device: Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")] = "auto",
     repeats: Annotated[int, machine_option(help="Number of steps to measure; their median is shown.")] = 10,
     json: Annotated[Path | None, output_option(help="Also write all figures to this JSON file.")] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Measure what a training step costs on this machine.
 
@@ -28,6 +29,7 @@ def bench(
     for name, value in (("--batch-size", batch_size), ("--width", width), ("--layers", layers), ("--repeats", repeats)):
         at_least_one(name, value)
     with user_mistakes():
+        from reign.cli.progress import showing_progress
         from reign.cli.render_bench import cost_table, explanations, kernel_table
         from reign.disk import write_json
         from reign.experiments.bench import bench as run
@@ -35,8 +37,8 @@ def bench(
 
         check_writable(json)
         workload = Workload(model, policy, batch_size, width, layers, device, repeats)
-        with plain_console(stderr=True).status("measuring ..."):
-            report = run(workload)
+        with showing_progress(not quiet) as callback:
+            (report,) = map(run, callback.track([workload], "measuring"))
         if json is not None:
             write_json(json, report.to_dict())
     console = plain_console()

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from reign.cli.options import Quiet
 from reign.cli.render import dataset_table
 from reign.cli.render_runs import split_table, target_table
 from reign.cli.tools import plain_console, user_mistakes
@@ -23,20 +24,26 @@ def list_sets() -> None:
 
 
 @app.command()
-def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Options = None) -> None:
+def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Options = None, quiet: Quiet = False) -> None:
     """Show statistics of a data set: graphs, splits, nodes, edges and targets; for counting, also how many pairs of graphs 1-WL cannot tell apart."""
     with user_mistakes():
+        from reign.cli.progress import showing_progress
         from reign.data import find_dataset, load_problem, split_statistics, target_statistics
 
         console = plain_console()
         chosen = _options(name, options)
-        kind, problem = find_dataset(name), load_problem(name, **chosen)
+        kind = find_dataset(name)
+        with showing_progress(not quiet) as callback:
+            (problem,) = (load_problem(each, **chosen) for each in callback.track([name], f"loading {name}"))
         console.print(split_table(kind.about, split_statistics(problem)))
         console.print(target_table(problem.task, target_statistics(problem)))
         if kind.wl_census:
             from reign.theory import census
 
-            found = census([data for split in kind.splits for data in kind(split=split, **chosen)])
+            with showing_progress(not quiet) as callback:
+                splits = callback.track(kind.splits, "1-WL census, reading")
+                graphs = [data for split in splits for data in kind(split=split, **chosen)]
+                (found,) = map(census, callback.track([graphs], "1-WL census"))
             console.print(
                 f"1-WL census: after {found.rounds} rounds, {found.alike:,} of {found.pairs:,} pairs of graphs are not distinguished."
             )
@@ -44,10 +51,13 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
 
 @app.command()
 def prepare(
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all if not given.")] = None, options: Options = None
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all if not given.")] = None,
+    options: Options = None,
+    quiet: Quiet = False,
 ) -> None:
     """Download or generate data sets in advance, so that training starts at once."""
     with user_mistakes():
+        from reign.cli.progress import showing_progress
         from reign.data import cache_folder, find_dataset, list_datasets, load_problem
 
         console = plain_console()
@@ -58,7 +68,8 @@ def prepare(
             for variant in variants:
                 label = name + "".join(f" {key}={value}" for key, value in variant.items())
                 try:
-                    problem = load_problem(name, **variant)
+                    with showing_progress(not quiet) as callback:
+                        (problem,) = (load_problem(each, **variant) for each in callback.track([name], f"preparing {label}"))
                 except (ValueError, OSError) as error:
                     if names:
                         raise

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from reign.cli.options import SmilesColumnsAsTrained, data_option, model_option, output_option
-from reign.cli.tools import bars, check_writable, fail, plain_console, user_mistakes
+from reign.cli.options import Quiet, SmilesColumnsAsTrained, data_option, model_option, output_option
+from reign.cli.tools import check_writable, fail, plain_console, user_mistakes
 
 LARGEST = 200  # largest number of molecules on one page
 
@@ -24,16 +24,20 @@ def report(
             help="HTML file to write; if not given, report.html in the folder, or in the current folder for several.",
         ),
     ] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Write an HTML page about runs.
 
     It has curves, predictions, the paper's numbers, settings, time and memory, and works offline.
     """
     with user_mistakes():
+        from reign.cli.progress import showing_progress
         from reign.plots import write_report
 
         check_writable(output)
-        plain_console().print(f"The report is in {write_report(runs, output)}.", soft_wrap=True)
+        with showing_progress(not quiet) as callback:
+            (page,) = (write_report(runs, file) for file in callback.track([output], "writing the report"))
+        plain_console().print(f"The report is in {page}.", soft_wrap=True)
 
 
 def explain(
@@ -46,6 +50,7 @@ def explain(
     ] = None,
     output: Annotated[Path, output_option("-o", "--output", help="HTML file to write.")] = Path("explanation.html"),
     csv: Annotated[Path | None, output_option(help="Also write the score of every atom to this file.")] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Show which atoms, bonds and subgraphs matter for a prediction.
 
@@ -54,6 +59,7 @@ def explain(
     if bool(smiles) == (data_path is not None):
         fail("give either molecules, as in --smiles CCO, or a table, as in -i molecules.csv.")
     with user_mistakes():
+        from reign.cli.progress import showing_progress
         from reign.disk import write_csv
         from reign.plots.molecules import explain_smiles, score_rows, smiles_of_file, write_explanations
         from reign.train import load
@@ -66,8 +72,8 @@ def explain(
             fail(
                 f"{data_path} has {len(texts):,} rows, expected at most {LARGEST}, because each has pictures on the page; select the rows of interest."
             )
-        with bars() as progress:
-            found, errors = explain_smiles(predictor, texts, target, progress)
+        with showing_progress(not quiet) as callback:
+            found, errors = explain_smiles(predictor, texts, target, callback.track)
         for text, error in errors.items():
             plain_console(stderr=True).print(f"{text} was left out: {error}", soft_wrap=True)
         if not found:

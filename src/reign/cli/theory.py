@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reign.cli.options import data_option, model_option, output_option
+from reign.cli.options import Quiet, data_option, model_option, output_option
 from reign.cli.render import family_table, separation_table
-from reign.cli.tools import bars, check_writable, fail, plain_console, user_mistakes
+from reign.cli.tools import check_writable, fail, plain_console, user_mistakes
 
 if TYPE_CHECKING:
     from reign.nn import SubgraphGNN
 
 margin_option = partial(typer.Option, rich_help_panel="Margins")
-Terms = Annotated[
-    str | None, model_option(help="A model from a list of terms, such as own,local,transpose; reign.list_terms() lists them.")
-]
-RootTerms = Annotated[str | None, model_option(help="Terms of roots, which then have their own weights.")]
+TERMS = "A model from a list of terms, such as own,local,transpose; reign.list_terms() lists them"
+ROOT_TERMS = "Terms of roots, which then have their own weights"
 PolicyName = Annotated[str, model_option(help="The policy of the model from --terms.")]
 
 
@@ -37,8 +35,10 @@ def separate(
             help="Order of a WL test, such as 3; or a model for its colour refinement, such as sun:nm (until stable) or sun:nm/6; repeat for more."
         ),
     ] = None,
-    terms: Terms = None,
-    root_terms: RootTerms = None,
+    terms: Annotated[list[str] | None, model_option(help=f"{TERMS}; repeat for more.")] = None,
+    root_terms: Annotated[
+        list[str] | None, model_option(help=f"{ROOT_TERMS}; the n-th is for the n-th --terms, and none is for a model without.")
+    ] = None,
     policy: PolicyName = "nm",
     csv: Annotated[Path | None, output_option(help="Write the results for every pair to this CSV file.")] = None,
     layers: Annotated[
@@ -58,6 +58,7 @@ def separate(
         bool, data_option("--all-pairs", help="Compare all pairs of graphs in a file, not only consecutive ones.")
     ] = False,
     show: Annotated[bool, data_option("--list", help="List the families.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Test which pairs of graphs each model or WL test tells apart.
 
@@ -65,6 +66,7 @@ def separate(
 
     The table also shows the margin of a float64 network: above 1, two graphs differ by more than 100 times the noise of permuted copies.
     """
+    from reign.cli.progress import showing_progress
     from reign.disk import write_csv
     from reign.theory import family as find
     from reign.theory import separate as run
@@ -75,35 +77,32 @@ def separate(
         return
     if family is None:
         fail("give a family or a file of pairs, as in: reign separate csl --model sun:nm --wl 3; --list shows the families.")
-    if not model and not wl and terms is None:
+    if not model and not wl and not terms:
         fail("nothing to try: give --model, as in --model sun:nm, --terms, as in --terms own,local, or --wl, as in --wl 3.")
     if seeds < 1:
         fail(f"--seeds is {seeds}, expected at least 1.")
     if act not in ("silu", "sine", "none"):
         fail(f"--act is '{act}', expected silu, sine or none.")
-    with user_mistakes():
+    with user_mistakes(), showing_progress(not quiet) as callback:
         check_writable(csv)
-        pairs = find(family, all_pairs)
-        own = (
-            []
-            if terms is None
-            else [from_terms(terms, root_terms, policy, 6 if layers is None else layers, pairs[0].one.num_features)]
-        )
+        (pairs,) = (find(name, all_pairs) for name in callback.track([family], f"reading {family}"))
+        own = {
+            _title(names, roots): from_terms(names, roots, policy, 6 if layers is None else layers, pairs[0].one.num_features)
+            for names, roots in _with_roots(terms or [], root_terms or [])
+        }
         tests = [int(test) if test.isdecimal() else test for test in wl or []]
-        with bars() as progress:
-            verdicts = run(
-                pairs,
-                [*(model or []), *own],
-                [*tests, *own],
-                layers=layers,
-                exact=not use_float,
-                act=None if act == "none" else act,  # type: ignore[arg-type]
-                seeds=range(seeds),
-                progress=progress,
-            )
-        if terms is not None:  # as it was given, and not with all its settings
-            name = ", ".join(_names(terms)) + (f" (roots: {', '.join(_names(root_terms))})" if root_terms is not None else "")
-            verdicts = [v._replace(method=v.method.replace(repr(own[0]), name)) for v in verdicts]
+        verdicts = run(
+            pairs,
+            [*(model or []), *own.values()],
+            [*tests, *own.values()],
+            layers=layers,
+            exact=not use_float,
+            act=None if act == "none" else act,  # type: ignore[arg-type]
+            seeds=range(seeds),
+            progress=callback.track,
+        )
+        titles = {repr(each) + kind: title + kind for title, each in own.items() for kind in ("", " colours")}
+        verdicts = [v._replace(method=titles.get(v.method, v.method)) for v in verdicts]  # without all settings of a model
         if csv is not None:
             rows = [
                 [
@@ -127,8 +126,8 @@ def card(
         str | None,
         typer.Argument(help="A model, with its policy and layers: sun:nm (policy nm), dss:ego+:2/4 (policy ego+:2, 4 layers)."),
     ] = None,
-    terms: Terms = None,
-    root_terms: RootTerms = None,
+    terms: Annotated[str | None, model_option(help=f"{TERMS}.")] = None,
+    root_terms: Annotated[str | None, model_option(help=f"{ROOT_TERMS}.")] = None,
     policy: PolicyName = "nm",
     layers: Annotated[int, model_option(help="Number of layers of the model from --terms.")] = 6,
     family: Annotated[
@@ -136,19 +135,23 @@ def card(
         data_option(help="A family of graph pairs to try; repeat for more. All families that need no data file if not given."),
     ] = None,
     output: Annotated[Path | None, output_option("-o", "--output", help="Write the page to this file: .md, .html or text.")] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Show a page about a model.
 
     The page has its equations, symmetry and cost, its WL bound, and the pairs of graphs it tells apart.
     """
+    from reign.cli.progress import showing_progress
     from reign.disk import write_text
     from reign.theory import card as make
 
     if (model is None) == (terms is None):
         fail("give either a model, such as sun:nm, or --terms, such as own,local.")
-    with user_mistakes():
+    if root_terms is not None and terms is None:
+        fail("--root-terms belongs to --terms; give both, or leave it out.")
+    with user_mistakes(), showing_progress(not quiet) as callback:
         check_writable(output)
-        page = make(from_terms(terms, root_terms, policy, layers) if terms is not None else str(model), family)
+        page = make(from_terms(terms, root_terms, policy, layers) if terms is not None else str(model), family, callback.track)
         if output is not None:
             text = page.html() if output.suffix == ".html" else page.markdown() if output.suffix == ".md" else str(page) + "\n"
             write_text(output, text)
@@ -158,18 +161,20 @@ def card(
 def questions(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the tables as Markdown to this file.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Use only small families and two policies.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Show tables on questions that the paper leaves open.
 
     They compare models and policies by expressive power, ReIGN(2) with 3-WL, and policies with two nodes per subgraph.
     """
+    from reign.cli.progress import showing_progress
     from reign.disk import write_text
     from reign.theory import answer
 
     console = plain_console()
-    with user_mistakes(), bars() as progress:
+    with user_mistakes(), showing_progress(not quiet) as callback:
         check_writable(output)
-        text = answer(quick=quick, progress=progress)
+        text = answer(quick=quick, progress=callback.track)
         if output is not None:
             write_text(output, text)
     console.print(text, soft_wrap=True)
@@ -181,6 +186,24 @@ def from_terms(terms: str, root_terms: str | None, policy: str, layers: int, in_
 
     roots = None if root_terms is None else _names(root_terms)
     return SubgraphGNN(in_channels, 16, layers, 4, terms=_names(terms), root_terms=roots, policy=policy, norm=None)
+
+
+def _with_roots(terms: list[str], root_terms: list[str]) -> list[tuple[str, str | None]]:
+    """Each list of terms with that of its roots, if it has one."""
+    if root_terms and len(root_terms) != len(terms):
+        what = f"--terms is given {len(terms)} times and --root-terms {len(root_terms)} times"
+        fail(f"{what}; give one --root-terms for each --terms, with none for a model whose roots have no terms of their own.")
+    found = [
+        (names, None if roots == "none" else roots) for names, roots in zip(terms, root_terms or ["none"] * len(terms), strict=True)
+    ]
+    titles = [_title(names, roots) for names, roots in found]
+    if twice := [title for title in titles if titles.count(title) > 1]:
+        fail(f"the model of the terms {twice[0]} is given {titles.count(twice[0])} times; give it once.")
+    return found
+
+
+def _title(terms: str, root_terms: str | None) -> str:
+    return ", ".join(_names(terms)) + (f" (roots: {', '.join(_names(root_terms))})" if root_terms is not None else "")
 
 
 def _names(terms: str) -> list[str]:

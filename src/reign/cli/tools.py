@@ -1,13 +1,12 @@
-"""Functions that commands share: progress bars, errors without tracebacks, files."""
+"""Functions that commands share: errors without tracebacks, files."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 
 def fail(message: str) -> NoReturn:
@@ -38,23 +37,6 @@ def user_mistakes() -> Iterator[None]:
         fail(
             f"{missing.name} is not installed; pip install 'reign[train,chem,plot,tune]' installs everything that the commands need."
         )
-
-
-@contextmanager
-def bars() -> Iterator[Callable[[Iterable[Any], str], Iterable[Any]]]:
-    """A function that wraps loops in progress bars."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=plain_console(stderr=True), transient=True) as progress:
-
-        def track(items: Iterable[Any], label: str) -> Iterator[Any]:
-            items = list(items)
-            task = progress.add_task(label, total=len(items))
-            for item in items:
-                yield item
-                progress.advance(task)
-            progress.remove_task(task)
-
-        yield track
 
 
 def check_writable(file: Path | None) -> None:

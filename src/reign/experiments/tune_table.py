@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reign.experiments.tune import make_study, need_optuna
-from reign.train.callbacks import Callback
+from reign.train.callbacks import Callback, Forward
 from reign.train.metrics import METRICS
 from reign.train.overrides import merge, nested
 from reign.train.processes import Fabric
@@ -82,16 +82,16 @@ def tune_table(
     seed = 0 if storage is None else None  # workers that share a search, or continue it, must not draw the same points
     study = make_study(study_name, storage, optuna.samplers.TPESampler(seed=seed), metric, search.recipe, pruner)
 
-    class Watch(Callback):
-        """Reports every epoch to optuna, and forwards all events."""
+    class Watch(Forward):
+        """Reports every epoch to optuna."""
 
         def __init__(self, trial: Any) -> None:
+            super().__init__(callback or Callback())
             self.trial = trial
 
         def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
             """Report the epoch, and stop the trial if it has fallen behind."""
-            if callback is not None:
-                callback.epoch(row, epochs, improved)
+            super().epoch(row, epochs, improved)
             if f"val_{metric}" not in row:
                 raise ValueError("the table has no validation rows, which are needed to compare settings.")
             self.trial.report(float(row[f"val_{metric}"]), int(row["epoch"]))
@@ -100,8 +100,7 @@ def tune_table(
 
         def member(self, name: str, number: int, total: int) -> None:
             """Show which trial it is."""
-            if callback is not None:
-                callback.member(f"trial {self.trial.number}", 0, 1)
+            super().member(f"trial {self.trial.number}", 0, 1)
 
     def run(trial: Any) -> float:
         recipe = search.recipe_of(search.point(trial))

@@ -3,7 +3,7 @@
 torch_geometric's ``from_smiles`` is not used, because it silently turns an unreadable SMILES into an empty molecule.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -120,7 +120,7 @@ def read_many(texts: Iterable[Any]) -> tuple[list[Molecule | None], dict[int, st
     return molecules, wrong
 
 
-def graphs_of(molecules: Sequence[Molecule | None], wrong: dict[int, str]) -> "tuple[list[Data | None], dict[int, str]]":
+def graphs_of(molecules: Iterable[Molecule | None], wrong: dict[int, str]) -> "tuple[list[Data | None], dict[int, str]]":
     """The graphs of molecules, or None, and all reasons, starting with those of molecules that cannot be read."""
     graphs: "list[Data | None]" = []
     wrong = dict(wrong)

@@ -12,6 +12,7 @@ from reign.nn import Model, SubgraphConv, cost
 from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs
 from reign.theory._bounds import bound_of_model, bound_of_terms, terms_of
 from reign.theory._families import family, list_families
+from reign.theory._margins import Progress
 from reign.theory._methods import find_method
 from reign.theory._plan import plan_of_model
 from reign.theory._separate import Verdict, separate
@@ -41,12 +42,13 @@ class Card:
         return f"<!doctype html><html><head><title>{title}</title><style>{style}</style></head><body><h1>{title}</h1>{''.join(parts)}</body></html>"
 
 
-def card(model: Model | str, families: Sequence[str] | None = None) -> Card:
+def card(model: Model | str, families: Sequence[str] | None = None, progress: Progress = lambda items, _: items) -> Card:
     """Make a page about a model.
 
     Args:
         model: a model, whose weights do not matter, or a name such as "sun:nm" or "sun:ego+:2/4".
         families: families of pairs to try it on; all families that need no data file if not given.
+        progress: function that wraps loops, to show a progress bar.
     """
     if isinstance(model, str):
         model = find_method(model).make(1, "relu")
@@ -57,7 +59,7 @@ def card(model: Model | str, families: Sequence[str] | None = None) -> Card:
             "Symmetry": _symmetry(model),
             "Cost": _cost(model),
             "Bound": bound_of_model(model),
-            **_exact(model, list_families(generated=True) if families is None else families),
+            **_exact(model, list_families(generated=True) if families is None else families, progress),
         },
     )
 
@@ -87,7 +89,7 @@ def _cost(model: Model) -> list[str]:
     return lines
 
 
-def _exact(model: Model, families: Sequence[str]) -> dict[str, list[str]]:
+def _exact(model: Model, families: Sequence[str], progress: Progress) -> dict[str, list[str]]:
     """The bound on the model's terms, and the pairs that its colour test and the model itself tell apart."""
     try:
         rules = plan_of_model(model).rules
@@ -95,7 +97,7 @@ def _exact(model: Model, families: Sequence[str]) -> dict[str, list[str]]:
         return {"Separates": [f"not tried: {error}"]}
     terms = bound_of_terms([name for rule in rules for name in terms_of(rule)])
     found = ["pairs told apart by the colour test (and the rounds it needs), and by the model's layers over a finite field"]
-    for name in families:
+    for name in progress(families, "families"):
         pairs = family(name)
         colours, layers = separate(pairs, wl=[model]), separate(pairs, [model], act=None)
         of = f"of {len(pairs)} {'pair' if len(pairs) == 1 else 'pairs'}"

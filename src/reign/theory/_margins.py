@@ -50,7 +50,7 @@ def margins(method: Method, pairs: Sequence[Pair], act: Act, seeds: Sequence[int
             model = random_weights(method.make(width, Sine(method.depth) if act == "sine" else act))
             mine = [p for p in mine if best[p] <= 1]
             parts = [mine[i : i + BATCH] for i in range(0, len(mine), BATCH)]
-            for part in progress(parts, f"{method.name}, seed {seed}"):
+            for part in progress(parts, f"{method.name}, margins, seed {seed}"):
                 best[part] = torch.maximum(best[part], _margins(model, [pairs[p] for p in part], seed))
     return best
 

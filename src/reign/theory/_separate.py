@@ -5,7 +5,7 @@ it would be in floating point, and a difference is missed with a probability of 
 vector for each distinct row. In addition, the margin in float64 shows how easy a pair is to tell apart in practice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from reign.theory._margins import Act, Progress, margins
 from reign.theory._methods import LAYERS, Method, find_method
 from reign.theory._plan import Plan, plan_of_model
 from reign.theory._readers import Pair
+from reign.theory._rules import Rule
 from reign.theory._trace import bag_of, batches, trace
 from reign.theory._wl import check_simple, check_size, wl_round
 
@@ -102,7 +103,9 @@ def _wl(k: int, pairs: Sequence[Pair], progress: Progress) -> list[Verdict]:
         raise ValueError(f"the order of the WL test is {k}, expected 1 to 4.")
     check_size([g for pair in pairs for g in (pair.one, pair.other)], max(k - 1, 1))
     verdicts = []
-    for pair in progress(pairs, f"{k}-WL"):
+    n = max(g.num_nodes for pair in pairs for g in (pair.one, pair.other))
+    work = f", up to {n ** max(k - 1, 1):,} tuples per graph" + (f" with {n:,} neighbours each" if k > 2 else "")
+    for pair in progress(pairs, f"{k}-WL{work}"):
         weaker = k == 4 and wl_round(pair.one, pair.other, 3) is not None
         round_ = None if weaker else wl_round(pair.one, pair.other, k)
         verdicts.append(Verdict(pair.name, f"{k}-WL", weaker or round_ is not None, round_))
@@ -114,21 +117,30 @@ def _exact(method: Method, pairs: Sequence[Pair], progress: Progress, colour_tes
     plan = plan_of_model(method.make(1, "silu"))
     name = f"{method.name} colours" if colour_test else method.name
     verdicts = []
-    for part, graphs in progress(list(batches(pairs, plan)), name):
+    for part, graphs in progress(list(batches(pairs, plan)), f"{name}, {_work(plan, pairs)}"):
         place = {id(g): position for position, g in enumerate(graphs)}
         sides = [(place[id(pair.one)], place[id(pair.other)]) for pair in part]
         rounds = (
             _colour_rounds(plan, bag_of(plan, graphs), sides, method.layers is None)
             if colour_test
-            else _layers(plan, graphs, sides)
+            else _layers(plan, graphs, sides, lambda rules: progress(rules, f"{name}, layer"))
         )
         verdicts += [Verdict(pair.name, name, t is not None, t) for pair, t in zip(part, rounds, strict=True)]
     return verdicts
 
 
-def _layers(plan: Plan, graphs: Sequence[Data], sides: list[tuple[int, int]]) -> list[int | None]:
+def _work(plan: Plan, pairs: Sequence[Pair]) -> str:
+    """The size of the largest graph in words: its pairs (subgraph, node), and the messages between them in a layer, of which there can be fewer."""
+    graph = max((g for pair in pairs for g in (pair.one, pair.other)), key=lambda g: g.num_nodes)
+    subgraphs = graph.num_nodes**plan.policy.num_anchors
+    return f"up to {subgraphs * graph.num_nodes:,} pairs (subgraph, node) and {subgraphs * graph.num_edges:,} messages per graph"
+
+
+def _layers(
+    plan: Plan, graphs: Sequence[Data], sides: list[tuple[int, int]], progress: Callable[[Sequence[Rule]], Iterable[Rule]]
+) -> list[int | None]:
     """The smallest number of layers that tells the two graphs apart, for the pairs that all layers together tell apart."""
-    history = [pooled for _, pooled, _ in trace(plan, bag_of(plan, graphs), Field())]
+    history = [pooled for _, pooled, _ in trace(plan, bag_of(plan, graphs), Field(), progress=progress)]
     apart = [[bool((pooled[a] != pooled[b]).any()) for pooled in history[1:]] for a, b in sides]
     return [row.index(True) + 1 if row[-1] else None for row in apart]
 

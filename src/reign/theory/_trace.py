@@ -1,6 +1,6 @@
 """Run a plan on a batch of graphs, round by round."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from torch_geometric.data import Batch, Data
 
@@ -21,7 +21,14 @@ def bag_of(plan: Plan, graphs: Sequence[Data]) -> SubgraphBag:
     )
 
 
-def trace(plan: Plan, bag: SubgraphBag, algebra: Algebra, *, endless: bool = False) -> Iterator[tuple[Values, Values, bool]]:
+def trace(
+    plan: Plan,
+    bag: SubgraphBag,
+    algebra: Algebra,
+    *,
+    endless: bool = False,
+    progress: Callable[[Sequence[Rule]], Iterable[Rule]] = iter,
+) -> Iterator[tuple[Values, Values, bool]]:
     """The values of pairs and of graphs, at the start and after each round, and whether a layer ends there.
 
     Args:
@@ -29,10 +36,11 @@ def trace(plan: Plan, bag: SubgraphBag, algebra: Algebra, *, endless: bool = Fal
         bag: the bag of the graphs.
         algebra: colours, or numbers modulo a prime.
         endless: repeat the first layer without end, in place of running all layers once.
+        progress: function that wraps the loop over all layers.
     """
     h = algebra.embed(rows(plan.lift(bag.graph.x, bag)), "lift")
     yield h, plan.pool(h, bag, plan.domain, algebra), True
-    rules: Iterable[Rule] = plan.rules[0].endless() if endless else plan.rules
+    rules: Iterable[Rule] = plan.rules[0].endless() if endless else progress(plan.rules)
     last = algebra.linear(("residual",), h) if plan.residual else None
     seen = [h] if plan.jk == "cat+input" else []
     for t, rule in enumerate(rules):

@@ -13,6 +13,7 @@ from reign.train.callbacks import Callback
 from reign.train.distributed import most, several
 
 T = TypeVar("T")
+MANY = 10**9  # messages of a graph in a layer that take so long that this is said in advance
 TOO_LARGE = "there is too little memory for this graph"
 
 
@@ -74,8 +75,22 @@ class Budget:
         self.model = model
         self.pairs = batches.pairs_of(model, graphs)
         self.device, self.name, self.callback, self.rows = device, name, callback, rows
+        self._warn_of_work(graphs)
         self.guessed, self.split = bound is None, False
         self.bound = bound or batches.affordable_pairs(model, device)
+
+    def _warn_of_work(self, graphs: GraphPack) -> None:
+        """Give a note, before the work starts, if one graph alone takes very long."""
+        if not len(graphs):
+            return
+        messages = self.pairs // graphs.sizes.cpu().clamp(min=1) * graphs.edge_ptr.diff().cpu()
+        if int(messages.max()) > MANY:
+            most = int(messages.argmax())
+            where = f"Graph {most}" if self.rows is None else f"Row {self.rows[most]}"
+            self.callback.note(
+                f"{where} of {self.name} has up to {int(self.pairs[most]):,} pairs (subgraph, node), and up to {int(messages[most]):,} messages in each "
+                "layer. This can take many minutes; use a policy with fewer or smaller subgraphs, or leave this graph out."
+            )
 
     def together(self, ids: Ids) -> int:
         """The number of pairs of a batch that are processed together, or an upper bound of it."""

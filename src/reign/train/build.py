@@ -13,6 +13,7 @@ from reign.bags import free_memory
 from reign.data import Problem, load_problem
 from reign.disk import first_line
 from reign.nn import Model, find_model, num_parameters
+from reign.train.callbacks import Callback
 from reign.train.config import DataConfig, ModelConfig
 from reign.train.inputs import descriptors_of
 from reign.train.label_weights import label_weights
@@ -37,14 +38,17 @@ if TYPE_CHECKING:
     from reign.data.molecules import Report
 
 
-def make_problem(config: DataConfig, loaded: dict[str, Problem] | None = None) -> "tuple[Problem, Report | None]":
+def make_problem(
+    config: DataConfig, loaded: dict[str, Problem] | None = None, callback: Callback | None = None
+) -> "tuple[Problem, Report | None]":
     """The graphs, targets and splits described by the settings, and a report if they come from a table of molecules.
 
     Args:
         config: the settings.
         loaded: data sets that were loaded before, to which this one is added. Problems that differ in targets then share their graphs.
+        callback: receives progress events.
     """
-    report, loaded = None, {} if loaded is None else loaded
+    report, loaded, callback = None, {} if loaded is None else loaded, callback or Callback()
     if config.name == "csv":
         from reign.data.molecules import load_table
 
@@ -60,11 +64,12 @@ def make_problem(config: DataConfig, loaded: dict[str, Problem] | None = None) -
             config.split_seed,
             weight_column=config.weight_column,
             descriptors=descriptors_of(config),
+            progress=callback.track,
         )
     else:
         key = json.dumps([config.name, config.options, config.one_edge_type], sort_keys=True, default=str)
         if key not in loaded:
-            found = load_problem(config.name, **config.options)
+            (found,) = (load_problem(name, **config.options) for name in callback.track([config.name], f"loading {config.name}"))
             loaded[key] = found.with_one_edge_type() if config.one_edge_type else found
         problem = loaded[key]
     if config.targets is not None:

@@ -1,5 +1,6 @@
 """Callbacks: the events that training and prediction report."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,6 +12,10 @@ class Callback:
 
     def batch(self, label: str, done: int, total: int) -> None:
         """Called after every batch, in training or prediction."""
+
+    def track(self, items: Iterable[Any], label: str) -> Iterable[Any]:
+        """Return the items of a long loop that has no batches, such as the reading of molecules. Progress can be shown as they are taken."""
+        return items
 
     def rows(self, done: int, total: int, seconds: float | None) -> None:
         """Called while a table is predicted, with the number of rows that are done and an estimate of the seconds that are left."""
@@ -30,3 +35,30 @@ class Callback:
 
     def note(self, text: str) -> None:
         """Called with a message that a user should see."""
+
+
+class Forward(Callback):
+    """Passes all events of one model on to another callback; subclasses do more at some of them."""
+
+    def __init__(self, callback: Callback) -> None:
+        self.callback = callback
+
+    def batch(self, label: str, done: int, total: int) -> None:
+        """Pass it on."""
+        self.callback.batch(label, done, total)
+
+    def track(self, items: Iterable[Any], label: str) -> Iterable[Any]:
+        """Pass it on."""
+        return self.callback.track(items, label)
+
+    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+        """Pass it on."""
+        self.callback.epoch(row, epochs, improved)
+
+    def member(self, folder: str, number: int, total: int) -> None:
+        """Pass it on."""
+        self.callback.member(folder, number, total)
+
+    def note(self, text: str) -> None:
+        """Pass it on."""
+        self.callback.note(text)

@@ -29,14 +29,18 @@ def evaluate_split(
     names = _metrics(predictor, metrics)
     if not (predictor.models[0].folder / "splits.json").is_file():
         raise ValueError(f"{predictor.paths[0]} is an exported model, which has no splits; evaluate on a table with -i FILE.")
-    problem, _ = make_problem(predictor.recipe.data)
+    problem, _ = make_problem(predictor.recipe.data, callback=callback)
     if problem.graphs.fingerprint() != predictor.fingerprint:
         raise ValueError(f"the data of {problem.name} have changed since the run was trained; evaluate on a table with -i FILE.")
     ids = [split_of(model.folder, split, problem) for model in predictor.models]
     outs = [
         model.outputs(problem.graphs, own, callback, rows=problem.names) for model, own in zip(predictor.models, ids, strict=True)
     ]
-    return {"split": split, **measure_models(names, problem, outs, ids), **measure_uncertainty(predictor, problem, ids, plan)}
+    return {
+        "split": split,
+        **measure_models(names, problem, outs, ids),
+        **measure_uncertainty(predictor, problem, ids, plan, callback),
+    }
 
 
 def evaluate_table(
@@ -60,6 +64,7 @@ def evaluate_table(
         "none",
         classes=predictor.classes,
         descriptors=descriptors_like(predictor.recipe.data, descriptors_path),
+        progress=callback.track,
     )
     callback.table(report)
     failed: dict[int, str] = {}
@@ -71,7 +76,9 @@ def evaluate_table(
         row, reason = next(iter(report.left_out.items()))
         raise ValueError(f"{path} has no row that can be evaluated; row {row}: {reason}.")
     every = [ids] * len(predictor.models)
-    measured = measure_models(names, problem, list(outs[:, ids]), every) | measure_uncertainty(predictor, problem, every, plan)
+    measured = measure_models(names, problem, list(outs[:, ids]), every) | measure_uncertainty(
+        predictor, problem, every, plan, callback
+    )
     return {"split": Path(path).name, **measured, "rows": report.rows, "left_out": report.left_out}
 
 

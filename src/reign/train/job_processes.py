@@ -1,6 +1,7 @@
 """Many models at once on a CPU: processes, each with its share of the threads."""
 
 import signal
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
@@ -17,6 +18,8 @@ from reign.train.job import Job
 from reign.train.members import members_of
 from reign.train.recipe import Recipe
 from reign.train.too_large import problem_of_run
+
+PAUSE = 2.0  # seconds between the events of batches that a process sends
 
 
 def run_in_processes(jobs: Sequence[Job], callback: Callback, number: int) -> None:
@@ -67,7 +70,13 @@ class _Teller(Callback):
     """Sends the events to another process."""
 
     def __init__(self, number: int) -> None:
-        self.number = number
+        self.number, self.told = number, time.monotonic()
+
+    def batch(self, label: str, done: int, total: int) -> None:
+        """Send the event, unless one was sent a moment ago."""
+        if time.monotonic() > self.told + PAUSE:
+            _TOLD.put((self.number, "batch", (label, done, total)))
+            self.told = time.monotonic()
 
     def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
         """Send the event."""

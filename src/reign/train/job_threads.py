@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from reign.train.callbacks import Callback
+from reign.train.callbacks import Callback, Forward
 from reign.train.job import Job
 from reign.train.processes import Fabric
 from reign.train.turns import Turns
@@ -88,27 +88,20 @@ def _own_stream(device: torch.device) -> AbstractContextManager[Any]:
     return torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else nullcontext()
 
 
-class _Settling(Callback):
-    """Calls a function after an epoch in which enough batches were seen that steps are captured, and forwards all events to another callback."""
+class _Settling(Forward):
+    """Calls a function after an epoch in which enough batches were seen that steps are captured."""
 
     def __init__(self, callback: Callback, settled: Callable[[], None]) -> None:
-        self.callback, self.settled, self.seen = callback, settled, 0
+        super().__init__(callback)
+        self.settled, self.seen = settled, 0
 
     def batch(self, label: str, done: int, total: int) -> None:
-        """Pass it on."""
+        """Count it."""
         self.seen += 1
-        self.callback.batch(label, done, total)
+        super().batch(label, done, total)
 
     def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
-        """Pass it on."""
-        self.callback.epoch(row, epochs, improved)
+        """Call the function if it is time."""
+        super().epoch(row, epochs, improved)
         if self.seen >= SETTLED:
             self.settled()
-
-    def member(self, folder: str, number: int, total: int) -> None:
-        """Pass it on."""
-        self.callback.member(folder, number, total)
-
-    def note(self, text: str) -> None:
-        """Pass it on."""
-        self.callback.note(text)

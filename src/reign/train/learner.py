@@ -131,7 +131,7 @@ class Learner:
         for g, group in enumerate(groups):
             found, number = self._step(group, f"epoch {epoch + 1}, batch {g + 1}")
             loss, labels = loss + found, labels + number
-            self.callback.batch(f"epoch {epoch + 1}", g + 1, len(groups))
+            self.callback.batch(f"epoch {epoch + 1} of {self.config.epochs}", g + 1, len(groups))
             hand_over()
         return loss / max(labels, 1.0)
 
@@ -194,6 +194,7 @@ class Learner:
                     self.problem.graphs,
                     self.label_weights,
                     self.average,
+                    self.callback,
                 )
             elif self.fabric.device.type == "cuda":
                 self.callback.note(f"batches are assembled one by one, not on the device: {why}.")
@@ -202,7 +203,7 @@ class Learner:
     def _resident_epoch(self, resident: Resident, order: list[Ids], epoch: int) -> float:
         def after_step(step: int) -> None:
             self.rate.after_step()
-            self.callback.batch(f"epoch {epoch + 1}", step + 1, len(order))
+            self.callback.batch(f"epoch {epoch + 1} of {self.config.epochs}", step + 1, len(order))
 
         rate, lr = self.rate.state_dict(), self.rate.value
         try:

@@ -53,9 +53,9 @@ class TrainingMolecules:
         smiles_columns = config.smiles_columns
         table, odd = read_table(file)
         need_columns(table.columns, ["row", *smiles_columns], file)
-        molecules, wrong = read_molecules(table, smiles_columns, odd)
-        graphs, wrong = graphs_of(molecules, wrong)
-        graphs, wrong = descriptors_of(config).extend(graphs, molecules, wrong)
+        molecules, wrong = read_molecules(table, smiles_columns, odd, callback.track)
+        graphs, wrong = graphs_of(callback.track(molecules, "making graphs"), wrong)
+        graphs, wrong = descriptors_of(config).extend(graphs, molecules, wrong, progress=callback.track)
         if wrong:
             row, reason = next(iter(wrong.items()))
             raise ValueError(f"{file} is damaged (line {row + 2}: {reason}).")

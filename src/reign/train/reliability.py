@@ -69,11 +69,13 @@ def class_quality(y: Column, p: Float[Tensor, "graphs classes"]) -> dict[str, An
     }
 
 
-def measure_uncertainty(predictor: "Predictor", problem: Problem, ids: Sequence[Ids], plan: Plan) -> dict[str, Any]:
+def measure_uncertainty(
+    predictor: "Predictor", problem: Problem, ids: Sequence[Ids], plan: Plan, callback: Callback
+) -> dict[str, Any]:
     """The quality of the uncertainties by target and method; empty without uncertainties, or if the models have different graphs."""
     if not all(torch.equal(own, ids[0]) for own in ids) or (predictor.task == "regression" and not plan.intervals):
         return {}
-    found = forecast(predictor.models, problem.graphs, ids[0], predictor.task, plan.method, Callback())
+    found = forecast(predictor.models, problem.graphs, ids[0], predictor.task, plan.method, callback)
     y, worth = problem.y[ids[0]], dict[str, dict[str, Any]]()
     for t, target in enumerate(predictor.targets):
         if target in plan.intervals and found.unsure is not None:

@@ -21,7 +21,8 @@ from reign.data import GraphPack, Ids
 from reign.kernels import compile_ahead
 from reign.nn import Model
 from reign.train.average import Average
-from reign.train.batches import bag_of
+from reign.train.batches import bag_of, parts
+from reign.train.callbacks import Callback
 from reign.train.capturable import make_capturable
 from reign.train.flat import FlatAdam
 from reign.train.formats import number_format
@@ -51,6 +52,7 @@ class Resident:
         origin: the pack that the graphs were made from; runs with the same graphs share their bags, also if they have other targets. None to share nothing.
         weights: the weight of each label, on the device; None for equal weights.
         average: the moving average of the weights; None for none.
+        callback: receives progress events while the bags are made.
     """
 
     model: Model
@@ -62,6 +64,7 @@ class Resident:
     origin: GraphPack | None = None
     weights: Float[Tensor, "graphs targets"] | None = None
     average: Average | None = None
+    callback: Callback = field(default_factory=Callback)
     _frames: dict[str, Frames] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -265,13 +268,9 @@ class Resident:
     def _bags(self) -> Iterator[SubgraphBag]:
         modes = {module: module.training for module in self.model.modules()}
         self.model.eval()
-        first, total = 0, 0
-        costs = self.pairs.tolist()
-        for g, cost in enumerate([*costs, CHUNK + 1]):
-            if g > first and (total + cost > CHUNK or g == len(costs)):
-                yield self._prepared(torch.arange(first, g))
-                first, total = g, 0
-            total += cost
+        chunks = parts(torch.arange(self.pairs.numel()), self.pairs.cpu(), CHUNK)
+        for ids in self.callback.track([ids for ids in chunks if ids.numel()], "making the subgraphs of all graphs, chunk"):
+            yield self._prepared(ids)
         for module, mode in modes.items():
             module.training = mode
 

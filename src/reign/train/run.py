@@ -116,7 +116,7 @@ class _Run:
         recipe, done = _on_first(fabric, lambda: start(recipe, folder, resume))
         if done is not None:
             return cls(recipe, folder, None, [], done)
-        problem, report = make_problem(recipe.data, loaded)
+        problem, report = make_problem(recipe.data, loaded, callback)
         about = describe(problem)
         if report is not None:
             too_large = _on_first(fabric, lambda: _too_large(recipe, problem, folder, fabric))
@@ -193,7 +193,7 @@ class _Run:
         load, size = TrainedModel.load, self.problem.num_outputs
         try:
             models = [load(m.folder, report, self.recipe.train, size, fabric.device) for m in self.members]
-            calibrate(models, self.problem).save(self.folder / "calibration.json")
+            calibrate(models, self.problem, callback).save(self.folder / "calibration.json")
         except ValueError as error:
             callback.note(f"The run could not be calibrated: {error}")
 

@@ -68,6 +68,7 @@ class Stream:
         from reign.data.molecules import Reader
 
         progress = RowProgress(callback, self.rows, skip, self.job.passes)
+        callback.rows(skip, self.rows, None)  # the first rows take longest, as they wait for the reading
         reader: Reader[tuple[Chunk, list[Rows]]] = Reader(self._workers())
         for (chunk, rows), graphs in reader.read(self._blocks(skip)):
             progress.begin(chunk.size)

@@ -2,12 +2,13 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from reign.data import column_split, random_split, scaffold_split
-from reign.data.molecules import Molecule, canonical, from_smiles, load_table, read_table, scaffold
+from reign.data.molecules import Descriptors, Molecule, canonical, from_smiles, load_table, read_table, scaffold
 
 
 def test_features_of_a_molecule() -> None:
@@ -98,6 +99,20 @@ def write(folder: Path, text: str, name: str = "mols.csv") -> Path:
     file = folder / name
     file.write_text(text)
     return file
+
+
+def test_every_long_loop_over_a_table_shows_its_progress(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("smiles,y\nCC,1\nCCO,2\nxyz,3\n")
+    loops: list[tuple[str, int]] = []
+
+    def progress(items: Any, label: str) -> Any:
+        loops.append((label, len(items)))
+        return items
+
+    load_table(
+        tmp_path / "m.csv", split_sizes=(1.0, 0.0, 0.0), descriptors=Descriptors(featurizers=["rdkit_2d"]), progress=progress
+    )
+    assert loops == [("reading SMILES", 3), ("making graphs", 3), ("descriptors", 3), ("canonical SMILES", 3)]
 
 
 def test_a_table_with_all_kinds_of_rows(tmp_path: Path) -> None:

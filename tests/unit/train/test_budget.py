@@ -13,7 +13,8 @@ import tiny
 from learning import Curve, learn, model
 from reign.bags import DoesNotFit
 from reign.nn import SUN
-from reign.train.budget import GraphTooLarge
+from reign.train import budget
+from reign.train.budget import Budget, GraphTooLarge
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -68,6 +69,22 @@ def test_one_row_that_does_not_fit_is_named() -> None:
     problem = replace(problem, names=[str(g + 1) for g in range(len(problem.graphs))])
     with pytest.raises(ValueError, match=r"there is too little memory for row \d+ of tiny alone, which has \d+ pairs"):
         learn(Small(model(), 10, RuntimeError), problem)
+
+
+def test_a_graph_that_takes_very_long_is_named_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = tiny.problem()
+    sizes, edges = problem.graphs.sizes, problem.graphs.edge_ptr.diff()
+    most = int((sizes * edges).argmax())
+    for limit, names, where in (
+        (0, None, f"Graph {most}"),
+        (0, [str(g + 1) for g in range(len(sizes))], f"Row {most + 1}"),
+        (10**9, None, ""),
+    ):
+        monkeypatch.setattr(budget, "MANY", limit)
+        notes = Curve()
+        Budget(model(), problem.graphs, torch.device("cpu"), None, "tiny", notes, names)
+        size = f"{int(sizes[most]) ** 2} pairs (subgraph, node), and up to {int(sizes[most] * edges[most])} messages in each layer"
+        assert [note.partition(". ")[0] for note in notes.notes] == ([f"{where} of tiny has up to {size}"] if where else [])
 
 
 def test_the_error_survives_pickling_and_a_longer_message() -> None:

@@ -1,8 +1,9 @@
 """Descriptors: numbers about a whole molecule that are an additional input of a model, from the table or computed by RDKit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -14,6 +15,7 @@ from reign.data.molecules._table_file import read_table
 from reign.smiles import FEATURIZERS, LARGEST, Molecule, descriptors
 
 Part = Mapping[str, Sequence[str]]
+Progress = Callable[[Iterable[Any], str], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Descriptors:
         wrong: dict[int, str],
         table: pd.DataFrame | None = None,
         file: str | Path = "",
+        progress: Progress = lambda items, _: items,
     ) -> tuple[list[Data | None], dict[int, str]]:
         """The graphs with descriptors as additional columns of all their nodes, and the reasons for rows without a graph.
 
@@ -54,13 +57,14 @@ class Descriptors:
             wrong: reasons for the rows without a graph.
             table: the table of text, for ``columns``.
             file: the file of the table, for messages.
+            progress: function that wraps loops, to show progress.
         """
         if not self:
             return list(graphs), wrong
         rows, found = self.numbers(self._tables(table, file, len(graphs)), len(graphs))
         found = found | wrong
         out: list[Data | None] = []
-        for row, (data, molecule) in enumerate(zip(graphs, molecules, strict=True)):
+        for row, (data, molecule) in enumerate(progress(list(zip(graphs, molecules, strict=True)), "descriptors")):
             out.append(None)
             if data is None or molecule is None or row in found:
                 continue

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from reign.data import GraphPack, Ids, Problem, column_split, random_split, scaffold_split
 from reign.data.molecules._csv_reader import need_columns
-from reign.data.molecules._descriptors import Descriptors, num_descriptors
+from reign.data.molecules._descriptors import Descriptors, Progress, num_descriptors
 from reign.data.molecules._labels import number_columns, read_labels, read_number, read_weights
 from reign.data.molecules._report import Report
 from reign.data.molecules._table_file import read_table
@@ -19,7 +19,7 @@ from reign.smiles import Molecule, graphs_of, read_many
 
 
 def read_molecules(
-    table: pd.DataFrame, columns: Sequence[str], odd: dict[int, str]
+    table: pd.DataFrame, columns: Sequence[str], odd: dict[int, str], progress: Progress = lambda items, _: items
 ) -> tuple[list[Molecule | None], dict[int, str]]:
     """A molecule for each row, or None with the reason. Several columns of SMILES form one molecule of several components.
 
@@ -27,9 +27,10 @@ def read_molecules(
         table: a table of text.
         columns: the columns of SMILES.
         odd: rows that must not be read, with the reasons.
+        progress: function that wraps loops, to show progress.
     """
     texts = molecule_texts([table[column] for column in columns])
-    found, wrong = read_many(text if row not in odd else "" for row, text in enumerate(texts))
+    found, wrong = read_many(progress([text if row not in odd else "" for row, text in enumerate(texts)], "reading SMILES"))
     return found, {**wrong, **odd}
 
 
@@ -51,6 +52,7 @@ def load_table(
     classes: Sequence[str] = (),
     weight_column: str | None = None,
     descriptors: Descriptors | None = None,
+    progress: Progress = lambda items, _: items,
 ) -> tuple[Problem, Report]:
     """Load a table of molecules as a problem, with a report.
 
@@ -66,6 +68,7 @@ def load_table(
         classes: names of the classes; those in the table if not given.
         weight_column: a column with the weight of each row in training.
         descriptors: numbers about whole molecules that the model gets besides the graph.
+        progress: function that wraps loops, to show progress.
     """
     table, odd = read_table(path)
     need_columns(table.columns, [*smiles_columns, *(target_columns or []), *(c for c in (splits_column, weight_column) if c)], path)
@@ -76,11 +79,11 @@ def load_table(
             table, [*smiles_columns, splits_column, weight_column, *(descriptors.columns if descriptors else ())], path
         )
     )
-    read, wrong = read_molecules(table, smiles_columns, odd)
-    graphs, wrong = graphs_of(read, wrong)
+    read, wrong = read_molecules(table, smiles_columns, odd, progress)
+    graphs, wrong = graphs_of(progress(read, "making graphs"), wrong)
     if descriptors:
-        graphs, wrong = descriptors.extend(graphs, read, wrong, table, path)
-    keys, groups, wrong = _spellings(read, wrong, scaffolds=split == "scaffold_balanced" and not splits_column)
+        graphs, wrong = descriptors.extend(graphs, read, wrong, table, path, progress)
+    keys, groups, wrong = _spellings(read, wrong, split == "scaffold_balanced" and not splits_column, progress)
     labels, known, wrong_labels = read_labels(table, targets, task, list(classes))
     wrong = {**wrong_labels, **wrong}
     if splits_column:
@@ -132,11 +135,11 @@ def load_table(
 
 
 def _spellings(
-    molecules: Sequence[Molecule | None], wrong: dict[int, str], scaffolds: bool
+    molecules: Sequence[Molecule | None], wrong: dict[int, str], scaffolds: bool, progress: Progress
 ) -> tuple[list[str], list[str], dict[int, str]]:
     """The canonical SMILES of each molecule, its scaffold if needed, and all reasons for missing ones."""
     keys, groups, wrong = [""] * len(molecules), [""] * len(molecules), dict(wrong)
-    for row, molecule in enumerate(molecules):
+    for row, molecule in enumerate(progress(molecules, "canonical SMILES")):
         if molecule is not None and row not in wrong:
             try:
                 keys[row] = molecule.canonical()
