@@ -126,7 +126,7 @@ def smiles(rng: random.Random) -> str:
 
 
 def quoted(cell: str) -> str:
-    return '"' + cell.replace('"', '""') + '"' if set(cell) & set(',"\r\n') or cell != cell.strip() else cell
+    return '"' + cell.replace('"', '""') + '"' if set(cell) & set(',;\t"\r\n') or cell != cell.strip() else cell
 
 
 def table(rng: random.Random, file: Path) -> list[str] | None:
@@ -135,23 +135,24 @@ def table(rng: random.Random, file: Path) -> list[str] | None:
     header, more = "smiles", [[word(rng) for _ in cells] for _ in range(rng.randint(0, 2))]
     if rng.random() < 0.1:
         header = rng.choice(["Smiles", "smiles,smiles", "", "smiles,size_pred", "smiles,error", "\0", '"smiles'])
-    lines = [",".join([header, *(f"c{i}" for i in range(len(more)))])]
-    lines += [",".join(map(quoted, row)) for row in zip(cells, *more, strict=True)]
+    sign = rng.choice([",", ",", ",", ";", "\t"])
+    lines = [sign.join([header, *(f"c{i}" for i in range(len(more)))])]
+    lines += [sign.join(map(quoted, row)) for row in zip(cells, *more, strict=True)]
     end = rng.choice(["\n", "\n", "\r\n"])
-    content = (end.join(lines) + rng.choice(["", end])).encode(errors="replace")
+    content = (end.join(lines) + rng.choice(["", end])).encode(rng.choice(["utf-8", "utf-8", "utf-16"]), errors="replace")
     known: list[str] | None = cells if header == "smiles" else None
     if any(set(cell) & set("\r\n") for column in more for cell in column) or (not more and cells[-1:] == [""]):
         known = None  # a quoted field of several lines may look like rows, and an empty last line like none
     harm = rng.random()
     if harm < 0.1 and len(lines) > 2:  # a quote that somebody forgot to close: refused, or every line comes back
-        lines[rng.randrange(1, len(lines))] = '"' + word(rng, CHARACTERS) + "," * len(more)
+        lines[rng.randrange(1, len(lines))] = '"' + word(rng, CHARACTERS) + sign * len(more)
         content, known = end.join(lines).encode(errors="replace"), None
     elif harm < 0.2:
         place = rng.randint(0, len(content))
         content, known = content[:place] + rng.randbytes(rng.randint(1, 4)) + content[place:], None
     elif harm < 0.25:
         content, known = rng.randbytes(rng.randint(0, 200)), None
-    elif harm < 0.3:
+    elif harm < 0.3 and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
         content = b"\xef\xbb\xbf" + content
     if file.suffix == ".gz":
         content = gzip.compress(content)

@@ -69,6 +69,9 @@ class Stream:
 
         progress = RowProgress(callback, self.rows, skip, self.job.passes)
         callback.rows(skip, self.rows, None)  # the first rows take longest, as they wait for the reading
+        for table in (self.table, self.beside):
+            if table is not None and table.note:
+                callback.note(f"{table.note}.")
         reader: Reader[tuple[Chunk, list[Rows]]] = Reader(self._workers())
         for (chunk, rows), graphs in reader.read(self._blocks(skip)):
             progress.begin(chunk.size)

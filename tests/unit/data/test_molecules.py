@@ -1,5 +1,6 @@
 """Tables of molecules: features, splits, labels, and rows that cannot be read."""
 
+import gzip
 import math
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from reign.data import column_split, random_split, scaffold_split
-from reign.data.molecules import Descriptors, Molecule, canonical, from_smiles, load_table, read_table, scaffold
+from reign.data.molecules import Descriptors, Molecule, TableFile, canonical, from_smiles, load_table, read_table, scaffold
 
 
 def test_features_of_a_molecule() -> None:
@@ -208,9 +209,89 @@ def test_files(tmp_path: Path) -> None:
         assert not wrong
     (tmp_path / "bom.csv").write_bytes(b"\xef\xbb\xbfsmiles,y\nCC,1\n")
     assert list(read_table(tmp_path / "bom.csv")[0].columns) == ["smiles", "y"]
-    (tmp_path / "latin.csv").write_bytes(b"smiles,y\nCC,\xe9\n")
-    with pytest.raises(ValueError, match="cannot be read as a table"):
-        read_table(tmp_path / "latin.csv")
+    (tmp_path / "utf32.csv").write_bytes("smiles,y\nCC,1\n".encode("utf-32"))
+    with pytest.raises(ValueError, match="it is UTF-32 text"):
+        read_table(tmp_path / "utf32.csv")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+@pytest.mark.parametrize(
+    ("text", "encoding", "note"),
+    [
+        ("smiles;y;note\r\nCC;-1,5;größer, 5 µm\r\nCCO;2;\r\n", "cp1252", "columns separated by semicolons and decimal commas in 'y' and text in Windows-1252"),
+        ("smiles\ty\tnote\r\nCC\t-1,5\tgrößer, 5 µm\r\nCCO\t2\t\r\n", "utf-16", "columns separated by tabs and decimal commas in 'y' and text in UTF-16"),
+        ('"smiles";"y";"note"\nCC;-1.5;"größer, 5 µm"\nCCO;2;\n', "utf-8", "columns separated by semicolons"),
+        ('smiles,y,note\nCC,-1.5,"größer, 5 µm"\nCCO,2,\n', "latin-1", "text in Windows-1252"),
+    ],
+)  # fmt: skip
+def test_tables_as_excel_saves_them(tmp_path: Path, name: str, text: str, encoding: str, note: str) -> None:
+    content = text.encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    table, wrong = read_table(tmp_path / name)
+    assert table.to_dict("list") == {"smiles": ["CC", "CCO"], "y": ["-1.5", "2"], "note": ["größer, 5 µm", ""]}
+    assert not wrong
+    assert table.attrs["note"] == f"{name} was read as a table with {note}"
+    problem, _ = load_table(tmp_path / name, split_sizes=(1.0, 0.0, 0.0))
+    assert problem.y.tolist() == [[-1.5], [2.0]]
+
+
+def test_rows_before_the_first_western_letter_are_read_once(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"smiles,y\n" + b"CC,1\n" * 50_000 + b"CCO,\xe9\n")
+    assert read_table(tmp_path / "t.csv")[0]["y"].tolist() == [*["1"] * 50_000, "é"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "smiles,y\nCC,привет\n".encode("cp1251"),
+        "smiles,y\nCC,テスト\n".encode("shift-jis"),
+        "smiles,y\nCC,é\n".encode() + b"CC,\xe9\n",  # some UTF-8
+        b"smiles,y\nCC,\x80\x81\n",
+        b"smiles,y\nCC,\xe9\0\n",
+        "smiles,y\nCC,1\n".encode("utf-16-le"),
+        "smiles,y\nCC,1\n".encode("utf-16") + b"C",
+        b"smiles\ty;z\nCC\t1;2\n",
+    ],
+)
+def test_text_that_can_be_read_in_two_ways_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"cannot be read as a table \(.*save it as CSV in UTF-8|has semicolons and tabs in its header"
+    ):
+        read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("cells", "read"),
+    [
+        (["1,5", "2", "-,5e3"], ["1.5", "2", "-.5e3"]),
+        (["1.5", "2"], ["1.5", "2"]),
+        (["1,234", "0,5"], ["1.234", "0.5"]),
+        (["2,3-dimethylbutane", "1,2"], ["2,3-dimethylbutane", "1,2"]),  # words
+        (["1,5", "nothing", "2,5"], ["1.5", "nothing", "2.5"]),
+        (["1,5", "2.5"], None),
+        (["1,5", "1.234,5"], None),
+        (["1,5", "1,234,567"], None),
+        (["1,234", "5,678"], None),
+    ],
+)
+@pytest.mark.parametrize("sign", [";", "\t"])
+def test_decimal_commas(tmp_path: Path, cells: list[str], read: list[str] | None, sign: str) -> None:
+    file = write(
+        tmp_path, "".join(f"{sign.join(row)}\n" for row in zip(["smiles", *["CC"] * len(cells)], ["y", *cells], strict=True))
+    )
+    if read is None:
+        with pytest.raises(ValueError, match="'y' has numbers such as .*, so it is not clear whether a comma is the decimal sign"):
+            read_table(file)
+        with pytest.raises(ValueError, match="not clear"):
+            TableFile(file).count()
+    else:
+        assert read_table(file)[0]["y"].tolist() == read
+
+
+def test_commas_between_columns_come_first(tmp_path: Path) -> None:
+    table, _ = read_table(write(tmp_path, 'smiles,y;z\nCC,"1,5"\n'))
+    assert table.to_dict("list") == {"smiles": ["CC"], "y;z": ["1,5"]}
 
 
 def test_every_line_is_a_row(tmp_path: Path) -> None:
@@ -237,7 +318,7 @@ def test_tables_with_a_wrong_header(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has 2 columns named 'y'"):
         read_table(write(tmp_path, "smiles,y,y\nCC,1,2\n"))
     with pytest.raises(ValueError, match="Columns must be separated by commas"):
-        load_table(write(tmp_path, "smiles;y\nCC;1\n"))
+        load_table(write(tmp_path, "smiles;y,z\nCC;1\n"))
     with pytest.raises(ValueError, match="column 'y' was given twice"):
         load_table(write(tmp_path, "smiles,y\nCC,1\n"), target_columns=["y", "y"])
 

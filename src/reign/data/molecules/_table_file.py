@@ -56,6 +56,11 @@ class TableFile:
         """The Arrow schema of a Parquet file; None for text."""
         return self.source.schema if isinstance(self.source, ParquetTable) else None
 
+    @property
+    def note(self) -> str:
+        """How a CSV was read, if not as usual; see ``CsvTable.note``."""
+        return self.source.note if isinstance(self.source, CsvTable) else ""
+
     def need_text(self, columns: Sequence[str]) -> None:
         """Raise ``ValueError`` for a column that does not exist, or that is not a column of text."""
         need_columns(self.columns, columns, self.path)
@@ -165,7 +170,10 @@ def import_parquet() -> Any:
 
 
 def read_table(path: str | Path) -> tuple[pd.DataFrame, dict[int, str]]:
-    """Read a whole table as text. The second result explains what is wrong with rows of too many fields."""
+    """Read a whole table as text. The second result explains what is wrong with rows of too many fields.
+
+    ``attrs["note"]`` of the table says how it was read, if not as usual.
+    """
     file = TableFile(path)
     rows: dict[str, list[str]] = {column: [] for column in file.columns}
     odd: dict[int, str] = {}
@@ -177,4 +185,6 @@ def read_table(path: str | Path) -> tuple[pd.DataFrame, dict[int, str]]:
         odd |= {chunk.start + row: reason for row, reason in chunk.odd.items()}
         if size > LARGEST and not (isinstance(file.source, CsvTable) and not file.source.compressed):
             raise ValueError(f"{path} holds more than {LARGEST / 1e9:.1f} GB; unpack it first.")
-    return pd.DataFrame(rows, columns=file.columns, dtype=str), odd
+    table = pd.DataFrame(rows, columns=file.columns, dtype=str)
+    table.attrs["note"] = file.note
+    return table, odd
