@@ -14,11 +14,14 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 import reign as package
 from commands import fails, reign, works
 from reign.disk import read_json
+from reign.train import train
+from reign.train.run_folder import saved_recipe
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -102,6 +105,61 @@ def test_train_predict_evaluate(tmp_path: Path) -> None:
     assert [f"seed-{seed}: val rmse {value:.5g}" for seed, value in enumerate(values)] == done.stdout.splitlines()[:2]
     assert "ensemble of 2: mols.csv rmse" in works("evaluate", "run", "-i", file).stdout
     assert "the run has no split 'dev'" in fails("evaluate", "run", "--split", "dev")
+
+
+def test_what_looks_wrong_in_a_table_is_said_before_training(tmp_path: Path) -> None:
+    from reign.plots import write_report
+
+    number = len(CARBON)
+    frame = pd.DataFrame({"id": range(100, 100 + number), "smiles": CARBON, "toxic": [n % 2 for n in range(number)]})
+    frame["s"] = ["train" if n % 5 else "test" for n in range(number)]
+    frame.loc[number] = [200, "NC", 0, "train"]  # the molecule of a row of the test split, with the other label
+    frame.loc[number + 1] = [201, "xyz", 0, "train"]
+    file = tmp_path / "mols.csv"
+    frame.to_csv(file, index=False, sep=";")
+    twin = CARBON.index("CN")
+    frame.loc[twin, ["toxic", "s"]] = [1, "test"]
+    frame.to_csv(file, index=False, sep=";")
+    options = ["--splits-column", "s", "--model", "mpnn", *SMALL, "--epochs", "1"]
+    done = works("train", "-i", file, "-o", "run", "-q", *options)
+    warnings = done.stderr.splitlines()
+    starts = [
+        "warning: id is not a target, because it is named like an identifier",
+        "warning: toxic holds only 0 and 1, and is trained as regression; for probabilities of classes, use -t classification",
+        f"warning: 1 molecule is in more than one split, as in rows {twin + 1} (test) and 41 (train)",
+        f"warning: 1 molecule has contradicting labels, as in rows {twin + 1} and 41, where toxic is 1 and 0",
+    ]
+    assert len(warnings) == len(starts)
+    assert all(line.startswith(start) for line, start in zip(warnings, starts, strict=True))
+    loud = works("train", "-i", file, "-o", "run2", *options).stderr.splitlines()
+    assert [line for line in loud if line.startswith("warning: ")] == warnings
+    found = read_json(tmp_path / "run" / "table.json")
+    assert [f"warning: {line}" for line in found["warnings"]] == warnings
+    assert found["left_out"] == {"42": "'xyz' is not a SMILES"}
+    assert found["in_several_splits"] == [{"smiles": "CN", "rows": {"test": [twin + 1], "train": [41]}}]
+    assert found["contradicting_labels"] == [{"smiles": "CN", "target": "toxic", "rows": [twin + 1, 41], "labels": [1.0, 0.0]}]
+    page = write_report(["run"]).read_text()
+    for text in (*found["lines"], *found["warnings"], "row 42: &#x27;xyz&#x27; is not a SMILES", "CN: toxic is [1.0, 0.0] in rows"):
+        assert text in page
+    (tmp_path / "run" / "table.json").write_text('{"lines": []}')
+    assert "table.json is damaged (it has no warnings)" in fails("report", "run")
+    with pytest.warns(UserWarning, match="^") as said:
+        train(saved_recipe(tmp_path / "run"), tmp_path / "run3")
+    assert [f"warning: {each.message}" for each in said] == warnings
+
+
+def test_a_run_keeps_the_targets_that_it_was_started_with(tmp_path: Path) -> None:
+    file = table(tmp_path, id=list(range(40)))
+    works("train", "-i", file, "--target-columns", "id", "--target-columns", "size", "--model", "mpnn", "-o", "run", "-q", *SMALL)
+    recipe = tmp_path / "run" / "recipe.yaml"
+    settings = yaml.safe_load(recipe.read_text())
+    settings["data"]["target_columns"] = None  # as by an older version, whose default targets were all columns of numbers
+    recipe.write_text(yaml.safe_dump(settings))
+    summary = read_json(tmp_path / "run" / "summary.json")
+    assert package.load("run").evaluate("val")["models"] == pytest.approx(summary["val"]["values"], rel=1e-12)
+    works("train", "--resume", "run", "--seeds", "3", "--jobs", "2", "-q", "--accelerator", "cpu")
+    assert len(read_json(tmp_path / "run" / "summary.json")["val"]["values"]) == 3
+    assert package.load("run").targets == ["id", "size"]
 
 
 def test_two_runs_are_an_ensemble(tmp_path: Path) -> None:

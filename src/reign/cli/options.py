@@ -21,7 +21,9 @@ SmilesColumns = Annotated[
 SmilesColumnsAsTrained = Annotated[
     list[str] | None, data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given.")
 ]
-TargetColumns = Annotated[list[str] | None, data_option(help="Columns to predict; all columns of numbers if not given.")]
+TargetColumns = Annotated[
+    list[str] | None, data_option(help="Columns to predict; all columns of numbers but identifiers if not given.")
+]
 TaskType = Annotated[str | None, data_option("-t", "--task-type", help="Task: regression, classification (0 or 1) or multiclass.")]
 SplitType = Annotated[str | None, data_option(help="How to split the rows: random or scaffold_balanced.")]
 SplitsColumn = Annotated[str | None, data_option(help="Column with the split of each row: train, val or test.")]
@@ -32,7 +34,7 @@ Settings = Annotated[
 Accelerator = Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or gpu.")]
 Devices = Annotated[int, machine_option(help="Number of processes on this machine (or use torchrun).")]
 Nodes = Annotated[int, machine_option(help="Number of machines.")]
-Quiet = Annotated[bool, output_option("-q", "--quiet", help="Do not show progress.")]
+Quiet = Annotated[bool, output_option("-q", "--quiet", help="Do not show progress; warnings are still shown.")]
 WithReport = Annotated[
     bool,
     output_option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end; this needs matplotlib."),

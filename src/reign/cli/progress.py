@@ -76,6 +76,7 @@ class ProgressBars(Callback):
         self.printed, self.drawn = time.monotonic(), 0.0
         self.began = self.printed  # when the training of a model began
         self.noted: set[str] = set()
+        self.warnings = WarningsOnly(console)
 
     def print(self, text: str) -> None:
         """Print a line."""
@@ -166,6 +167,7 @@ class ProgressBars(Callback):
         """Print a summary of a table that was read."""
         for line in report.lines():
             self.print(line)
+        self.warnings.table(report)
         for row, reason in list(report.left_out.items())[:SHOWN]:
             self.print(f"row {row} left out: {reason}")
         if len(report.left_out) > SHOWN:
@@ -176,6 +178,20 @@ class ProgressBars(Callback):
         if text not in self.noted:
             self.noted.add(text)
             self.print(text)
+
+
+class WarningsOnly(Callback):
+    """One line for each warning about a table; several runs on one table have the same."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.seen = console, set[str]()
+
+    def table(self, report: "Report") -> None:
+        """Print the warnings that were not printed before."""
+        for text in report.warnings:
+            if text not in self.seen:
+                self.console.print(f"warning: {text}", soft_wrap=True)
+        self.seen.update(report.warnings)
 
 
 class RunLine(Callback):
@@ -242,11 +258,11 @@ def numbers_of(row: dict[str, Any]) -> str:
 
 @contextmanager
 def showing_progress(loud: bool = True) -> Iterator[Callback]:
-    """A callback that shows progress on stderr, or one that shows nothing unless ``loud``."""
-    if not loud:
-        yield Callback()
-        return
+    """A callback that shows progress on stderr, or one that shows only warnings unless ``loud``."""
     console = plain_console(stderr=True)
+    if not loud:
+        yield WarningsOnly(console)
+        return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -4,6 +4,7 @@ from reign.data import sets
 from reign.data._base import DATASETS, GraphDataset
 from reign.data._catalogue import find_dataset, list_datasets, load_problem
 from reign.data._files import cache_folder, need_file, read_arrays, unpack
+from reign.data._label_checks import Conflict, check_labels, find_conflicts, find_shared, graph_keys
 from reign.data._networkx import from_networkx
 from reign.data._pack import GraphPack, MiniBatch
 from reign.data._problem import TASKS, Problem
@@ -15,6 +16,7 @@ from reign.data.sets import *  # noqa: F403
 __all__ = [
     "DATASETS",
     "TASKS",
+    "Conflict",
     "GraphDataset",
     "GraphPack",
     "Ids",
@@ -24,9 +26,13 @@ __all__ = [
     "SplitStatistics",
     "TargetStatistics",
     "cache_folder",
+    "check_labels",
     "column_split",
+    "find_conflicts",
     "find_dataset",
+    "find_shared",
     "from_networkx",
+    "graph_keys",
     "list_datasets",
     "load_problem",
     "need_file",

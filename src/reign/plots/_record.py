@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from reign.disk import first_line, read_json
+from reign.disk import first_line, read_json, read_record
 from reign.train.metrics import METRICS
 from reign.train.recipe import Recipe
 from reign.train.run_folder import read_about
@@ -51,6 +51,7 @@ class Record:
         about: its task, targets and classes.
         summary: its results.
         environment, memory: versions, device and command, and the peak memory; empty if they are not known.
+        table: the report on the table that was trained on; empty for a data set, and for runs of older versions.
         history: the metrics of each model, as a list of values for each column.
         predictions: the predictions for the test graphs, or otherwise for the validation graphs; None if there are none.
     """
@@ -61,6 +62,7 @@ class Record:
     summary: dict[str, Any]
     environment: dict[str, Any]
     memory: dict[str, Any]
+    table: dict[str, Any]
     history: list[dict[str, list[float]]]
     predictions: Predictions | None
 
@@ -76,6 +78,7 @@ class Record:
             summary,
             _object(folder / "environment.json"),
             _object(folder / "memory.json"),
+            _table_report(folder / "table.json"),
             [_columns(member / "metrics.csv") for member in members],
             _predictions(folder, members, about),
         )
@@ -104,6 +107,19 @@ def _object(file: Path) -> dict[str, Any]:
     found = read_json(file)
     if not isinstance(found, dict):
         raise ValueError(f"{file} is damaged (it holds {type(found).__name__}).")
+    return found
+
+
+def _table_report(file: Path) -> dict[str, Any]:
+    """The output of ``Report.record``."""
+    if not file.is_file():
+        return {}
+    parts = {"in_several_splits": ("smiles", "rows"), "contradicting_labels": ("smiles", "target", "rows", "labels")}
+    found = read_record(file, lines=list, warnings=list, left_out=dict, **dict.fromkeys(parts, list))
+    for part, keys in parts.items():
+        for each in found[part]:
+            if not isinstance(each, dict) or not each.keys() >= set(keys):
+                raise ValueError(f"{file} is damaged ({part} has {each!r:.80}, expected {', '.join(keys)}).")
     return found
 
 

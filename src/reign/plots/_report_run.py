@@ -18,6 +18,7 @@ from reign.train.summary import in_words
 def add_run(page: Page, run: Record, prefix: str = "") -> None:
     """Add the report of a run to a page. ``prefix`` makes the names of its pictures unique."""
     _results(page, run)
+    _table(page, run)
     page.picture(f"{prefix}curves", _curves(run), _about_curves(run))
     if run.predictions is not None and len(run.predictions.names):
         add_predictions(page, run, run.predictions, prefix)
@@ -48,6 +49,29 @@ def _results(page: Page, run: Record) -> None:
     page.table(header, rows, f"{run.recipe.model.name}, {in_words(summary)}, {summary.get('parameters', 0):,} weights")
     if cells := paper_cells(run.recipe):
         _beside_the_paper(page, run, cells)
+
+
+def _table(page: Page, run: Record) -> None:
+    """What was found in the table before training."""
+    if not run.table:
+        return
+    page.heading("Table")
+    for line in run.table["lines"]:
+        page.text(str(line))
+    for line in run.table["warnings"]:
+        page.text(f"Warning: {line}")
+    left, shared, conflicts = (run.table[part] for part in ("left_out", "in_several_splits", "contradicting_labels"))
+    if left:
+        page.folded("Rows left out", "\n".join(f"row {row}: {reason}" for row, reason in left.items()))
+    if shared:
+        page.folded(
+            "Molecules in several splits, with their rows", "\n".join(f"{each['smiles']}: {each['rows']}" for each in shared)
+        )
+    if conflicts:
+        page.folded(
+            "Molecules with contradicting labels, all of which were kept",
+            "\n".join(f"{each['smiles']}: {each['target']} is {each['labels']} in rows {each['rows']}" for each in conflicts),
+        )
 
 
 def _beside_the_paper(page: Page, run: Record, cells: Sequence[PaperCell]) -> None:

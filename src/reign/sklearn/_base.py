@@ -1,5 +1,6 @@
 """What both estimators share: options as a recipe, training with the training loop, and the mean prediction of all models."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.validation import check_is_fitted
 
 from reign._validate import check, check_count
-from reign.data import GraphPack, Problem
+from reign.data import GraphPack, Problem, check_labels, graph_keys
 from reign.experiments import find_recipe
 from reign.sklearn._inputs import read_graphs
 from reign.train import Recipe, fit
@@ -99,13 +100,15 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             pack.with_targets(torch.from_numpy(y)),
             _splits(y, self.validation_fraction, task, split_seed),
             task,
-            [f"y{t}" for t in range(y.shape[1])],
+            ["y"] if y.shape[1] == 1 else [f"y{t}" for t in range(y.shape[1])],
             "atom" if self._kind == "smiles" else _types(pack.x),
             "bond" if self._kind == "smiles" else _types(pack.edge_attr),
             classes,
             weights=weights,
         )
         self._width = pack.x.size(1)
+        for text in check_labels(problem, graph_keys(problem)):
+            warnings.warn(text, stacklevel=3)
         scale = Scale.of(problem, recipe.train.scale_targets)
         self.models_ = []
         for seed in seeds:

@@ -1,6 +1,6 @@
 """Molecules from SMILES, with RDKit and numpy alone: torch is imported only where a graph is asked for. This needs ``pip install 'reign[chem]'``."""
 
-from reign.smiles._descriptors import FEATURIZERS, LARGEST, descriptors
+from reign.smiles._descriptors import FEATURIZERS, LARGEST, descriptor, descriptors
 from reign.smiles._features import Arrays
 from reign.smiles._molecule import Molecule, canonical, from_smiles, graphs_of, in_one_line, read_many, scaffold
 from reign.smiles._processes import BLOCK, Reader
@@ -16,6 +16,7 @@ __all__ = [
     "Reader",
     "Rows",
     "canonical",
+    "descriptor",
     "descriptors",
     "from_smiles",
     "graphs_of",

@@ -20,6 +20,16 @@ def rdkit_2d(molecule: Molecule) -> list[float]:
     return [value if math.isfinite(value) else math.nan for value in map(float, found.values())]
 
 
+def descriptor(molecule: Molecule, name: str) -> float:
+    """One of the 2D descriptors of RDKit, such as MolWt; NaN where RDKit cannot compute it."""
+    from rdkit.Chem import Descriptors
+
+    try:
+        return float(getattr(Descriptors, name)(molecule.mol))
+    except Exception:  # RDKit raises errors of many types
+        return math.nan
+
+
 def morgan_count(molecule: Molecule) -> list[float]:
     """The number of occurrences of each of 2,048 Morgan environments of radius 2."""
     from rdkit.Chem import rdFingerprintGenerator

@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 
 def make_problem(
-    config: DataConfig, loaded: dict[str, Problem] | None = None, callback: Callback | None = None
+    config: DataConfig,
+    loaded: dict[str, Problem] | None = None,
+    callback: Callback | None = None,
+    known_targets: Sequence[str] = (),
 ) -> "tuple[Problem, Report | None]":
     """The graphs, targets and splits described by the settings, and a report if they come from a table of molecules.
 
@@ -47,6 +50,7 @@ def make_problem(
         config: the settings.
         loaded: data sets that were loaded before, to which this one is added. Problems that differ in targets then share their graphs.
         callback: receives progress events.
+        known_targets: the targets of a run that was started before, in place of the default ones of a table.
     """
     report, loaded, callback = None, {} if loaded is None else loaded, callback or Callback()
     if config.name == "csv":
@@ -65,6 +69,7 @@ def make_problem(
             weight_column=config.weight_column,
             descriptors=descriptors_of(config),
             progress=callback.track,
+            known_targets=known_targets if config.targets is None else (),
         )
     else:
         key = json.dumps([config.name, config.options, config.one_edge_type], sort_keys=True, default=str)

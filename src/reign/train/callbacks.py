@@ -1,5 +1,6 @@
 """Callbacks: the events that training and prediction report."""
 
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Receives the events of training. This class ignores them; subclasses show progress or collect curves."""
+    """Receives the events of training. This class ignores nearly all of them; subclasses show progress or collect curves."""
 
     def batch(self, label: str, done: int, total: int) -> None:
         """Called after every batch, in training or prediction."""
@@ -31,7 +32,9 @@ class Callback:
         return self
 
     def table(self, report: "Report") -> None:
-        """Called after a table of molecules has been read."""
+        """Called after a table of molecules has been read. Here, its warnings become Python warnings."""
+        for text in report.warnings:
+            warnings.warn(text, stacklevel=2)
 
     def note(self, text: str) -> None:
         """Called with a message that a user should see."""

@@ -51,7 +51,9 @@ class DataConfig(Settings):
     )
     path: str | None = Field(None, description="a CSV of molecules")
     smiles_columns: list[str] = Field(default_factory=lambda: ["smiles"], min_length=1)
-    target_columns: list[str] | None = Field(None, description="columns to predict; all other columns of numbers if not given")
+    target_columns: list[str] | None = Field(
+        None, description="columns to predict; all other columns of numbers but identifiers if not given"
+    )
     task: TaskType = "regression"
     split: Literal["random", "scaffold_balanced"] = "random"
     split_sizes: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)

@@ -29,7 +29,7 @@ def evaluate_split(
     names = _metrics(predictor, metrics)
     if not (predictor.models[0].folder / "splits.json").is_file():
         raise ValueError(f"{predictor.paths[0]} is an exported model, which has no splits; evaluate on a table with -i FILE.")
-    problem, _ = make_problem(predictor.recipe.data, callback=callback)
+    problem, _ = make_problem(predictor.recipe.data, callback=callback, known_targets=predictor.targets)
     if problem.graphs.fingerprint() != predictor.fingerprint:
         raise ValueError(f"the data of {problem.name} have changed since the run was trained; evaluate on a table with -i FILE.")
     ids = [split_of(model.folder, split, problem) for model in predictor.models]

@@ -17,6 +17,7 @@ from reign.train.devices import make_fabric
 from reign.train.job import Job
 from reign.train.members import members_of
 from reign.train.recipe import Recipe
+from reign.train.run_folder import known_targets
 from reign.train.too_large import problem_of_run
 
 PAUSE = 2.0  # seconds between the events of batches that a process sends
@@ -95,7 +96,7 @@ def _train_one(j: int, recipe: Recipe, root: str, label: str, number: int, total
     """Train one model in this process. The data are read only once per process."""
     key = recipe.data.model_dump_json()
     if key not in _PROBLEMS:
-        _PROBLEMS[key] = make_problem(recipe.data)[0]
+        _PROBLEMS[key] = make_problem(recipe.data, known_targets=known_targets(Path(root)))[0]
     problem = problem_of_run(Path(root), _PROBLEMS[key])
     member = next(m for m in members_of(recipe, problem, Path(root)) if str(m.folder.relative_to(root)) == label)
     Job(recipe, member, Path(root), number, total).run(make_fabric(recipe.train.precision, "cpu"), _Teller(j))

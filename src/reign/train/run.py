@@ -22,7 +22,7 @@ from reign.train.pretrained import start_from
 from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.results import predicted, read_result, spread_of, summarise
-from reign.train.run_folder import describe, environment, peak_memory, start
+from reign.train.run_folder import describe, environment, known_targets, peak_memory, start
 from reign.train.too_large import find_too_large, leave_out, saved_too_large
 from reign.train.trained_model import TrainedModel
 
@@ -116,7 +116,7 @@ class _Run:
         recipe, done = _on_first(fabric, lambda: start(recipe, folder, resume))
         if done is not None:
             return cls(recipe, folder, None, [], done)
-        problem, report = make_problem(recipe.data, loaded, callback)
+        problem, report = make_problem(recipe.data, loaded, callback, _on_first(fabric, lambda: known_targets(folder)))
         about = describe(problem)
         if report is not None:
             too_large = _on_first(fabric, lambda: _too_large(recipe, problem, folder, fabric))
@@ -148,6 +148,7 @@ class _Run:
             if report is not None:
                 callback.table(report)
                 write_left_out(folder / "rows_left_out.csv", report)
+                write_json(folder / "table.json", report.record())
         return cls(recipe, folder, problem, members)
 
     def jobs(self) -> list[Job]:

@@ -3,6 +3,7 @@
 RUN/recipe.yaml          all settings
     environment.json     versions, commit, device, command
     rows_left_out.csv    rows of a table that could not be read, and why
+    table.json           what was found in a table before training: these rows, repeated molecules, contradicting labels, warnings
     summary.json         results over all seeds and folds
     calibration.json     calibration of the uncertainties on the validation rows of a table
     training.csv         training molecules of a table, for reign predict --nearest
@@ -127,6 +128,12 @@ def describe(problem: Problem) -> dict[str, Any]:
     if problem.weights is not None:
         about["weights"] = hashlib.sha256(problem.weights.numpy().tobytes()).hexdigest()[:16]
     return {**about, "fingerprint": problem.graphs.fingerprint()}
+
+
+def known_targets(folder: Path) -> list[str]:
+    """The targets of a run that was started before; none for a new run."""
+    file = folder / "problem.json"
+    return list(map(str, read_record(file, targets=list)["targets"])) if file.is_file() else []
 
 
 def read_about(folder: Path) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 import gzip
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
@@ -218,8 +220,8 @@ def test_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "encoding", "note"),
     [
-        ("smiles;y;note\r\nCC;-1,5;größer, 5 µm\r\nCCO;2;\r\n", "cp1252", "columns separated by semicolons and decimal commas in 'y' and text in Windows-1252"),
-        ("smiles\ty\tnote\r\nCC\t-1,5\tgrößer, 5 µm\r\nCCO\t2\t\r\n", "utf-16", "columns separated by tabs and decimal commas in 'y' and text in UTF-16"),
+        ("smiles;y;note\r\nCC;-1,5;größer, 5 µm\r\nCCO;2;\r\n", "cp1252", "columns separated by semicolons, decimal commas in 'y', text in Windows-1252"),
+        ("smiles\ty\tnote\r\nCC\t-1,5\tgrößer, 5 µm\r\nCCO\t2\t\r\n", "utf-16", "columns separated by tabs, decimal commas in 'y', text in UTF-16"),
         ('"smiles";"y";"note"\nCC;-1.5;"größer, 5 µm"\nCCO;2;\n', "utf-8", "columns separated by semicolons"),
         ('smiles,y,note\nCC,-1.5,"größer, 5 µm"\nCCO,2,\n', "latin-1", "text in Windows-1252"),
     ],
@@ -230,7 +232,7 @@ def test_tables_as_excel_saves_them(tmp_path: Path, name: str, text: str, encodi
     table, wrong = read_table(tmp_path / name)
     assert table.to_dict("list") == {"smiles": ["CC", "CCO"], "y": ["-1.5", "2"], "note": ["größer, 5 µm", ""]}
     assert not wrong
-    assert table.attrs["note"] == f"{name} was read as a table with {note}"
+    assert table.attrs["note"] == f"{name} was read with {note}"
     problem, _ = load_table(tmp_path / name, split_sizes=(1.0, 0.0, 0.0))
     assert problem.y.tolist() == [[-1.5], [2.0]]
 
@@ -304,8 +306,6 @@ def test_every_line_is_a_row(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zip", ".GZ", ".Zip"])
 def test_compressed_tables(tmp_path: Path, ending: str) -> None:
-    import pandas as pd
-
     file = tmp_path / f"t.csv{ending}"
     pd.DataFrame({"smiles": ["CC"], "y": ["1"]}).to_csv(file, index=False)
     assert read_table(file)[0]["smiles"].tolist() == ["CC"]
@@ -438,3 +438,128 @@ def test_a_row_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
         read.clear()
         work()
         assert read == [*rows, *(text for text in bad for _ in range(2))]
+
+
+# -- what looks wrong before training ------------------------------------------------------------------------------------
+
+NUMBER_OF_ATOMS = ["C" * n + end for n in range(1, 9) for end in ("", "O", "N")]
+
+
+def test_molecules_in_two_splits_and_contradicting_labels(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        "smiles,y,z,s\nCCO,1,0.5,train\nOCC,2,0.5,test\nxyz,3,1,train\nCC,3,,train\nCC,3,1,train\nC(C)O,8,2,train\nCCC,4,1,val\nCO,5,3,train\n",
+    )
+    _, report = load_table(file, target_columns=["y", "z"], splits_column="s")
+    assert report.in_several_splits == [{"smiles": "CCO", "rows": {"train": [1, 6], "test": [2]}}]
+    assert report.contradicting_labels == [
+        {"smiles": "CCO", "target": "y", "rows": [1, 2, 6], "labels": [1.0, 2.0, 8.0]},
+        {"smiles": "CCO", "target": "z", "rows": [1, 2, 6], "labels": [0.5, 0.5, 2.0]},
+    ]
+    assert report.warnings == [
+        "1 molecule is in more than one split, as in rows 1 (train) and 2 (test); all are kept, and results on them look better than they are",
+        "1 molecule has contradicting labels, as in rows 1 and 6, where y is 1 and 8; all are kept, and a model cannot match them all",
+    ]
+    record = report.record()
+    assert record["lines"] == report.lines()
+    assert record["left_out"] == {3: "'xyz' is not a SMILES"}
+    _, tested = load_table(file, target_columns=["y", "z"], split="none")
+    assert (len(tested.contradicting_labels), tested.warnings) == (2, [])
+
+
+def test_classes_that_contradict(tmp_path: Path) -> None:
+    file = write(tmp_path, "smiles,k\nCCO,red\nOCC,blue\nCC,red\n")
+    _, report = load_table(file, task="multiclass", target_columns=["k"], split_sizes=(1.0, 0.0, 0.0))
+    assert report.warnings == [
+        "1 molecule has contradicting labels, as in rows 1 and 2, where k is red and blue; all are kept, and a model cannot match them all"
+    ]
+
+
+def test_one_molecule_under_two_conditions_is_no_contradiction(tmp_path: Path) -> None:
+    file = write(tmp_path, "smiles,y,t\nCCO,1,20\nOCC,2,30\nCC,3,20\nCCC,1,20\nCCC,2,20\n")
+    options: dict[str, Any] = {"target_columns": ["y"], "split_sizes": (1.0, 0.0, 0.0)}
+    assert len(load_table(file, **options)[1].contradicting_labels) == 2
+    _, report = load_table(file, **options, descriptors=Descriptors(["t"], featurizers=["morgan_count"]))
+    assert [each["rows"] for each in report.contradicting_labels] == [[4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "warning"),
+    [
+        (["0", "1", "1.0", "0", ""], "regression", "y holds only 0 and 1, and is trained as regression; for probabilities of classes, use -t classification"),
+        (["0", "1", "1.0", "0", ""], "classification", None),
+        (["1.5", "1.5", "", "1.5", "1.5"], "regression", "y has the same label (1.5) in all training rows"),
+        (["1", "1", "1", "1", "1"], "classification", "y has the same label (1) in all training rows"),
+        (["-3", "1e38", "2", "0.5", "1"], "regression", "y has a label far from all others, such as 1e+38 in row 2, where most are from -3 to 2; if this is"),
+        (["-3", "-9999", "2", "0.5", "1"], "regression", "y has a label far from all others, such as -9999 in row 2"),
+        (["-3", "100", "2", "0.5", "1"], "regression", None),
+        (["1e-9", "2e-6", "5e-4", "1e-7", "3e-6"], "regression", None),
+        (["0", "0", "0", "0", "5"], "regression", None),
+    ],
+)  # fmt: skip
+def test_labels_that_look_wrong(tmp_path: Path, labels: list[str], task: str, warning: str | None) -> None:
+    rows = zip(["C", "CC", "CCC", "CO", "CCO"], labels, strict=True)
+    file = write(tmp_path, "smiles,y\n" + "".join(f"{smiles},{label}\n" for smiles, label in rows))
+    _, report = load_table(file, target_columns=["y"], task=task, split_sizes=(1.0, 0.0, 0.0))
+    assert len(report.warnings) == (warning is not None)
+    assert warning is None or report.warnings[0].startswith(warning)
+
+
+def test_a_line_names_a_few_targets(tmp_path: Path) -> None:
+    names = [f"t{i}" for i in range(9)]
+    file = write(tmp_path, f"smiles,{','.join(names)}\nC{',0' * 9}\nCC{',1' * 9}\n")
+    _, report = load_table(file, split_sizes=(1.0, 0.0, 0.0))
+    assert len(report.warnings) == 1
+    assert report.warnings[0].startswith("t0, t1, t2, t3, t4 and 4 more hold only 0 and 1, and are trained as regression")
+
+
+def default_targets(folder: Path, **columns: Sequence[object]) -> tuple[list[str], list[str]]:
+    frame = pd.DataFrame({"smiles": NUMBER_OF_ATOMS, **columns})
+    frame.to_csv(folder / "mols.csv", index=False)
+    problem, report = load_table(folder / "mols.csv", split_sizes=(1.0, 0.0, 0.0))
+    return problem.targets, report.warnings
+
+
+@pytest.mark.parametrize("name", ["id", "ID", "mol_id", "CompoundID", "pubchem_cid", "Unnamed: 0", "index"])
+def test_identifiers_are_no_default_targets(tmp_path: Path, name: str) -> None:
+    y = [math.sin(n) for n in range(24)]
+    reason = f"{name} is not a target, because it is named like an identifier, and holds whole numbers; --target-columns chooses the targets"
+    assert default_targets(tmp_path, **{name: [7 * n % 97 for n in range(24)], "y": y}) == (["y"], [reason])
+    assert default_targets(tmp_path, **{name: y}) == ([name], [])  # no whole numbers
+    assert default_targets(tmp_path, **{name: [n // 6 for n in range(24)], "y": y}) == ([name, "y"], [])  # rather classes
+    problem, report = load_table(tmp_path / "mols.csv", target_columns=[name])
+    assert (problem.targets, report.warnings) == ([name], [])
+    with pytest.raises(ValueError, match=r"has no column of numbers except smiles, .* \(which is named like an identifier"):
+        default_targets(tmp_path, **{name: range(24)})
+
+
+def test_a_column_that_numbers_the_rows_is_no_default_target(tmp_path: Path) -> None:
+    y = [math.sin(n) for n in range(24)]
+    shuffled = [5 + (7 * n) % 24 for n in range(24)]
+    targets, warnings = default_targets(tmp_path, mol=shuffled, y=y)
+    assert (targets, warnings) == (
+        ["y"],
+        ["mol is not a target, because it numbers the rows without a gap; --target-columns chooses the targets"],
+    )
+    assert default_targets(tmp_path, mol=shuffled) == (["mol"], [])  # there is nothing else to predict
+    assert default_targets(tmp_path, mol=[2 * n for n in shuffled], y=y)[0] == ["mol", "y"]
+
+
+def test_columns_that_follow_from_the_structure_are_named(tmp_path: Path) -> None:
+    from rdkit.Chem import Descriptors as D
+    from rdkit.Chem import MolFromSmiles
+
+    weight = [round(D.MolWt(MolFromSmiles(text))) for text in NUMBER_OF_ATOMS]
+    y = [math.sin(n) for n in range(24)]
+    targets, warnings = default_targets(tmp_path, mass=weight, cLogP=y, y=y)
+    assert targets == ["mass", "cLogP", "y"]
+    assert warnings == [
+        "mass (the molecular weight), cLogP (Crippen's logP) are targets, though they seem to follow from the structure; --target-columns chooses the targets"
+    ]
+    assert load_table(tmp_path / "mols.csv", target_columns=["mass"])[1].warnings == []
+
+
+def test_the_default_targets_of_an_older_run_stay(tmp_path: Path) -> None:
+    default_targets(tmp_path, id=range(24), y=[math.sin(n) for n in range(24)])
+    problem, report = load_table(tmp_path / "mols.csv", known_targets=["id", "y"])
+    assert (problem.targets, report.chosen, report.warnings) == (["id", "y"], False, [])

@@ -193,6 +193,7 @@ def test_random_state_and_copies() -> None:
     assert copy.set_params(policy="ego:2").policy == "ego:2"
 
 
+@pytest.mark.filterwarnings("ignore:y holds only 0 and 1", "ignore:1 graph has contradicting labels")
 def test_weights_of_rows() -> None:
     model = ReignRegressor(**{**SMALL, "model": "mpnn", "policy": None}, epochs=30, batch_size=24, learning_rate=0.03)
     targets = [0.0, 1.0] * 12
@@ -200,6 +201,23 @@ def test_weights_of_rows() -> None:
     weighted = model.fit(same, targets, sample_weight=[3.0, 1.0] * 12).predict(["CCO"])[0]
     assert weighted == pytest.approx(0.25, abs=0.1)
     assert model.fit(same, targets).predict(["CCO"])[0] == pytest.approx(0.5, abs=0.1)
+
+
+def test_doubtful_labels_are_warnings() -> None:
+    model = ReignRegressor(**{**SMALL, "model": "mpnn", "policy": None}, epochs=1)
+    with pytest.warns(UserWarning, match="^") as found:
+        model.fit(["CCO", "CC", "CCO"], [0.0, 1.0, 1.0])
+    assert [str(each.message) for each in found] == [
+        "y holds only 0 and 1, and is trained as regression; for probabilities of classes, use -t classification (from Python, the task classification or "
+        "ReignClassifier)",
+        "1 graph has contradicting labels, as in graphs 0 and 2, where y is 0 and 1; all are kept, and a model cannot match them all",
+    ]
+    with pytest.warns(
+        UserWarning, match=r"y has a label far from all others, such as 1e\+38 in graph 3, where most are from 1 to 3"
+    ):
+        model.fit(["C", "CC", "CCC", "CCO"], [1.0, 2.0, 3.0, 1e38])
+    with pytest.warns(UserWarning, match=r"y has the same label \(2\) in all training rows, so a model learns nothing"):
+        model.fit(["C", "CC"], [2.0, 2.0])
 
 
 def test_rows_held_out_and_settings() -> None:

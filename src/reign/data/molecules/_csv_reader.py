@@ -122,7 +122,7 @@ class CsvTable:
             parts.append(f"decimal commas in {', '.join(repr(self.columns[column]) for column in self.commas)}")
         if self.encoding != UTF8:
             parts.append(f"text in {ENCODINGS[self.encoding]}")
-        return f"{self.path.name} was read as a table with {' and '.join(parts)}" if parts else ""
+        return f"{self.path.name} was read with {', '.join(parts)}" if parts else ""
 
     @cached_property
     def commas(self) -> list[int]:

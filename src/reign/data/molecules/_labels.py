@@ -1,12 +1,36 @@
 """Columns of a table as labels: numbers, 0 or 1, or classes; an empty cell is a missing label."""
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from reign.smiles import Molecule, descriptor
+
 LARGEST = 3e38  # largest absolute value of a label, close to the largest float32
+MOST_CHECKED, LEAST_CHECKED = 100, 10  # number of rows in which a column is compared with the structure
+ALIKE = 0.9999  # correlation from which on a column is computed from the structure
+COUNTED = 20  # number of rows from which on whole numbers without a gap are likely to count the rows
+ID_ENDS = {"id", "ids", "idx", "cid", "sid", "uid", "identifier"}  # last words of the names of identifiers, as in mol_id
+ID_NAMES = {"", "index", "no", "nr", "number", "row", "unnamed0"}
+STRUCTURE = {  # descriptors of RDKit with simple names, and usual names of columns with them
+    "MolWt": ("the molecular weight", "mw mwt molwt molweight molecularweight molecularmass molarmass"),
+    "ExactMolWt": ("the exact mass", "exactmass exactmw monoisotopicmass"),
+    "HeavyAtomCount": ("the number of heavy atoms", "heavyatoms numheavyatoms heavyatomcount natoms numatoms"),
+    "NumHDonors": ("the number of donors of hydrogen bonds", "hbd numhdonors"),
+    "NumHAcceptors": ("the number of acceptors of hydrogen bonds", "hba numhacceptors"),
+    "RingCount": ("the number of rings", "rings nrings numrings ringcount"),
+    "NumRotatableBonds": ("the number of rotatable bonds", "rotatablebonds numrotatablebonds rotb"),
+    "NumHeteroatoms": ("the number of hetero atoms", "numheteroatoms"),
+    "NumValenceElectrons": ("the number of valence electrons", "numvalenceelectrons"),
+    "FractionCSP3": ("the share of sp3 carbons", "fsp3 fractioncsp3"),
+    "TPSA": ("the polar surface area", "tpsa psa polarsurfacearea"),
+    "MolLogP": ("Crippen's logP", "clogp alogp xlogp mollogp"),
+    "MolMR": ("the molar refractivity", "mr molmr"),
+}
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
 
 
@@ -23,19 +47,79 @@ def read_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def number_columns(table: pd.DataFrame, others: Sequence[str | None], path: str | Path) -> list[str]:
-    """The columns, except ``others``, that hold only numbers. Raise ``ValueError`` if there are none."""
+def number_columns(
+    table: pd.DataFrame, others: Sequence[str | None], path: str | Path, known: Sequence[str] = ()
+) -> tuple[list[str], dict[str, str]]:
+    """The targets if none are given: the columns, except ``others``, that hold only numbers. The second result says why some of these are left out.
 
-    def numbers(column: str) -> bool:
-        values = [read_number(text) for text in table[column]]
-        return all(v is not None for v in values) and any(v is not None and not math.isnan(v) for v in values)
+    A column that is named like an identifier and holds whole numbers, most of them different, is left out; and one that numbers the rows, if others
+    remain. Raise ``ValueError`` if there are no targets.
 
-    found = [column for column in table.columns if column not in others and numbers(column)]
+    Args:
+        table: a table of text.
+        others: columns for other purposes.
+        path: the file of the table, for messages.
+        known: columns that are targets in any case.
+    """
+    found: list[str] = []
+    left: dict[str, str] = {}
+    counting: list[str] = []
+    for column in table.columns:
+        values = [read_number(text) for text in table[column]] if column not in others else []
+        numbers = [value for value in values if value is not None and not math.isnan(value)]
+        if None in values or not numbers:
+            continue
+        whole = all(value >= 0 and value.is_integer() for value in numbers)
+        different = len(set(numbers))
+        if column not in known and whole and 2 * different > len(numbers) and _names_identifiers(column):
+            left[column] = "is named like an identifier, and holds whole numbers"
+            continue
+        found.append(column)
+        if whole and different == len(numbers) >= COUNTED and max(numbers) - min(numbers) == different - 1:
+            counting.append(column)
+    if counting and len(counting) < len(found):
+        left |= {column: "numbers the rows without a gap" for column in counting if column not in known}
+        found = [column for column in found if column not in left]
     if not found:
-        raise ValueError(
-            f"{path} has no column of numbers except {', '.join(c for c in others if c)}; give the targets with --target-columns."
-        )
+        but = [c for c in others if c] + [f"{column} (which {why})" for column, why in left.items()]
+        raise ValueError(f"{path} has no column of numbers except {', '.join(but)}; give the targets with --target-columns.")
+    return found, left
+
+
+def _names_identifiers(column: str) -> bool:
+    """Whether a column has a name such as id, mol_id, CompoundID, or that of an index written by pandas.
+
+    >>> [_names_identifiers(name) for name in ("mol_id", "CompoundID", "ID", "Unnamed: 0", "solid", "ID50", "paid")]
+    [True, True, True, True, False, False, False]
+    """
+    words = _words(column)
+    return "".join(words) in ID_NAMES or words[-1] in ID_ENDS
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", name)]
+
+
+def computed_columns(labels: Sequence[Sequence[float]], targets: Sequence[str], molecules: Sequence[Molecule]) -> dict[str, str]:
+    """The targets that are computed from the structure, and what they are: by their names, or because a descriptor of RDKit follows them exactly."""
+    found = {}
+    for t, target in enumerate(targets):
+        name = "".join(_words(target))
+        what = next((what for what, names in STRUCTURE.values() if name in names.split()), None)
+        rows = [row for row in range(len(labels)) if not math.isnan(labels[row][t])][:MOST_CHECKED]
+        values = np.array([labels[row][t] for row in rows])
+        if what is None and len(rows) >= LEAST_CHECKED and len(set(values.tolist())) > 2:
+            mine = [molecules[row] for row in rows]
+            follows = (what for name, (what, _) in STRUCTURE.items() if _follow(values, [descriptor(each, name) for each in mine]))
+            what = next(follows, None)
+        if what is not None:
+            found[target] = what
     return found
+
+
+def _follow(values: np.ndarray, others: list[float]) -> bool:
+    with np.errstate(all="ignore"):
+        return bool(np.corrcoef(values, others)[0, 1] > ALIKE)
 
 
 def read_labels(

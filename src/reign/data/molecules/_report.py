@@ -1,6 +1,7 @@
 """A report on a table of molecules."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -19,6 +20,11 @@ class Report:
         targets: the targets.
         task: the task.
         chosen: whether the targets were given; if not, they are all columns of numbers.
+        not_targets: columns of numbers that are no default targets, with the reasons.
+        note: how the file was read, if not as usual.
+        warnings: what looks wrong before training, a line for each kind of finding; see ``reign.data.check_labels``.
+        in_several_splits: molecules in more than one split: the SMILES, and the rows by split.
+        contradicting_labels: molecules with different labels of a target: the SMILES, the target, the rows and their labels. All of them are kept.
     """
 
     rows: int
@@ -32,6 +38,11 @@ class Report:
     targets: list[str] = field(default_factory=list)
     task: str = "regression"
     chosen: bool = True
+    not_targets: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+    warnings: list[str] = field(default_factory=list)
+    in_several_splits: list[dict[str, Any]] = field(default_factory=list)
+    contradicting_labels: list[dict[str, Any]] = field(default_factory=list)
 
     def leave_out(self, rows: dict[int, str]) -> None:
         """Add rows that cannot be used, with the reasons."""
@@ -39,9 +50,11 @@ class Report:
 
     def lines(self) -> list[str]:
         """The report in sentences."""
-        out = [f"{self.rows - len(self.left_out):,} of {self.rows:,} rows read"]
+        out = [self.note] if self.note else []
+        out.append(f"{self.rows - len(self.left_out):,} of {self.rows:,} rows read")
         if self.targets:
-            hint = "" if self.chosen else "; these are all columns of numbers, use --target-columns to choose some"
+            every = "all other columns" if self.not_targets else "all columns"
+            hint = "" if self.chosen else f"; these are {every} of numbers, use --target-columns to choose some"
             out.append(f"{'targets' if len(self.targets) > 1 else 'target'} ({self.task}): {', '.join(self.targets)}{hint}")
         if self.missing:
             out.append(
@@ -64,3 +77,7 @@ class Report:
             if number == 0:
                 out.append(f"the {split} split has no rows")
         return out
+
+    def record(self) -> dict[str, Any]:
+        """All of the report as values for a file: in sentences, and every row."""
+        return {"lines": self.lines(), **asdict(self)}

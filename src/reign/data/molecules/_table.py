@@ -1,17 +1,28 @@
 """A user's table of molecules as a learning problem. The report has a reason for every row that is left out."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 import torch
 from torch_geometric.data import Data
 
-from reign.data import GraphPack, Ids, Problem, column_split, random_split, scaffold_split
+from reign.data import (
+    GraphPack,
+    Ids,
+    Problem,
+    check_labels,
+    column_split,
+    find_conflicts,
+    find_shared,
+    random_split,
+    scaffold_split,
+)
 from reign.data.molecules._csv_reader import need_columns
 from reign.data.molecules._descriptors import Descriptors, Progress, num_descriptors
-from reign.data.molecules._labels import number_columns, read_labels, read_number, read_weights
+from reign.data.molecules._labels import computed_columns, number_columns, read_labels, read_number, read_weights
 from reign.data.molecules._report import Report
 from reign.data.molecules._table_file import read_table
 from reign.nn import OGB_ATOM
@@ -53,13 +64,14 @@ def load_table(
     weight_column: str | None = None,
     descriptors: Descriptors | None = None,
     progress: Progress = lambda items, _: items,
+    known_targets: Sequence[str] = (),
 ) -> tuple[Problem, Report]:
     """Load a table of molecules as a problem, with a report.
 
     Args:
         path: a CSV or .tsv file, which may be compressed.
         smiles_columns: columns of SMILES; the molecules of several columns form one graph.
-        target_columns: columns to predict; all other columns of numbers if not given.
+        target_columns: columns to predict; all other columns of numbers if not given, except identifiers.
         task: "regression", "classification" (0 or 1) or "multiclass".
         split: "random", "scaffold_balanced", or "none" for all rows in the test split.
         split_sizes: shares of train, val and test.
@@ -69,16 +81,16 @@ def load_table(
         weight_column: a column with the weight of each row in training.
         descriptors: numbers about whole molecules that the model gets besides the graph.
         progress: function that wraps loops, to show progress.
+        known_targets: the targets of a run that was started before, in place of those chosen here if ``target_columns`` is not given.
     """
     table, odd = read_table(path)
     need_columns(table.columns, [*smiles_columns, *(target_columns or []), *(c for c in (splits_column, weight_column) if c)], path)
-    targets = (
-        list(target_columns)
-        if target_columns
-        else number_columns(
-            table, [*smiles_columns, splits_column, weight_column, *(descriptors.columns if descriptors else ())], path
-        )
-    )
+    targets, not_targets = list(target_columns or ()), dict[str, str]()
+    if not targets:
+        others = [*smiles_columns, splits_column, weight_column, *(descriptors.columns if descriptors else ())]
+        targets, not_targets = number_columns(table, others, path, known_targets)
+        targets = list(known_targets) or targets
+        need_columns(table.columns, targets, path)
     read, wrong = read_molecules(table, smiles_columns, odd, progress)
     graphs, wrong = graphs_of(progress(read, "making graphs"), wrong)
     if descriptors:
@@ -95,7 +107,13 @@ def load_table(
         wrong = {**wrong_weights, **wrong}
     rows = [row for row in range(len(table)) if row not in wrong]
     report = Report(
-        len(table), {row + 1: wrong[row] for row in sorted(wrong)}, targets=targets, task=task, chosen=target_columns is not None
+        len(table),
+        {row + 1: wrong[row] for row in sorted(wrong)},
+        targets=targets,
+        task=task,
+        chosen=target_columns is not None,
+        not_targets=not_targets,
+        note=table.attrs["note"],
     )
     if not rows:
         first = next(iter(report.left_out.items()), None)
@@ -131,7 +149,55 @@ def load_table(
         groups=keys,
         weights=None if weights is None else torch.tensor([weights[row] for row in rows], dtype=torch.float64),
     )
+    same: list[Hashable] = [*keys]
+    if descriptors and (descriptors.columns or descriptors.path):  # one molecule under two conditions is not the same for a model
+        often = Counter(keys)
+        same = [(key, _descriptors_of(problem, g)) if often[key] > 1 else key for g, key in enumerate(keys)]
+    _check(report, problem, same)
+    if split != "none":
+        computed = {} if report.chosen else computed_columns(labels, targets, [molecule for row in rows if (molecule := read[row])])
+        report.warnings = [*_about_targets(not_targets, computed), *check_labels(problem, same)]
     return problem, report
+
+
+def _check(report: Report, problem: Problem, same: Sequence[Hashable]) -> None:
+    """Add the molecules in several splits and with contradicting labels to the report."""
+    assert problem.names is not None
+    assert problem.groups is not None
+    rows = [int(name) for name in problem.names]
+    report.in_several_splits = [
+        {
+            "smiles": problem.groups[next(iter(found.values()))[0]],
+            "rows": {split: [rows[g] for g in ids] for split, ids in found.items()},
+        }
+        for found in find_shared(problem, problem.groups)
+    ]
+    report.contradicting_labels = [
+        {
+            "smiles": problem.groups[each.graphs[0]],
+            "target": each.target,
+            "rows": [rows[g] for g in each.graphs],
+            "labels": each.labels,
+        }
+        for each in find_conflicts(problem, same)
+    ]
+
+
+def _descriptors_of(problem: Problem, graph: int) -> str:
+    """The descriptors of a graph as text, without the digits in which spellings of one molecule may differ."""
+    number = int(problem.node_encoder.partition("+")[2])
+    values = problem.graphs.x[int(problem.graphs.node_ptr[graph]), -number:]
+    return " ".join(f"{value:.4g}" for value in values.tolist())
+
+
+def _about_targets(left: dict[str, str], computed: dict[str, str]) -> list[str]:
+    """What the default targets leave out, and which of them are computed from the structure."""
+    out = [f"{column} is not a target, because it {why}; --target-columns chooses the targets" for column, why in left.items()]
+    if computed:
+        named = ", ".join(f"{target} ({what})" for target, what in computed.items())
+        is_are = "is a target, though it seems" if len(computed) == 1 else "are targets, though they seem"
+        out.append(f"{named} {is_are} to follow from the structure; --target-columns chooses the targets")
+    return out
 
 
 def _spellings(
