@@ -30,7 +30,7 @@ from commands import MOLECULES, SMALL, fails, works
 from reign._validate import check_shapes
 from reign.bags import STATE_BYTES, check_fits, free_memory
 from reign.data import CSL, GraphDataset, Problem, load_problem, read_arrays
-from reign.disk import check_writable, read_json, remove_unfinished, write_bytes, write_text
+from reign.disk import check_writable, read_json, read_tensors, remove_unfinished, write_bytes, write_text
 from reign.nn import DS, SUN, Model
 from reign.policies import NodeMarking, Sampled
 from reign.testing import random_graphs
@@ -115,21 +115,21 @@ def test_1_a_cache_runs_no_code(tmp_path: Path, canary: Path) -> None:
 def test_1_a_cache_that_is_wrong_is_made_anew(tmp_path: Path) -> None:
     first = Rings(tmp_path / "data")
     file = Path(first.processed_dir) / "train.safetensors"
-    good = load_file(file)
+    good, about = read_tensors(file)
     for name, value in {
         "data.edge_index": good["data.edge_index"] + 10**6,
         "slices.x": good["slices.x"].flip(0),
         "slices.edge_index": good["slices.edge_index"][:-1],
         "data.x": good["data.x"][:-1],
     }.items():
-        save_file({**good, name: value}, file, {"pre_transform": "None", "pre_filter": "None"})
+        save_file({**good, name: value}, file, about)
         assert torch.equal(Rings(tmp_path / "data").pack().edge_index, first.pack().edge_index), name
         assert torch.equal(load_file(file)[name], good[name])
 
 
 @pytest.mark.parametrize("how", ["evaluate", "resume", "train"])
 def test_1_a_recipe_may_not_name_the_folder_of_the_data(run: Path, canary: Path, tmp_path: Path, how: str) -> None:
-    place = tmp_path / "stranger" / "v1" / "processed"
+    place = tmp_path / "stranger" / "csl" / "v1" / "processed"
     place.mkdir(parents=True)
     for split in CSL.splits:
         torch.save(Bomb(canary), place / f"{split}.pt")

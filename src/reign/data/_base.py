@@ -1,9 +1,14 @@
 """The base class of data sets: splits of graphs, made once and cached as safetensors, which cannot run code."""
 
+import hashlib
+import pickle
+import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -20,15 +25,17 @@ Transform = Callable[[Data], Data]
 DATASETS: Registry[type["GraphDataset"]] = Registry("data set", hint="; a data set of your own must be registered first")
 
 USUAL = ("x", "edge_index", "edge_attr", "y")  # PyG's usual attributes, in their usual order
+_MARKS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # a mark for each function that a data set was made with
 
 
 class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     """A data set with PyG's interface. A new data set is a subclass with one method, ``make``, registered by ``@DATASETS.register()``.
 
     Args:
-        root: folder of the processed graphs; a folder in the user's cache if not given.
+        root: folder of processed graphs, which several data sets can share; a folder in the user's cache if not given.
         split: one of ``splits``.
-        transform, pre_transform, pre_filter, force_reload: as in PyG.
+        transform, pre_transform, pre_filter, force_reload: as in PyG. If ``pre_transform`` or ``pre_filter`` is a function, its graphs are
+            used again only in the same process, because the function can be another one later.
         options: options of the data set itself. Each combination of options has its own folder.
     """
 
@@ -58,9 +65,9 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         split = self.splits[0] if split is None else split
         check("split", split, split in self.splits, " or ".join(map(repr, self.splits)))
         self.options = self.complete(options)
-        folder = Path(root) if root is not None else cache_folder() / self.name
+        folder = Path(root) if root is not None else cache_folder()
         label = "-".join([f"v{self.version}", *(f"{key}={value}" for key, value in self.options.items())])
-        super().__init__(str(folder / label), transform, pre_transform, pre_filter)
+        super().__init__(str(folder / self.name / label), transform, pre_transform, pre_filter)
         self._load(split, force_reload)
 
     @classmethod
@@ -110,12 +117,21 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
             raise ValueError(f"{self.name} has {found} graphs, expected {self.sizes}; check that the source files are complete.")
 
     def _load(self, split: str, anew: bool) -> None:
-        """Read a split from the cache. If one is missing, damaged, or was transformed differently, all splits are made first."""
-        about = {"pre_transform": repr(self.pre_transform), "pre_filter": repr(self.pre_filter)}
+        """Read a split from the cache. If it is missing, damaged, or not of these settings, all splits are made first."""
+        about = {
+            "name": self.name,
+            "version": str(self.version),
+            "options": repr(self.options),
+            "pre_transform": _identity(self.pre_transform),
+            "pre_filter": _identity(self.pre_filter),
+        }
         files = {name: Path(self.processed_dir) / f"{name}.safetensors" for name in self.splits}
-        if anew or not all(file.is_file() for file in files.values()) or (found := _read(files[split], about)) is None:
+        found = (
+            None if anew or not all(file.is_file() for file in files.values()) else _read(files[split], {**about, "split": split})
+        )
+        if found is None or (self.pre_filter is None and self.sizes and found[0].y.size(0) != self.sizes[split]):
             self._make(files, about)
-            found = _read(files[split], about)
+            found = _read(files[split], {**about, "split": split})
         assert found is not None
         self._data, self.slices = found
 
@@ -143,7 +159,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
                 **{f"data.{name}": t for name, t in tensors.items()},
                 **{f"slices.{name}": t for name, t in (slices or {}).items()},
             }
-            write_tensors(files[split], parts, about)
+            write_tensors(files[split], parts, {**about, "split": split})
 
     def pack(self) -> GraphPack:
         """All graphs of this split in a few tensors."""
@@ -154,6 +170,24 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         return GraphPack(
             data.x, data.edge_index, getattr(data, "edge_attr", None), y.float(), slices["x"].long(), slices["edge_index"].long()
         )
+
+
+def _identity(function: Callable[..., Any] | None) -> str:
+    """A text that is the same only for transforms and filters that are the same.
+
+    An object is known by its settings, which PyG's transforms do not print. A function does not say what it does, so it is
+    the same only as itself.
+    """
+    text = repr(function)
+    if function is None:
+        return text
+    if " at 0x" not in text:
+        with suppress(Exception):  # an object that cannot be pickled can raise any error
+            return f"{text} {hashlib.blake2b(pickle.dumps(function, protocol=4), digest_size=16).hexdigest()}"
+    mark = secrets.token_hex(16)
+    with suppress(TypeError):  # an object without a hash is new each time
+        mark = _MARKS.setdefault(function, mark)
+    return f"{text} {mark}"
 
 
 def _read(file: Path, about: Mapping[str, str]) -> tuple[Data, dict[str, Tensor] | None] | None:

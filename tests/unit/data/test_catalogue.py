@@ -1,5 +1,6 @@
 """Data sets by name, their facts, and one of one's own."""
 
+import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,9 +10,12 @@ from torch_geometric.data import Data
 from typer.testing import CliRunner
 
 from reign.cli import app
-from reign.data import DATASETS, TU, GraphDataset, MolHIV, find_dataset, list_datasets, load_problem
+from reign.data import CSL, DATASETS, TU, ZINC, GraphDataset, MolHIV, find_dataset, list_datasets, load_problem
 from reign.data._files import cache_folder
 from reign.data.sets._tu import SETS
+from reign.disk import read_tensors, write_tensors
+
+NAMES = ["zinc", "molhiv", "tu", "csl", "exp", "sr", "counting", "graph-properties"]
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +24,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names() -> None:
-    assert list_datasets() == ["zinc", "molhiv", "tu", "csl", "exp", "sr", "counting", "graph-properties"]
+    assert list_datasets() == NAMES
     for name, kind in DATASETS.items():
         assert find_dataset(name) is kind
         assert kind.name == name
@@ -113,3 +117,95 @@ def test_an_empty_variable_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("REIGN_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     assert cache_folder() == Path.home() / ".cache" / "reign"
+
+
+# -- the cache ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every data set has two small graphs in each split, whose labels are its own. The list names the sets that were made."""
+    names: list[str] = []
+
+    def make(self: GraphDataset) -> dict[str, list[Data]]:
+        names.append(self.name)
+        part = {"x": torch.ones(1, 1), "edge_index": torch.empty(2, 0, dtype=torch.long)}
+        return {split: [Data(**part, y=torch.full((1, 1), label(self, split)))] * 2 for split in self.splits}
+
+    for name in NAMES:
+        monkeypatch.setattr(find_dataset(name), "make", make)
+        monkeypatch.setattr(find_dataset(name), "check", lambda self, made: None)
+        monkeypatch.setattr(find_dataset(name), "sizes", {})
+    return names
+
+
+def label(dataset: GraphDataset, split: str) -> float:
+    """A number for each data set, combination of options, and split."""
+    kind = type(dataset)
+    variants = [kind.complete(variant) for variant in kind.variants()]
+    place = variants.index(dataset.options) if dataset.options in variants else len(variants)
+    return 100.0 * NAMES.index(dataset.name) + 10 * place + kind.splits.index(split)
+
+
+def assert_own(dataset: GraphDataset, split: str) -> None:
+    """Fail if these are not the graphs of this data set."""
+    assert dataset.y.tolist() == [[label(dataset, split)]] * 2, f"{dataset.name} {dataset.options} {split}"
+
+
+@pytest.mark.parametrize("first", NAMES)
+def test_data_sets_share_a_folder(tmp_path: Path, made: list[str], first: str) -> None:
+    """Every ordered pair of them, and all variants of a set after each other."""
+    for second in NAMES:
+        made.clear()
+        for name in (first, second, first):
+            kind = find_dataset(name)
+            for variant in kind.variants():
+                for split in kind.splits:
+                    assert_own(kind(tmp_path / second, split, **variant), split)
+        times = {name: len(find_dataset(name).variants()) for name in (first, second)}
+        assert made == [name for name in dict.fromkeys((first, second)) for _ in range(times[name])]
+
+
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [
+        ((CSL, "train", {}), (ZINC, "train", {})),
+        ((CSL, "train", {}), (CSL, "val", {})),
+        ((TU, "all", {"set": "PTC"}), (TU, "all", {"set": "NCI1"})),
+    ],
+)
+def test_a_cache_of_other_graphs_is_made_anew(tmp_path: Path, made: list[str], own: Any, other: Any) -> None:
+    """Also if their file was copied to the place of these graphs."""
+    (kind, split, options), (other_kind, other_split, other_options) = own, other
+    theirs = Path(other_kind(tmp_path, other_split, **other_options).processed_dir) / f"{other_split}.safetensors"
+    place = Path(kind(tmp_path, split, **options).processed_dir) / f"{split}.safetensors"
+    shutil.copy(theirs, place)
+    made.clear()
+    assert_own(kind(tmp_path, split, **options), split)
+    assert made == [kind.name]
+
+
+@pytest.mark.parametrize("lost", ["name", "version", "options", "split"])
+def test_an_older_cache_is_made_anew(tmp_path: Path, made: list[str], lost: str) -> None:
+    """The header of a file says what is in it. Older files have no name, and may hold the graphs of another data set."""
+    file = Path(CSL(tmp_path).processed_dir) / "train.safetensors"
+    tensors, about = read_tensors(file)
+    del about[lost]
+    write_tensors(file, tensors | {"data.y": tensors["data.y"] + 1}, about)
+    assert_own(CSL(tmp_path), "train")
+    assert made == ["csl", "csl"]
+
+
+def test_the_size_of_a_cache_is_checked(tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a filter may leave graphs out."""
+    CSL(tmp_path)
+    monkeypatch.setattr(CSL, "sizes", {"train": 2, "val": 2, "test": 2})
+    assert len(CSL(tmp_path)) == 2
+    assert made == ["csl"]
+    monkeypatch.setattr(CSL, "sizes", {"train": 90, "val": 30, "test": 30})
+    CSL(tmp_path)
+    assert made == ["csl", "csl"]
+    made.clear()
+    for _ in range(2):
+        assert len(CSL(tmp_path, pre_filter=bool)) == 2
+    assert made == ["csl"]

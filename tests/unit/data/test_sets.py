@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.transforms import AddRandomWalkPE, Compose
 from torch_geometric.utils import to_networkx
 
 from reign.data import CSL, EXP, SR, TU, ZINC, Counting, GraphPack, GraphProperties, MolHIV, from_networkx, load_problem
@@ -159,6 +160,21 @@ def test_transforms_and_filters() -> None:
     assert torch.equal(Counting(num_graphs=20, transform=double)[0].y, 2 * plain[0].y)
     small = Counting(num_graphs=20, pre_filter=lambda data: data.num_nodes < 15, force_reload=True)
     assert {data.num_nodes for data in small} == {10}
+
+
+def test_graphs_of_another_transform_or_filter_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyG prints no settings of a transform, and a function can have the address of one that is gone."""
+    steps = [
+        Counting(num_graphs=10, pre_transform=Compose([AddRandomWalkPE(length, attr_name="pe")]))[0].pe.size(1) for length in (2, 5)
+    ]
+    assert steps == [2, 5]
+
+    def kept(size: int) -> int:
+        return len(Counting(num_graphs=40, pre_filter=lambda data: data.num_nodes < size))
+
+    assert [kept(size) for size in (11, 16, 21, 31)] == sorted({kept(size) for size in (11, 16, 21, 31)})
+    monkeypatch.setattr(Counting, "make", None)  # the graphs are used again if the transform or function is the same
+    assert Counting(num_graphs=10, pre_transform=Compose([AddRandomWalkPE(5, attr_name="pe")]))[0].pe.size(1) == 5
 
 
 def molecule(atoms: int, seed: int) -> Data:
