@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from reign.data.molecules import Chunk, TableFile, read_table
+from reign.data.molecules import Chunk, TableFile, need_columns, read_table
 from reign.data.molecules._csv_reader import CsvTable
 
 TEXT = 'smiles,note\nC,a\nCC,"b\nb"\n\nCCC,c,d\nCCCC,\n'
@@ -32,6 +32,21 @@ def test_chunks_are_the_table(tmp_path: Path, name: str, size: int) -> None:
         rest = list(table.chunks(size, skip))
         assert [cell for chunk in rest for cell in chunk.columns["smiles"]] == ["C", "CC", "", "CCC", "CCCC"][skip:]
         assert [chunk.start for chunk in rest] == list(range(skip, 5, size))
+
+
+def test_many_columns(tmp_path: Path) -> None:
+    """If each name was compared with all others, this would take an hour."""
+    file, names = tmp_path / "t.csv", [f"c{i}" for i in range(300_000)]
+    file.write_text(",".join(names) + "\n" + "C" + "," * (len(names) - 1) + "\n")
+    table = TableFile(file)
+    assert table.columns == names
+    table.need_text(names)
+    for chosen, message in (([*names, "c7"], "column 'c7' was given twice"), ([*names, "d"], "has no column 'd'")):
+        with pytest.raises(ValueError, match=message):
+            need_columns(names, chosen, file)
+    file.write_text(",".join([*names, "c7", "c5", "c5"]))
+    with pytest.raises(ValueError, match="has 3 columns named 'c5'; rename them"):
+        TableFile(file)
 
 
 def test_a_mistake_in_the_last_line_is_found_by_counting(tmp_path: Path) -> None:

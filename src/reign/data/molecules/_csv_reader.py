@@ -13,6 +13,7 @@ import lzma
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -85,8 +86,7 @@ class CsvTable:
             header = self._separated_otherwise() or header
         if not header or not any(header):
             raise ValueError(f"{self.path} cannot be read as a table (it has no header).")
-        if twice := [name for name in header if header.count(name) > 1]:
-            raise ValueError(f"{self.path} has {header.count(twice[0])} columns named '{twice[0]}'; rename them.")
+        need_different(header, self.path)
         if any("\0" in name for name in header):
             raise ValueError(
                 f"{self.path} cannot be read as a table (its header has the character NUL; it may be UTF-16 without its first mark); save it as CSV in UTF-8."
@@ -226,14 +226,21 @@ class CsvTable:
             ) from None
 
 
+def need_different(columns: Sequence[str], path: str | Path) -> None:
+    """Raise ``ValueError`` if two columns of a table have the same name."""
+    if twice := [name for name, times in Counter(columns).items() if times > 1]:
+        raise ValueError(f"{path} has {columns.count(twice[0])} columns named '{twice[0]}'; rename them.")
+
+
 def need_columns(known: Iterable[str], columns: Sequence[str], path: str | Path) -> None:
     """Raise ``ValueError`` for a column that does not exist, with a similar name that does."""
     known = list(map(str, known))
+    names, times = set(known), Counter(columns)
     for column in columns:
-        if column not in known:
+        if column not in names:
             hint = " Columns must be separated by commas, or all by semicolons." if any(";" in name for name in known) else ""
             raise ValueError(f"{path} has no column '{column}'{did_you_mean(column, known)} It has {', '.join(known)}.{hint}")
-        if list(columns).count(column) > 1:
+        if times[column] > 1:
             raise ValueError(f"column '{column}' was given twice.")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from reign.data.molecules._csv_reader import LARGEST, CsvTable, need_columns
+from reign.data.molecules._csv_reader import LARGEST, CsvTable, need_columns, need_different
 from reign.disk import first_line
 
 PARQUET = (".parquet", ".pq")
@@ -108,8 +108,7 @@ class ParquetTable:
         self.columns: list[str] = list(self.schema.names)
         if not self.columns:
             raise ValueError(f"{path} cannot be read as a table (it has no columns).")
-        if twice := [name for name in self.columns if self.columns.count(name) > 1]:
-            raise ValueError(f"{path} has {self.columns.count(twice[0])} columns named '{twice[0]}'; rename them.")
+        need_different(self.columns, path)
 
     def count(self) -> int:
         """The number of rows."""
