@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import warnings
 
 SPINS = "2000"  # threads of PyTorch wait busily so long, about as long as a small operation takes, before they leave their core to others
 INTERRUPTED = 130  # what typer exits with, silently, if Ctrl-C comes while it reads the arguments
@@ -26,6 +27,7 @@ def main() -> None:
                 raise
             sys.stderr.write(f"The command line needs {missing.name}: pip install 'reign[train]'.\n")
             sys.exit(2)
+        warnings.formatwarning = lambda message, *_: f"reign: {message}\n"  # one line, without the line of source code
         app(prog_name="reign")
     except KeyboardInterrupt:
         _stop()

@@ -62,6 +62,7 @@ def train(
     model: Annotated[str | None, model_option(help="A model, such as sun or gnn-ak+ (reign models lists them).")] = None,
     policy: Annotated[str | None, model_option(help="A policy, such as ego+:3 (reign policies lists them).")] = None,
     dropout: Annotated[float | None, model_option(help="Dropout probability.")] = None,
+    ignore_stereo: Annotated[bool, model_option("--ignore-stereo", help="Use neither chirality nor E/Z of molecules.")] = False,
     loss_function: Annotated[
         str | None, model_option("-l", "--loss-function", help="Loss: mse, l1, mve (predicts a variance, too), bce, ...")
     ] = None,
@@ -106,7 +107,7 @@ def train(
         from reign.experiments import find_recipe
         from reign.train.devices import make_fabric
         from reign.train.overrides import merge, override
-        from reign.train.pretrained import model_of
+        from reign.train.pretrained import model_of, stereo_of
         from reign.train.recipe import Recipe
         from reign.train.replicates import replicates
         from reign.train.run import train_all
@@ -127,6 +128,7 @@ def train(
                     descriptors_columns=descriptors_columns,
                     descriptors_path=None if descriptors_path is None else str(descriptors_path.absolute()),
                     molecule_featurizers=molecule_featurizers,
+                    stereo="none" if ignore_stereo else None,
                 )
             },
             {
@@ -175,7 +177,10 @@ def train(
             plan, name = find_recipe(recipe or recipe_for(merge(*changes)), *changes)
             if checkpoint is not None:
                 own = merge(model_of(checkpoint), *(change.get("model", {}) for change in changes))
-                plan = Recipe.check({**plan.model_dump(mode="json"), "model": own})
+                data = merge(
+                    stereo_of(checkpoint) if data_path is not None else {}, *(change.get("data", {}) for change in changes)
+                )
+                plan = Recipe.check(merge({**plan.model_dump(mode="json"), "model": own}, {"data": data}))
             folder = output if output is not None else free(Path("runs") / (stem(data_path) if data_path else name))
         plans = [(plan, folder)] if num_replicates is None else replicates(plan, folder, num_replicates)
         fabric = make_fabric(plan.train.precision, accelerator, devices, num_nodes)

@@ -24,7 +24,7 @@ def explain_smiles(
     found, errors = [], {}
     for text in texts if progress is None else progress(texts, "explain"):
         try:
-            molecule = Molecule.read(text)
+            molecule = Molecule.read(text, stereo=predictor.recipe.data.stereo_of_graphs)
         except ValueError as error:
             errors[text] = str(error)
             continue

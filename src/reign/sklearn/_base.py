@@ -38,6 +38,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         hidden_channels: int | None = None,
         num_layers: int | None = None,
         dropout: float = 0.0,
+        ignore_stereo: bool = False,
         epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
@@ -53,6 +54,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self.hidden_channels = hidden_channels
         self.num_layers = num_layers
         self.dropout = dropout
+        self.ignore_stereo = ignore_stereo
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -81,18 +83,20 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             "patience": self.patience,
             "report": "best" if share else "last",
         }
-        data = {"path": "X", "task": task}  # nothing is read from there
+        data = {"path": "X", "task": task, **({"stereo": "none"} if self.ignore_stereo else {})}  # nothing is read from there
         name = "molecules" if task == "regression" else "molecules-classification"
         return find_recipe(name, {"data": data, "model": model, "train": train}, self.settings or {})[0]
 
     def _fit(self, X: Any, y: NDArray[np.float64], task: str, classes: list[str], sample_weight: Any) -> None:
         """Train all models on targets of shape (rows, targets)."""
-        graphs, self._kind = read_graphs(X)
+        recipe = self._recipe(task)
+        self._stereo = recipe.data.stereo
+        graphs, self._kind = read_graphs(X, self._stereo)
         check_consistent_length(graphs, y)
         weights = None
         if sample_weight is not None:
             weights = _weights(sample_weight, len(y))
-        recipe, draw = self._recipe(task), check_random_state(self.random_state)
+        draw = check_random_state(self.random_state)
         pack = GraphPack.of(graphs)
         split_seed, *seeds = (int(seed) for seed in draw.randint(0, 2**31 - 1, size=1 + self.n_estimators))
         problem = Problem(
@@ -119,7 +123,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _values(self, X: Any) -> NDArray[np.float64]:
         """The mean prediction of all models; probabilities for classes."""
         check_is_fitted(self)
-        graphs, kind = read_graphs(X)
+        graphs, kind = read_graphs(X, getattr(self, "_stereo", "ogb"))  # estimators of versions without it have OGB's feature
         check("X", kind, kind == self._kind, f"{self._kind}, as in fit")
         pack = GraphPack.of(graphs)
         check("the number of columns of x", pack.x.size(1), pack.x.size(1) == self._width, f"{self._width}, as in fit")

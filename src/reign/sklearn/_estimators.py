@@ -26,6 +26,7 @@ class ReignRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         hidden_channels: number of channels of the layers.
         num_layers: number of layers.
         dropout: dropout probability.
+        ignore_stereo: whether to use neither chirality nor E/Z of SMILES.
         epochs: number of epochs.
         batch_size: number of graphs in a batch.
         learning_rate: highest learning rate; it rises first, and then falls along a cosine.
@@ -74,7 +75,7 @@ class ReignClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     (2, 2)
 
     Args:
-        model, policy, hidden_channels, num_layers, dropout, epochs, batch_size, learning_rate: as in ``ReignRegressor``.
+        model, policy, hidden_channels, num_layers, dropout, ignore_stereo, epochs, batch_size, learning_rate: as in ``ReignRegressor``.
         validation_fraction, patience, n_estimators, settings, accelerator, random_state: as in ``ReignRegressor``.
     """
 

@@ -7,12 +7,18 @@ import numpy as np
 from torch_geometric.data import Data
 
 from reign._validate import kind_of
+from reign.train.config import Stereo
 
 Kind = Literal["smiles", "graphs"]
 
 
-def read_graphs(X: Any) -> tuple[list[Data], Kind]:
-    """The graphs of the rows of X, and what the rows are. Every row that cannot be read raises ``ValueError``, because no row may be left out."""
+def read_graphs(X: Any, stereo: Stereo) -> tuple[list[Data], Kind]:
+    """The graphs of the rows of X, and what the rows are. Every row that cannot be read raises ``ValueError``, because no row may be left out.
+
+    Args:
+        X: the rows.
+        stereo: what the graphs of SMILES say about chirality, see ``DataConfig``.
+    """
     if isinstance(X, str | Data) or not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):
         raise ValueError(f"X is {kind_of(X)}, expected a list or array of SMILES, or a list of PyG graphs.")
     rows = _rows(X)
@@ -20,7 +26,7 @@ def read_graphs(X: Any) -> tuple[list[Data], Kind]:
         raise ValueError("X has 0 sample(s), but at least 1 is needed: X is empty, expected SMILES or PyG graphs.")
     texts = [isinstance(row, str) for row in rows]
     if all(texts):
-        return _molecules(rows), "smiles"
+        return _molecules(rows, stereo), "smiles"
     wrong = next((i for i, row in enumerate(rows) if not isinstance(row, Data)), None)
     if wrong is not None:
         raise ValueError(
@@ -43,10 +49,10 @@ def _rows(X: Any) -> list[Any]:
     return [str(row) if isinstance(row, str) else row for row in X]
 
 
-def _molecules(texts: Sequence[str]) -> list[Data]:
+def _molecules(texts: Sequence[str], stereo: Stereo) -> list[Data]:
     from reign.data.molecules import graphs_of, read_many
 
-    graphs, wrong = graphs_of(*read_many(texts))
+    graphs, wrong = graphs_of(*read_many(texts, stereo))
     if wrong:
         row, reason = min(wrong.items())
         more = f" ({len(wrong) - 1} more rows cannot be read)" if len(wrong) > 1 else ""

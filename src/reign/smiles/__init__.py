@@ -2,7 +2,7 @@
 
 from reign.smiles._descriptors import FEATURIZERS, LARGEST, descriptor, descriptors
 from reign.smiles._features import Arrays
-from reign.smiles._molecule import Molecule, canonical, from_smiles, graphs_of, in_one_line, read_many, scaffold
+from reign.smiles._molecule import Molecule, Stereo, canonical, from_smiles, graphs_of, in_one_line, read_many, scaffold
 from reign.smiles._processes import BLOCK, Reader
 from reign.smiles._reading import Graphs, Rows
 
@@ -15,6 +15,7 @@ __all__ = [
     "Molecule",
     "Reader",
     "Rows",
+    "Stereo",
     "canonical",
     "descriptor",
     "descriptors",

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import warnings
 
 from reign.smiles._messages import receive_rows, send_graphs
 from reign.smiles._reading import BlockReader
@@ -13,6 +14,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not be taken for a message
+    warnings.formatwarning = lambda message, *_: f"reign: {message}\n"  # as in the first process
     reader = BlockReader()
     try:
         while (rows := receive_rows(sys.stdin.buffer)) is not None:

@@ -58,23 +58,24 @@ BOND: list[tuple[str, list[Any]]] = [
     ),
     ("GetIsConjugated", [False, True]),
 ]
+CHIRALITY = [name for name, _ in ATOM].index("GetChiralTag")
 _PLACES = {
     id(table): [(getattr(kind, name), {v: p for p, v in enumerate(values)}, len(values) - 1) for name, values in table]
     for kind, table in ((Chem.Atom, ATOM), (Chem.Bond, BOND))
 }
 
 
-def graph_of(mol: Chem.Mol) -> "Data":
-    """A molecule as a graph: atoms in their order, every bond in both directions."""
+def graph_of(arrays: Arrays) -> "Data":
+    """The features of a molecule as a graph: atoms in their order, every bond in both directions."""
     import torch
     from torch_geometric.data import Data
 
-    x, edge_index, edge_attr = map(torch.from_numpy, arrays_of(mol))
+    x, edge_index, edge_attr = map(torch.from_numpy, arrays)
     return Data(x=x.long(), edge_index=edge_index, edge_attr=edge_attr.long())
 
 
 def arrays_of(mol: Chem.Mol) -> Arrays:
-    """The features of the atoms, the bonds in both directions, and the types of bonds."""
+    """The features of the atoms, with RDKit's tags of chirality, the bonds in both directions, and the types of bonds."""
     x = np.array([_columns(atom, ATOM) for atom in mol.GetAtoms()], dtype=np.uint8)
     bonds = list(mol.GetBonds())
     ends = np.array([(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in bonds], dtype=np.int64).reshape(-1, 2).T

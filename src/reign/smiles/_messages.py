@@ -15,15 +15,15 @@ SIZES = struct.Struct("<QQ")  # the sizes of the JSON and of the arrays in bytes
 
 def send_rows(file: IO[bytes], rows: Rows) -> None:
     """Send rows to read."""
-    _send(file, [rows.texts, list(rows.wrong.items()), rows.numbers, rows.featurizers])
+    _send(file, [rows.texts, list(rows.wrong.items()), rows.numbers, rows.featurizers, rows.stereo])
 
 
 def receive_rows(file: IO[bytes]) -> Rows | None:
     """Receive rows to read; None after the last ones."""
     if (message := _receive(file)) is None:
         return None
-    (texts, wrong, numbers, featurizers), _ = message
-    return Rows(texts, dict(wrong), numbers, featurizers)
+    (texts, wrong, numbers, featurizers, stereo), _ = message
+    return Rows(texts, dict(wrong), numbers, featurizers, stereo)
 
 
 def send_graphs(file: IO[bytes], graphs: Graphs) -> None:

@@ -6,14 +6,16 @@ torch_geometric's ``from_smiles`` is not used, because it silently turns an unre
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from reign.smiles._features import Arrays, arrays_of, graph_of
 from reign.smiles._rdkit import BlockLogs, Chem
+from reign.smiles._stereo import arrays_with_parity
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+Stereo = Literal["parity", "ogb", "none"]
 LARGE = 2_000  # number of atoms above which RDKit cannot rank them
 
 
@@ -24,35 +26,43 @@ class Molecule:
     Args:
         text: the SMILES, without white space around it.
         mol: the RDKit molecule.
+        stereo: what the graph says about chirality, see ``read``.
     """
 
     text: str
     mol: Chem.Mol
+    stereo: Stereo = "parity"
 
     @classmethod
-    def read(cls, smiles: Any, strict: bool = True) -> "Molecule":
+    def read(cls, smiles: Any, strict: bool = True, stereo: Stereo = "parity") -> "Molecule":
         """Read a SMILES. ``ValueError`` gives the reason if it cannot be read.
 
         Args:
             smiles: the text; white space around it is ignored.
             strict: whether impossible valences are an error. Otherwise they are accepted (OGB's molhiv has a few).
+            stereo: "parity" for a feature of chirality that is the same for all SMILES of a molecule, "ogb" for RDKit's tag, which OGB and PyG use
+                and which depends on the order of atoms, "none" to drop chirality and E/Z.
         """
+        if stereo not in get_args(Stereo):
+            raise ValueError(f"stereo is {stereo!r}, expected {', '.join(get_args(Stereo))}.")
         text = smiles.strip() if isinstance(smiles, str) else ""
         if not text:
             raise ValueError("no SMILES")
         if len(text.split()) > 1:  # RDKit would read the rest as a name
             raise ValueError(f"{shortened(text)!r} holds white space, expected one SMILES")
-        return cls(text, _parse(text, strict))
+        mol = _parse(text, strict)
+        if stereo == "none":
+            Chem.RemoveStereochemistry(mol)
+        return cls(text, mol, stereo)
 
     def graph(self) -> "Data":
         """The molecule as a graph. Salts are one graph of several components."""
-        with in_one_line(self.text):
-            return graph_of(self.mol)
+        return graph_of(self.arrays())
 
     def arrays(self) -> Arrays:
         """The features of the graph as arrays."""
         with in_one_line(self.text):
-            return arrays_of(self.mol)
+            return arrays_with_parity(self.mol, LARGE) if self.stereo == "parity" else arrays_of(self.mol)
 
     def canonical(self) -> str:
         """The canonical SMILES. Very large molecules, whose atoms RDKit cannot rank, keep their original SMILES."""
@@ -107,13 +117,18 @@ def _parse(text: str, strict: bool) -> Chem.Mol:
         return mol
 
 
-def read_many(texts: Iterable[Any]) -> tuple[list[Molecule | None], dict[int, str]]:
-    """A molecule for each SMILES, or None, and the reasons why these cannot be read."""
+def read_many(texts: Iterable[Any], stereo: Stereo = "parity") -> tuple[list[Molecule | None], dict[int, str]]:
+    """A molecule for each SMILES, or None, and the reasons why these cannot be read.
+
+    Args:
+        texts: the SMILES.
+        stereo: as for ``Molecule.read``.
+    """
     molecules: list[Molecule | None] = []
     wrong: dict[int, str] = {}
     for i, text in enumerate(texts):
         try:
-            molecules.append(Molecule.read(text))
+            molecules.append(Molecule.read(text, stereo=stereo))
         except ValueError as error:
             molecules.append(None)
             wrong[i] = str(error)
@@ -134,8 +149,11 @@ def graphs_of(molecules: Iterable[Molecule | None], wrong: dict[int, str]) -> "t
     return graphs, wrong
 
 
-def from_smiles(smiles: Any, strict: bool = True) -> "Data":
-    """Convert a SMILES to a graph. ``Molecule.read`` also gives the molecule, its canonical SMILES and its scaffold.
+def from_smiles(smiles: Any, strict: bool = True, stereo: Stereo = "ogb") -> "Data":
+    """Convert a SMILES to a graph with OGB's columns, as PyG's ``from_smiles`` does.
+
+    Runs on tables of molecules see chirality in another way: their graphs are ``Molecule.read(smiles).graph()``. ``Molecule.read`` also gives the
+    molecule, its canonical SMILES and its scaffold.
 
     >>> from_smiles("CO ")
     Data(x=[2, 9], edge_index=[2, 2], edge_attr=[2, 3])
@@ -144,7 +162,7 @@ def from_smiles(smiles: Any, strict: bool = True) -> "Data":
         ...
     ValueError: 'C(C)(C)(C)(C)C': Explicit valence for atom # 0 C, 5, is greater than permitted
     """
-    return Molecule.read(smiles, strict).graph()
+    return Molecule.read(smiles, strict, stereo).graph()
 
 
 def canonical(smiles: str) -> str:

@@ -1,7 +1,7 @@
 """Read blocks of SMILES. Rows in which a model sees the same graph are found by a key.
 
-The key of a molecule is a hash of its canonical SMILES, which determines its features, except the one for chirality: that depends on the order in which the
-neighbours of an atom are written, and is hashed, too. If graphs have descriptors, which may differ from row to row, all features are hashed, with the atoms
+The key of a molecule is a hash of its canonical SMILES, which determines its features, except OGB's one for chirality: that depends on the order in which
+the neighbours of an atom are written, and is hashed, too. If graphs have descriptors, which may differ from row to row, all features are hashed, with the atoms
 in the order of the canonical SMILES. Two graphs with the same key are isomorphic, with all features, so that a model predicts the same for them.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from reign.smiles._descriptors import described
 from reign.smiles._features import Arrays
-from reign.smiles._molecule import LARGE, Molecule
+from reign.smiles._molecule import LARGE, Molecule, Stereo
 
 SEEN = 65_536  # number of recent SMILES that are recognised
 KEY = 16  # bytes of a key
@@ -29,16 +29,18 @@ class Rows:
         wrong: rows that must not be read, with the reasons.
         numbers: the numbers of each row that are descriptors; empty if there are none.
         featurizers: names of ``FEATURIZERS``, for further descriptors.
+        stereo: what graphs say about chirality, as for ``Molecule.read``.
     """
 
     texts: Sequence[str]
     wrong: dict[int, str] = field(default_factory=dict)
     numbers: Sequence[Sequence[float]] = ()
     featurizers: Sequence[str] = ()
+    stereo: Stereo = "parity"
 
     def arrays(self, row: int, molecule: Molecule | None = None) -> Arrays:
         """The graph of a row; its molecule is read if it is not given."""
-        molecule = molecule or Molecule.read(self.texts[row])
+        molecule = molecule or Molecule.read(self.texts[row], stereo=self.stereo)
         if not self.described:
             return molecule.arrays()
         return described(molecule, self.numbers[row] if self.numbers else (), self.featurizers)
@@ -65,7 +67,7 @@ class Graphs:
 
 
 class BlockReader:
-    """Reads blocks of rows one after another, and makes no graph of a molecule that it remembers."""
+    """Reads blocks of rows of one table one after another, and makes no graph of a molecule that it remembers."""
 
     def __init__(self) -> None:
         self.seen: dict[str, bytes] = {}  # keys by SMILES: canonical ones, and those of the table
@@ -94,12 +96,12 @@ class BlockReader:
         """The key of a row, and its graph, unless the molecule was seen before."""
         if not rows.described and text in self.seen:
             return self.seen[text], None
-        molecule = Molecule.read(text)
+        molecule = Molecule.read(text, stereo=rows.stereo)
         name = _canonical(molecule)
         if rows.described or not name:
             arrays = rows.arrays(row, molecule)
             return key_of(*arrays, _order(molecule) if name else None), arrays
-        if "@" in name:
+        if rows.stereo == "ogb" and "@" in name:
             tags = np.array([int(atom.GetChiralTag()) for atom in molecule.mol.GetAtoms()])
             name = f"{name} {tags[_order(molecule)].tolist()}"
         if (known := self.seen.get(name)) is not None:

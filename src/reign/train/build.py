@@ -70,6 +70,7 @@ def make_problem(
             descriptors=descriptors_of(config),
             progress=callback.track,
             known_targets=known_targets if config.targets is None else (),
+            stereo=config.stereo,
         )
     else:
         key = json.dumps([config.name, config.options, config.one_edge_type], sort_keys=True, default=str)

@@ -15,6 +15,7 @@ from reign.train.schedules import SCHEDULES, Constant
 from reign.train.settings import Settings, name_in
 
 TaskType = Literal["regression", "classification", "multiclass"]
+Stereo = Literal["parity", "ogb", "none"]
 Positive = Annotated[int, Field(gt=0, lt=2**31)]
 Seed = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -35,6 +36,7 @@ OF_TABLES = (
     "descriptors_path",
     "molecule_featurizers",
     "weight_column",
+    "stereo",
 )  # settings that have no meaning for a data set
 
 
@@ -67,6 +69,11 @@ class DataConfig(Settings):
         default_factory=list, description="such numbers by RDKit: rdkit_2d, morgan_count, morgan_binary"
     )
     weight_column: str | None = Field(None, description="a column with the weight of each row in training")
+    stereo: Stereo = Field(
+        "parity",
+        description="parity: a feature of chirality that is the same however a molecule is written; ogb: RDKit's tag, which depends on the order of "
+        "atoms (the only one of runs before this setting); none: neither chirality nor E/Z",
+    )
 
     @field_validator("split_sizes", mode="before")
     @classmethod
@@ -113,11 +120,17 @@ class DataConfig(Settings):
         """What a model gets besides the values in the data; runs whose inputs differ cannot predict together."""
         return {
             "molecules": len(self.smiles_columns) if self.reads_smiles else self.name,
+            "stereo": self.stereo_of_graphs,
             "one_edge_type": self.one_edge_type,
             "descriptors_columns": self.descriptors_columns,
             "descriptors_path": self.descriptors_path is not None,
             "molecule_featurizers": self.molecule_featurizers,
         }
+
+    @property
+    def stereo_of_graphs(self) -> Stereo:
+        """What the graphs say about chirality: the setting for a CSV; data sets of molecules have OGB's columns."""
+        return self.stereo if self.name == "csv" else "ogb"
 
     @property
     def reads_smiles(self) -> bool:

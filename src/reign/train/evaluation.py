@@ -65,6 +65,7 @@ def evaluate_table(
         classes=predictor.classes,
         descriptors=descriptors_like(predictor.recipe.data, descriptors_path),
         progress=callback.track,
+        stereo=predictor.recipe.data.stereo_of_graphs,
     )
     callback.table(report)
     failed: dict[int, str] = {}

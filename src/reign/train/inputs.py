@@ -28,7 +28,7 @@ def read_inputs(inputs: list[Any], trained_on: DataConfig) -> tuple[list[Data | 
         raise ValueError("the model needs a table of descriptors; use predict_file with descriptors_path.")
     from reign.data.molecules import graphs_of, read_many
 
-    molecules, wrong_texts = read_many(texts)
+    molecules, wrong_texts = read_many(texts, trained_on.stereo_of_graphs)
     graphs, wrong_texts = graphs_of(molecules, wrong_texts)
     graphs, wrong_texts = descriptors_of(trained_on).extend(graphs, molecules, wrong_texts)
     return graphs, wrong_texts, texts

@@ -53,7 +53,7 @@ class TrainingMolecules:
         smiles_columns = config.smiles_columns
         table, odd = read_table(file)
         need_columns(table.columns, ["row", *smiles_columns], file)
-        molecules, wrong = read_molecules(table, smiles_columns, odd, callback.track)
+        molecules, wrong = read_molecules(table, smiles_columns, odd, config.stereo, callback.track)
         graphs, wrong = graphs_of(callback.track(molecules, "making graphs"), wrong)
         graphs, wrong = descriptors_of(config).extend(graphs, molecules, wrong, progress=callback.track)
         if wrong:

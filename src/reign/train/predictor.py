@@ -83,7 +83,7 @@ class Predictor:
         recipes = [Recipe.load(folder / "recipe.yaml") for folder in folders]
         if any(recipe.data.inputs != recipes[0].data.inputs for recipe in recipes):
             raise ValueError(
-                f"{folders[0]} and another run were trained on different inputs, such as other descriptors; expected runs with the same inputs."
+                f"{folders[0]} and another run were trained on different inputs, such as other descriptors or another feature of chirality (data.stereo); expected runs with the same inputs."
             )
         self.recipe = recipes[0]
         self.task, self.targets, self.classes = about[0]["task"], about[0]["targets"], about[0]["classes"]

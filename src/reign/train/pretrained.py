@@ -45,6 +45,17 @@ def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int
     return same
 
 
+def check_stereo(recipe: Recipe) -> None:
+    """Raise ``ValueError`` if a recipe starts from a run that sees chirality in another way, so that its weights for it mean something else."""
+    assert recipe.train.checkpoint is not None
+    here, there = recipe.data.stereo, stereo_of(Path(recipe.train.checkpoint)).get("stereo", recipe.data.stereo)
+    if recipe.data.name == "csv" and "none" not in (here, there) and here != there:
+        raise ValueError(
+            f"data.stereo is {here!r}, but the run {recipe.train.checkpoint}, whose weights are to be used, has the feature of chirality {there!r}; use it "
+            f"here too, with --set data.stereo={there}, or neither, with --ignore-stereo."
+        )
+
+
 def freeze_encoder(model: nn.Module, config: TrainingConfig) -> None:
     """Train only the head."""
     if config.checkpoint is None:
@@ -60,6 +71,13 @@ def hold_encoder(model: nn.Module) -> None:
     for name, part in model.named_children():
         if name != "head":
             part.eval()
+
+
+def stereo_of(folder: Path) -> dict[str, Any]:
+    """The setting ``data.stereo`` that gives tables the feature of chirality of a finished run; empty if the run is not on molecules."""
+    read_about(folder)
+    data = Recipe.load(folder / "recipe.yaml").data
+    return {"stereo": data.stereo_of_graphs} if data.reads_smiles else {}
 
 
 def model_of(folder: Path) -> dict[str, Any]:

@@ -44,5 +44,9 @@ class Recipe(Settings):
 
     @classmethod
     def load(cls, file: Path) -> "Recipe":
-        """Read what ``save`` wrote."""
-        return cls.check(read_yaml(file), str(file))
+        """Read what ``save`` wrote. Runs of versions without ``data.stereo`` have OGB's feature of chirality."""
+        values = read_yaml(file)
+        data = values.get("data")
+        if isinstance(data, dict) and data.get("name", "csv") == "csv":
+            values = {**values, "data": {"stereo": "ogb", **data}}
+        return cls.check(values, str(file))

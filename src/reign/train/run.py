@@ -18,7 +18,7 @@ from reign.train.lock import only_one
 from reign.train.members import Member, members_of
 from reign.train.nearest import keep_training
 from reign.train.prediction_files import write_left_out, write_predictions
-from reign.train.pretrained import start_from
+from reign.train.pretrained import check_stereo, start_from
 from reign.train.processes import Fabric
 from reign.train.recipe import Recipe
 from reign.train.results import predicted, read_result, spread_of, summarise
@@ -126,6 +126,8 @@ class _Run:
             raise ValueError(
                 f"the data of {problem.name} have changed since the run in {folder} was started; choose a new folder with -o."
             )
+        if recipe.train.checkpoint is not None:
+            check_stereo(recipe)
         members = list(members_of(recipe, problem, folder))
         try_model(recipe, members[0].problem)
         if recipe.train.checkpoint is not None or recipe.train.freeze_encoder:

@@ -20,7 +20,7 @@ from reign.train.window import Window
 if TYPE_CHECKING:
     import pandas as pd
 
-    from reign.data.molecules import Chunk, Descriptors, Rows, TableFile
+    from reign.data.molecules import Chunk, Descriptors, Rows, Stereo, TableFile
 
 CHUNK = 8_192  # number of rows that are computed and written together
 FEW = 2_000  # smallest number of rows for which other processes are worth their start
@@ -36,6 +36,7 @@ class Stream:
         descriptors: the descriptors that the model uses.
         num_workers: number of processes that read SMILES; 0 for none, None for a number that suits the table and the machine.
         chunk_rows: number of rows that are computed together.
+        stereo: what graphs say about chirality.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Stream:
         descriptors: "Descriptors",
         num_workers: int | None = 0,
         chunk_rows: int = CHUNK,
+        stereo: "Stereo" = "parity",
     ) -> None:
         from reign.data.molecules import TableFile, check_rows, need_columns
 
@@ -57,7 +59,7 @@ class Stream:
         if taken := [name for name in [*job.columns, "error"] if name in table.columns]:
             raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it.")
         self.table, self.job, self.smiles_columns, self.descriptors = table, job, smiles_columns, descriptors
-        self.num_workers, self.chunk_rows = num_workers, chunk_rows
+        self.num_workers, self.chunk_rows, self.stereo = num_workers, chunk_rows, stereo
         self.rows = table.count()
         self.beside = TableFile(descriptors.path) if descriptors.path else None
         if self.beside is not None:
@@ -115,7 +117,8 @@ class Stream:
             rows = []
             for at in range(0, chunk.size, BLOCK):
                 here = {row - at: reason for row, reason in wrong.items() if at <= row < at + BLOCK}
-                rows.append(Rows(texts[at : at + BLOCK], here, numbers[at : at + BLOCK], self.descriptors.featurizers))
+                part = slice(at, at + BLOCK)
+                rows.append(Rows(texts[part], here, numbers[part], self.descriptors.featurizers, self.stereo))
             yield (chunk, rows), rows
 
     def _numbers(self, chunk: "Chunk", other: "Chunk | None") -> tuple[list[list[float]], dict[int, str]]:
@@ -158,4 +161,4 @@ def open_stream(
             f"the columns of SMILES are {', '.join(columns)}, but the run was trained on {', '.join(config.smiles_columns)}; give as many columns, in the "
             "same order."
         )
-    return Stream(table, job, columns, descriptors_like(config, descriptors_path), num_workers, chunk_rows)
+    return Stream(table, job, columns, descriptors_like(config, descriptors_path), num_workers, chunk_rows, config.stereo_of_graphs)

@@ -26,11 +26,15 @@ from reign.data.molecules._labels import computed_columns, number_columns, read_
 from reign.data.molecules._report import Report
 from reign.data.molecules._table_file import read_table
 from reign.nn import OGB_ATOM
-from reign.smiles import Molecule, graphs_of, read_many
+from reign.smiles import Molecule, Stereo, graphs_of, read_many
 
 
 def read_molecules(
-    table: pd.DataFrame, columns: Sequence[str], odd: dict[int, str], progress: Progress = lambda items, _: items
+    table: pd.DataFrame,
+    columns: Sequence[str],
+    odd: dict[int, str],
+    stereo: Stereo = "parity",
+    progress: Progress = lambda items, _: items,
 ) -> tuple[list[Molecule | None], dict[int, str]]:
     """A molecule for each row, or None with the reason. Several columns of SMILES form one molecule of several components.
 
@@ -38,10 +42,12 @@ def read_molecules(
         table: a table of text.
         columns: the columns of SMILES.
         odd: rows that must not be read, with the reasons.
+        stereo: as for ``Molecule.read``.
         progress: function that wraps loops, to show progress.
     """
     texts = molecule_texts([table[column] for column in columns])
-    found, wrong = read_many(progress([text if row not in odd else "" for row, text in enumerate(texts)], "reading SMILES"))
+    texts = [text if row not in odd else "" for row, text in enumerate(texts)]
+    found, wrong = read_many(progress(texts, "reading SMILES"), stereo)
     return found, {**wrong, **odd}
 
 
@@ -65,6 +71,7 @@ def load_table(
     descriptors: Descriptors | None = None,
     progress: Progress = lambda items, _: items,
     known_targets: Sequence[str] = (),
+    stereo: Stereo = "parity",
 ) -> tuple[Problem, Report]:
     """Load a table of molecules as a problem, with a report.
 
@@ -82,6 +89,7 @@ def load_table(
         descriptors: numbers about whole molecules that the model gets besides the graph.
         progress: function that wraps loops, to show progress.
         known_targets: the targets of a run that was started before, in place of those chosen here if ``target_columns`` is not given.
+        stereo: what graphs say about chirality, as for ``Molecule.read``.
     """
     table, odd = read_table(path)
     need_columns(table.columns, [*smiles_columns, *(target_columns or []), *(c for c in (splits_column, weight_column) if c)], path)
@@ -91,7 +99,7 @@ def load_table(
         targets, not_targets = number_columns(table, others, path, known_targets)
         targets = list(known_targets) or targets
         need_columns(table.columns, targets, path)
-    read, wrong = read_molecules(table, smiles_columns, odd, progress)
+    read, wrong = read_molecules(table, smiles_columns, odd, stereo, progress)
     graphs, wrong = graphs_of(progress(read, "making graphs"), wrong)
     if descriptors:
         graphs, wrong = descriptors.extend(graphs, read, wrong, table, path, progress)

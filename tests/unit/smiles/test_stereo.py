@@ -1,0 +1,189 @@
+"""One molecule is one graph, however it is written, and its stereoisomers are others."""
+
+import random
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rdkit import Chem
+
+from reign.data import GraphPack
+from reign.data.molecules import Molecule, from_smiles, load_table, read_many
+from reign.experiments import find_recipe
+from reign.nn import Model, build_model
+from reign.smiles import Rows
+from reign.smiles._reading import BlockReader
+from reign.train import Recipe, load, train
+
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
+# stereoisomers of each other, of which no two are the same graph
+FAMILIES = [
+    ["C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "CC(N)C(=O)O"],  # enantiomers
+    ["C[C@H]1CC[C@H](C)CC1", "C[C@H]1CC[C@@H](C)CC1"],  # 1,4-rings, cis and trans: the two ways round the ring are the same
+    ["C[C@H]1CC[C@@](C)(O)CC1", "C[C@H]1CC[C@](C)(O)CC1"],
+    ["CC(C)(O)[C@H]1CC[C@](C)(O)CC1", "CC(C)(O)[C@H]1CC[C@@](C)(O)CC1"],
+    ["Cn1nccc1[C@H]1OC[C@@](C)(CO)CO1", "Cn1nccc1[C@H]1OC[C@](C)(CO)CO1"],
+    ["C[C@H]1C[C@H](O)C1", "C[C@H]1C[C@@H](O)C1"],
+    ["C[C@]12CC[C@H](CC1)C2", "C[C@]12CC[C@@H](CC1)C2"],
+    ["C1CC[C@H]2CCCC[C@H]2C1", "C1CC[C@H]2CCCC[C@@H]2C1"],  # decalins
+    ["OC(=O)[C@H](O)[C@@H](O)C(=O)O", "OC(=O)[C@@H](O)[C@H](O)C(=O)O", "OC(=O)[C@H](O)[C@H](O)C(=O)O"],  # chiral ones, meso
+    ["C[C@H]1CCCC[C@H]1C", "C[C@H]1CCCC[C@@H]1C", "C[C@@H]1CCCC[C@H]1C"],
+    ["C[C@H](F)[C@H](O)[C@@H](C)F", "C[C@H](F)[C@@H](O)[C@@H](C)F", "C[C@H](F)C(O)[C@H](C)F", "C[C@@H](F)C(O)[C@@H](C)F"],
+    ["C/C=C/C", "C/C=C\\C", "CC=CC"],  # E and Z
+    ["F/C=C/[C@H](O)/C=C/F", "F/C=C\\[C@H](O)/C=C/F", "F/C=C\\[C@@H](O)/C=C/F"],
+    ["C[S@](=O)CC", "C[S@@](=O)CC"],
+    ["C[C@H](O)/C=C/C(=O)[O-].[Na+]", "C[C@@H](O)/C=C/C(=O)[O-].[Na+]", "C[C@@H](O)/C=C\\C(=O)[O-].[Na+]"],
+    ["NC[C@H]1CC[C@H](C(=O)O)CC1", "NC[C@H]1CC[C@@H](C(=O)O)CC1"],
+]
+TEXTS = [text for family in FAMILIES for text in family]
+
+
+def rewritten(text: str, number: int) -> list[str]:
+    """The molecule, written from other atoms in other orders."""
+    return list(Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(text), number, randomSeed=1))
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    """A model of random weights that sees all features of atoms and bonds."""
+    torch.manual_seed(0)
+    return build_model("mpnn", 16, 16, 3, 1, node_encoder="atom", edge_encoder="bond").eval()
+
+
+def outputs(model: Model, texts: Sequence[str], **options: str) -> torch.Tensor:
+    molecules, wrong = read_many(texts, **options)  # type: ignore[arg-type]
+    assert not wrong
+    pack = GraphPack.of([molecule.graph() for molecule in molecules if molecule is not None])
+    with torch.no_grad():
+        parts = [pack.batch(ids) for ids in torch.arange(len(pack)).split(512)]
+        return torch.cat([model(b.x, b.edge_index, b.edge_attr, b.batch, b.size) for b in parts]).flatten()
+
+
+def assert_one_graph_each(model: Model, molecules: Sequence[str], number: int) -> None:
+    texts = [each for text in molecules for each in rewritten(text, number)]
+    found = outputs(model, texts).view(len(molecules), number)
+    spread = (found - found[:, :1]).abs().amax(1)
+    assert float(spread.max()) < 1e-6, molecules[int(spread.argmax())]
+    keys = np.array(BlockReader().read(Rows(texts)).keys).reshape(len(molecules), number)
+    assert (keys == keys[:, :1]).all()
+
+
+def test_a_molecule_is_one_graph_however_it_is_written(model: Model) -> None:
+    assert_one_graph_each(model, TEXTS, 20)
+    with pytest.raises(AssertionError, match=r"C\[C"):  # as OGB has it, it is not
+        found = outputs(model, rewritten(TEXTS[0], 20), stereo="ogb")
+        assert float(found.std()) < 1e-6, TEXTS[0]
+
+
+def test_stereoisomers_are_different_graphs(model: Model) -> None:
+    for family in FAMILIES:
+        found = outputs(model, family).sort().values
+        assert float(found.diff().min()) > 1e-5, family
+        assert len(set(BlockReader().read(Rows(family)).keys)) == len(family)
+        plain = outputs(model, family, stereo="none")
+        assert float((plain - plain[0]).abs().max()) < 1e-6, family
+        assert len(set(BlockReader().read(Rows(family, stereo="none")).keys)) == 1
+
+
+def test_real_molecules_are_one_graph_each(model: Model, real_data: Path) -> None:
+    """200 molecules with chiral centres, among them all with neighbours of the same class, 50 with E or Z, and 50 others."""
+    texts = list(dict.fromkeys(pd.read_csv(real_data / "moleculeace.csv.xz")["smiles"]))
+    draw = random.Random(0)
+    chiral = [text for text in texts if "@" in text]
+    both = [text for text in texts if "/" in text or "\\" in text]
+    plain = [text for text in texts if not set("@/\\") & set(text)]
+    rings = [text for text in chiral if text.count("@") < 4 and "CC[C@" in text and "1" in text]
+    chosen = draw.sample(rings, 60) + draw.sample(chiral, 140) + draw.sample(both, 50) + draw.sample(plain, 50)
+    assert_one_graph_each(model, chosen, 20)
+
+
+def test_the_parity_of_a_molecule() -> None:
+    """In the order N, O, F of classes, the tag turns with each exchange of two neighbours; all other features are OGB's."""
+    for one, other in (("N[C@H](O)F", "N[C@@H](F)O"), ("O[C@@H](N)F", "F[C@H](N)O")):
+        parities = [Molecule.read(text).arrays()[0][1, 1] for text in (one, other)]
+        assert parities[0] == parities[1]
+        assert {int(from_smiles(text).x[1, 1]) for text in (one, other)} == {1, 2}
+    text = "OC(=O)[C@H](O)[C@H](O)C(=O)O"
+    found, official = Molecule.read(text).graph(), from_smiles(text)
+    assert sorted(found.x[:, 1].tolist()) == [0] * 8 + [1, 2]  # meso: one of each
+    assert torch.equal(found.x[:, [0, *range(2, 9)]], official.x[:, [0, *range(2, 9)]])
+    text = r"F/C=C/C[C@H]1CC[C@@H](C)CC1"  # from the canonical SMILES, with the atoms in their own order
+    found, official = Molecule.read(text).graph(), from_smiles(text)
+    assert torch.equal(found.x[:, [0, *range(2, 9)]], official.x[:, [0, *range(2, 9)]])
+    ours, theirs = (
+        {(*ends, *kind) for *ends, kind in zip(*g.edge_index.tolist(), g.edge_attr.tolist(), strict=True) for kind in [tuple(kind)]}
+        for g in (found, official)
+    )
+    assert ours == theirs
+    with pytest.raises(ValueError, match="stereo is 'all', expected parity, ogb, none"):
+        Molecule.read("C", stereo="all")  # type: ignore[arg-type]
+
+
+def test_a_molecule_that_is_too_large_has_no_chirality() -> None:
+    text = "C" * 2_000 + "[C@H](N)O"
+    with pytest.warns(UserWarning, match="the chirality of a molecule of 2,003 atoms is not used"):
+        x, _, _ = Molecule.read(text).arrays()
+    assert x[:, 1].tolist() == [0] * 2_003
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Molecule.read(text, stereo="ogb").arrays()[0][:, 1].sum() > 0
+        assert Molecule.read(text, stereo="none").arrays()[0][:, 1].sum() == 0
+
+
+def recipe(folder: Path, **data: str) -> Recipe:
+    pd.DataFrame({"smiles": TEXTS, "y": range(len(TEXTS))}).to_csv(folder / "mols.csv", index=False)
+    return find_recipe(
+        "molecules",
+        {"data": {"path": str(folder / "mols.csv"), "target_columns": ["y"], **data}},
+        {"model": {"hidden_channels": 8, "num_layers": 1}, "train": {"epochs": 1}},
+    )[0]
+
+
+def test_a_run_predicts_once_for_a_molecule(tmp_path: Path) -> None:
+    """With the nearest training molecules, which are the same for all its writings; from a table and from a list."""
+    train(recipe(tmp_path), tmp_path / "run")
+    predictor = load(tmp_path / "run")
+    texts = [each for text in TEXTS for each in rewritten(text, 3)]
+    pd.DataFrame({"smiles": texts}).to_csv(tmp_path / "in.csv", index=False)
+    table = predictor.predict_file(tmp_path / "in.csv", nearest=2)
+    table["again"] = predictor.predict(texts)["y_pred"]
+    assert float((table["again"] - table["y_pred"]).abs().max()) < 1e-6
+    for _, rows in table.groupby(np.arange(len(table)) // 3):
+        assert (
+            len(rows[["y_pred", "nearest_rows", "nearest_similarity", "vector_rows", "vector_similarity"]].drop_duplicates()) == 1
+        )
+        assert float(rows["again"].max() - rows["again"].min()) < 1e-6
+
+
+def test_a_run_that_ignores_stereo(tmp_path: Path) -> None:
+    """The run remembers it, in predictions from lists and tables and when it is measured; runs that differ do not predict together."""
+    chosen = recipe(tmp_path, stereo="none")
+    train(chosen, tmp_path / "run")
+    predictor = load(tmp_path / "run")
+    assert predictor.recipe.data.stereo == "none"
+    family = FAMILIES[0]
+    pd.DataFrame({"smiles": family, "y": 0.0}).to_csv(tmp_path / "in.csv", index=False)
+    for found in (predictor.predict(family), predictor.predict_file(tmp_path / "in.csv", nearest=1)):
+        assert found["y_pred"].nunique() == 1
+    _, report = load_table(tmp_path / "mols.csv", stereo="none")
+    assert report.duplicates == len(TEXTS) - len(FAMILIES) - 0
+    assert predictor.evaluate_file(tmp_path / "in.csv")["rows"] == 3
+    train(recipe(tmp_path), tmp_path / "other")
+    with pytest.raises(ValueError, match="trained on different inputs"):
+        load(tmp_path / "run", tmp_path / "other")
+    with pytest.raises(ValueError, match=r"stereo is for tables of molecules, but name is 'molhiv'"):
+        Recipe.check({"data": {"name": "molhiv", "stereo": "none"}})
+    assert Recipe.check({"data": {"name": "molhiv"}}).data.stereo_of_graphs == "ogb"
+
+
+def test_a_run_starts_from_weights_for_the_same_feature(tmp_path: Path) -> None:
+    train(recipe(tmp_path, stereo="ogb"), tmp_path / "old")
+    start = {"checkpoint": str(tmp_path / "old"), "epochs": 1}
+    other = Recipe.check({**recipe(tmp_path).model_dump(), "train": start})
+    with pytest.raises(ValueError, match=r"data.stereo is 'parity', but the run .*old, whose weights are to be used, has .* 'ogb'"):
+        train(other, tmp_path / "new")
