@@ -151,6 +151,23 @@ def test_probabilities_are_calibrated_if_asked_for() -> None:
     assert "ring, not calibrated: calibration error" in said
 
 
+def test_ignored_stereo() -> None:
+    """The run remembers it, and so does a run that starts from its weights."""
+    texts = ["C[C@H](N)C(=O)O", "N[C@H](C)C(=O)O", "F/C=C/F", "F/C=C\\F"]
+    pd.DataFrame({"smiles": texts * 5, "y": [n / 20 for n in range(20)]}).to_csv("stereo.csv", index=False)
+    works("train", "-i", "stereo.csv", "--target-columns", "y", "--ignore-stereo", "-o", "flat", "--no-report", *SMALL)
+    works("train", "-i", "stereo.csv", "--target-columns", "y", "--checkpoint", "flat", "-o", "next", "--no-report", *SMALL)
+    assert package.load("next").recipe.data.stereo == "none"
+    for run in ("flat", "next"):
+        works("predict", "-i", "stereo.csv", "--model-paths", run, "-o", f"{run}.csv", "--num-workers", "1", "-q")
+        first, second, third, fourth = pd.read_csv(f"{run}.csv")["y_pred"][:4]
+        assert first == second
+        assert third == fourth
+    works("train", "-i", "stereo.csv", "--target-columns", "y", "-o", "full", "--no-report", *SMALL)
+    works("predict", "-i", "stereo.csv", "--model-paths", "full", "-o", "full.csv", "--num-workers", "1", "-q")
+    assert pd.read_csv("full.csv")["y_pred"][:4].nunique() == 4
+
+
 def weights(folder: str) -> dict[str, Any]:
     return load_file(Path(folder) / "seed-0" / "last" / "model.safetensors")
 

@@ -32,6 +32,14 @@ def test_it_predicts(run: Path) -> None:
     assert "16 of 16 rows predicted" in works("predict", "-i", "mols.csv", "--model-paths", "run", "-o", "out.csv", "-q").stdout
 
 
+def test_it_sees_chirality_as_it_did(run: Path) -> None:
+    """It has OGB's feature, in which two writings of L-alanine differ. The numbers are those of the versions that had no other."""
+    texts = ["C[C@H](N)C(=O)O", "N[C@@H](C)C(=O)O"]
+    assert reign.load("run").predict(texts)["size_pred"].tolist() == pytest.approx([1.3384871, 1.3386395], abs=1e-5)
+    works("export", "run", "-o", "model.zip")
+    assert reign.load("model.zip").predict(texts)["size_pred"].tolist() == pytest.approx([1.3384871, 1.3386395], abs=1e-5)
+
+
 def test_it_can_be_measured(run: Path) -> None:
     summary = read_json(run / "summary.json")
     predictor = reign.load("run")

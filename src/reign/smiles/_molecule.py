@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from reign.smiles._features import Arrays, arrays_of, graph_of
 from reign.smiles._rdkit import BlockLogs, Chem
-from reign.smiles._stereo import arrays_with_parity
+from reign.smiles._stereo import arrays_with_parity, canonical_smiles
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -67,7 +67,9 @@ class Molecule:
     def canonical(self) -> str:
         """The canonical SMILES. Very large molecules, whose atoms RDKit cannot rank, keep their original SMILES."""
         with in_one_line(self.text):
-            return Chem.MolToSmiles(self.mol) if self.mol.GetNumAtoms() <= LARGE else self.text
+            if self.mol.GetNumAtoms() > LARGE:
+                return self.text
+            return canonical_smiles(self.mol) if self.stereo == "parity" else Chem.MolToSmiles(self.mol)
 
     def scaffold(self) -> str:
         """The Bemis-Murcko scaffold: the rings and the chains that join them; empty if there are no rings."""

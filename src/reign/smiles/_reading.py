@@ -15,6 +15,7 @@ import numpy as np
 from reign.smiles._descriptors import described
 from reign.smiles._features import Arrays
 from reign.smiles._molecule import LARGE, Molecule, Stereo
+from reign.smiles._stereo import output_order
 
 SEEN = 65_536  # number of recent SMILES that are recognised
 KEY = 16  # bytes of a key
@@ -100,10 +101,10 @@ class BlockReader:
         name = _canonical(molecule)
         if rows.described or not name:
             arrays = rows.arrays(row, molecule)
-            return key_of(*arrays, _order(molecule) if name else None), arrays
+            return key_of(*arrays, output_order(molecule.mol) if name else None), arrays
         if rows.stereo == "ogb" and "@" in name:
             tags = np.array([int(atom.GetChiralTag()) for atom in molecule.mol.GetAtoms()])
-            name = f"{name} {tags[_order(molecule)].tolist()}"
+            name = f"{name} {tags[output_order(molecule.mol)].tolist()}"
         if (known := self.seen.get(name)) is not None:
             return known, None
         key = hashlib.blake2b(name.encode(), digest_size=KEY).digest()
@@ -141,8 +142,3 @@ def _canonical(molecule: Molecule) -> str:
         return molecule.canonical()
     except ValueError:
         return ""
-
-
-def _order(molecule: Molecule) -> np.ndarray:
-    """The atoms in the order of the canonical SMILES, after this was made."""
-    return np.array(molecule.mol.GetProp("_smilesAtomOutputOrder").strip("[],").split(","), dtype=np.int64)

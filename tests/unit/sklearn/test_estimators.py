@@ -231,6 +231,16 @@ def test_rows_held_out_and_settings() -> None:
     assert model.models_[0].model.residual is None
 
 
+def test_chirality() -> None:
+    """Two writings of L-alanine are one molecule; D-alanine is another, unless stereo is ignored."""
+    alanines = ["C[C@H](N)C(=O)O", "N[C@@H](C)C(=O)O", "N[C@H](C)C(=O)O"]
+    for options, others in (({}, False), ({"ignore_stereo": True}, True), ({"settings": {"data": {"stereo": "none"}}}, True)):
+        model = ReignRegressor(**{**SMALL, "epochs": 1, **options}).fit([*alanines, "C", "CC"], [1.0, 1.0, 3.0, 0.0, 0.0])
+        first, again, other = model.predict(alanines)
+        assert abs(first - again) < 1e-6
+        assert (abs(first - other) < 1e-6) == others
+
+
 def test_mistakes() -> None:
     def fit(X: Any = SMILES, y: Any = SIZES, **options: Any) -> None:
         ReignRegressor(**{**SMALL, "epochs": 1, **options}).fit(X, y)

@@ -30,16 +30,17 @@ def test_a_molecule_has_one_key_however_it_is_written() -> None:
 
 
 def test_chirality_as_a_model_sees_it_is_part_of_the_key() -> None:
-    """The feature depends on the order of the neighbours: the same molecule, written in another way, can be another graph for a model."""
+    """OGB's feature depends on the order of the neighbours: the same molecule, written in another way, can be another graph for a model."""
     texts = ["N[C@@H](C)C(=O)O", "C[C@H](N)C(=O)O", "N[C@H](C)C(=O)O", "OC(=O)[C@H](C)N"]
-    found = read(*texts)
-    molecules = [Molecule.read(text) for text in texts]
+    found = BlockReader().read(Rows(texts, stereo="ogb"))
+    molecules = [Molecule.read(text, stereo="ogb") for text in texts]
     tags = [sorted(molecule.arrays()[0][:, 1].tolist()) for molecule in molecules]
     for i, one in enumerate(molecules):
         for j, other in enumerate(molecules):
             same = one.canonical() == other.canonical() and tags[i] == tags[j]
             assert (found.keys[i] == found.keys[j]) == same
     assert len(set(found.keys)) == 3
+    assert len(set(read(*texts).keys)) == 2  # L- and D-alanine
 
 
 def test_graphs_with_the_same_key_have_the_same_features() -> None:
@@ -57,10 +58,12 @@ def test_graphs_with_the_same_key_have_the_same_features() -> None:
         for _ in range(25):
             order = rng.permutation(mol.GetNumAtoms()).tolist()
             texts.append(Chem.MolToSmiles(Chem.RenumberAtoms(mol, order), canonical=False))
-    keys = BlockReader().read(Rows(texts)).keys
-    plain = BlockReader().read(Rows(texts, numbers=[[1.0]] * len(texts))).keys  # with descriptors, all features are hashed
-    assert len(set(zip(keys, plain, strict=True))) == len(set(keys))
-    assert 3 < len(set(keys)) < 25
+    for stereo, least, most in (("ogb", 4, 24), ("parity", 3, 3), ("none", 2, 2)):
+        keys = BlockReader().read(Rows(texts, stereo=stereo)).keys  # type: ignore[arg-type]
+        numbers = [[1.0]] * len(texts)  # with descriptors, all features are hashed
+        plain = BlockReader().read(Rows(texts, numbers=numbers, stereo=stereo)).keys  # type: ignore[arg-type]
+        assert len(set(zip(keys, plain, strict=True))) == len(set(keys))
+        assert least <= len(set(keys)) <= most
 
 
 def test_keys_tell_graphs_apart() -> None:
@@ -99,7 +102,8 @@ def test_rows_that_cannot_be_read_and_descriptors() -> None:
 
 
 @pytest.mark.parametrize(
-    "rows", [Rows(["CC", "xyz", "C[C@H](N)O"], {0: "odd é"}), Rows(["x"]), Rows(["CC", "CC"], {}, [[1.5], [float("nan")]])]
+    "rows",
+    [Rows(["CC", "xyz", "C[C@H](N)O"], {0: "odd é"}), Rows(["x"], stereo="none"), Rows(["CC", "CC"], {}, [[1.5], [float("nan")]])],
 )
 def test_messages(rows: Rows, tmp_path: Path) -> None:
     """Rows and graphs arrive as they were sent, and a message that is cut off is none."""
@@ -110,6 +114,7 @@ def test_messages(rows: Rows, tmp_path: Path) -> None:
         arrived = receive_rows(pipe)
         assert arrived is not None
         assert (arrived.texts, arrived.wrong, str(arrived.numbers)) == (rows.texts, rows.wrong, str(list(rows.numbers)))
+        assert arrived.stereo == rows.stereo
         assert receive_rows(pipe) is None
     graphs = BlockReader().read(rows)
     with file.open("wb") as pipe:
