@@ -60,7 +60,7 @@ def test_what_is_exported(trained: Path, model: Path) -> None:
     with zipfile.ZipFile("mine.zip") as made:
         names = made.namelist()
         assert names == [
-            "README.md", "recipe.json", "problem.json", "summary.json", "calibration.json", "seed-0/scale.json",
+            "README.md", "recipe.json", "problem.json", "summary.json", "calibration.json", "domain.json", "seed-0/scale.json",
             "seed-0/last/config.json", "seed-0/last/model.safetensors",
         ]  # fmt: skip
         everything = b"".join(made.read(name) for name in names if not name.endswith("safetensors"))

@@ -121,7 +121,7 @@ def test_programs_on_pages_that_are_commands(page: str, made: list[str], tmp_pat
     if page == "own-layer":
         assert "mine" in (tmp_path / "RUN" / "recipe.yaml").read_text()
         rows = (tmp_path / "out.csv").read_text().splitlines()
-        assert rows[0] == "smiles,logS_pred,error"
+        assert rows[0] == "smiles,logS_pred,warning,error"
         assert len(rows) == 3
 
 

@@ -85,7 +85,7 @@ def test_intervals_of_an_ensemble() -> None:
     works("train", "-i", file, "--target-columns", "size", "-o", "run", "--ensemble-size", "2", *HALVES, *SMALL)
     works("predict", "-i", file, "--model-paths", "run", "-o", "out.csv", "-q")
     found = pd.read_csv("out.csv")
-    assert list(found.columns)[3:] == ["size_pred", "size_unc", "size_lower", "size_upper", "error"]
+    assert list(found.columns)[3:] == ["size_pred", "size_unc", "size_lower", "size_upper", "warning", "error"]
     rows = [int(row) - 1 for row in read_json(Path("run/seed-0/splits.json"))["val"]]
     inside = found["size"].between(found["size_lower"], found["size_upper"])[rows]
     assert inside.sum() in (19, 20)  # the 20th of 21 validation scores is the bound, within rounding
@@ -95,7 +95,7 @@ def test_intervals_of_an_ensemble() -> None:
     assert f"size, ensemble: intervals of level 0.9 cover {20 / 21:.1%} of 21 labels, mean width " in said
     works("predict", "-i", file, "--model-paths", "run", "-o", "raw.csv", "-q", "--calibration-method", "none")
     raw = pd.read_csv("raw.csv")
-    assert list(raw.columns)[3:] == ["size_pred", "size_unc", "error"]
+    assert list(raw.columns)[3:] == ["size_pred", "size_unc", "warning", "error"]
     kept = pd.concat([package.load("run").predict(CARBON, uncertainty=False)["size_pred"], raw["size_pred"]], axis=1)
     assert kept.iloc[:, 0].tolist() == pytest.approx(kept.iloc[:, 1].tolist(), abs=1e-5)
     start = ("predict", "-i", file, "--model-paths", "run", "-q")
@@ -132,7 +132,7 @@ def test_uncertainty_of_one_model() -> None:
     plain = ("predict", "-i", file, "--model-paths", "plain", "-o", "out.csv", "-q")
     assert works(*plain).stderr == ""
     assert "so there are no intervals. Train with" in works(*plain, "--conformal-alpha", "0.2").stderr
-    assert list(pd.read_csv("out.csv").columns)[3:] == ["size_pred", "error"]
+    assert list(pd.read_csv("out.csv").columns)[3:] == ["size_pred", "warning", "error"]
 
 
 def test_probabilities_are_calibrated_if_asked_for() -> None:
@@ -247,7 +247,8 @@ def test_the_nearest_training_molecules_and_vectors() -> None:
     assert first["warning"] == ""
     assert [found["nearest_rows"][1], found["warning"][1]] == ["", ""]
     assert "not a SMILES" in found["error"][1]
-    assert found["warning"][2].startswith("unlike all training molecules: the largest similarity is 0.")
+    assert found["warning"][2].startswith("no training molecule has the element F or the element Na or the element S (and ")
+    assert "; unlike all training molecules: the largest similarity is 0." in found["warning"][2]
     start = ("predict", "-i", "new.csv", "--model-paths", "run", "-q")
     assert "nearest is 0, expected at least 1" in fails(*start, "--nearest", "0")
     assert "--nearest needs a single run" in fails(*start, "--model-paths", "run", "--nearest", "1")

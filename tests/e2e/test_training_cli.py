@@ -78,7 +78,7 @@ def test_train_predict_evaluate(tmp_path: Path) -> None:
     works("predict", "-i", file, "--model-paths", "run", "-o", "out.csv")
     found = pd.read_csv("out.csv", dtype=str, keep_default_na=False)
     given = pd.read_csv(file, dtype=str, keep_default_na=False)
-    assert list(found.columns) == ["smiles", "size", "size_pred", "size_unc", "error"]
+    assert list(found.columns) == ["smiles", "size", "size_pred", "size_unc", "warning", "error"]
     assert found[["smiles", "size"]].equals(given)
     assert [bool(error) for error in found["error"]] == [False] * 40 + [True] * 3 + [False]
     assert [value == "" for value in found["size_pred"]] == [False] * 40 + [True] * 3 + [False]

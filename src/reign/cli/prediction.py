@@ -77,8 +77,12 @@ def predict(
     conformal_alpha: Alpha = None,
     nearest: Annotated[
         int | None,
-        unsure_option(help="Number of most similar training molecules to list, with a warning for molecules unlike all of them."),
+        unsure_option(help="Number of most similar training molecules to list. Molecules unlike all of them get a warning, too."),
     ] = None,
+    warnings: Annotated[
+        bool,
+        unsure_option("--warnings/--no-warnings", help="Mark rows beyond the training molecules in the column warning."),
+    ] = True,
     num_workers: NumWorkers = None,
     engine: Annotated[
         str, machine_option(help="Where to predict for a folder of tables: local (this process), or ray (a Ray cluster).")
@@ -88,9 +92,9 @@ def predict(
 ) -> None:
     """Predict the targets of a run for a table of molecules.
 
-    The output has all rows and columns of the input, in order, and the columns <target>_pred and error; with uncertainties also <target>_unc, <target>_lower and <target>_upper.
+    The output has all rows and columns of the input, in order, and the columns <target>_pred, warning and error; with uncertainties also <target>_unc, <target>_lower and <target>_upper.
 
-    For 0/1 targets the prediction is a probability. If a row cannot be predicted, the column error gives the reason.
+    For 0/1 targets the prediction is a probability. If a row cannot be predicted, the column error gives the reason. The column warning marks molecules of unusual size, with elements or other features that no training molecule has, and predictions far outside the training targets.
 
     A table of any size is read, computed and written in chunks. If the command is stopped, run it again to continue. If the input is a folder of tables, the output is a folder with one table of the same name for each of them.
     """
@@ -117,13 +121,15 @@ def predict(
                 calibration=calibration_method,
                 alpha=alpha,
                 nearest=nearest,
+                warnings=warnings,
                 descriptors_path=descriptors_path,
                 num_workers=num_workers,
                 callback=callback,
             )
     plain_console().print(
         f"{written.rows - written.failed:,} of {written.rows:,} rows predicted; the output is in {target}."
-        + (f" {written.failed:,} could not be predicted; see the column error." if written.failed else ""),
+        + (f" {written.failed:,} could not be predicted; see the column error." if written.failed else "")
+        + (f" {written.warned:,} have a warning; see the column warning." if written.warned else ""),
         soft_wrap=True,
     )
 

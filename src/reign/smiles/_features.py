@@ -85,3 +85,42 @@ def arrays_of(mol: Chem.Mol) -> Arrays:
 
 def _columns(item: Any, table: list[tuple[str, list[Any]]]) -> list[int]:
     return [place.get(name(item), other) for name, place, other in _PLACES[id(table)]]
+
+
+# what an atom or a bond of a kind is called, for each column; for yes or no, first what it is called without
+_ATOM_WORDS: list[str | tuple[str, str]] = [
+    "the element {}",
+    "an atom of chirality {}",
+    "an atom of degree {}",
+    "an atom of charge {}",
+    "an atom with {} hydrogens",
+    "an atom with {} unpaired electrons",
+    "an atom of hybridization {}",
+    ("an atom that is not aromatic", "an aromatic atom"),
+    ("an atom outside rings", "an atom in a ring"),
+]
+_BOND_WORDS: list[str | tuple[str, str]] = [
+    "a bond of type {}",
+    "a bond of stereo type {}",
+    ("a bond that is not conjugated", "a conjugated bond"),
+]
+
+
+def in_words(features: str, column: int, place: int) -> str:
+    """What has this value in a column of features.
+
+    >>> in_words("atom", 0, 53), in_words("atom", 3, 7), in_words("bond", 0, 2)
+    ('the element Xe', 'an atom of charge 2', 'a bond of type TRIPLE')
+
+    Args:
+        features: "atom" or "bond".
+        column: the column.
+        place: the place of the value in the column.
+    """
+    words, values = (_ATOM_WORDS, ATOM) if features == "atom" else (_BOND_WORDS, BOND)
+    said, value = words[column], values[column][1][place]
+    if isinstance(said, tuple):
+        return said[int(value)]
+    if column == 0 and features == "atom":
+        value = "*" if value == MISC else Chem.GetPeriodicTable().GetElementSymbol(value)
+    return said.format(getattr(value, "name", "other" if value == MISC else value))

@@ -5,6 +5,7 @@ recipe.json          the settings; tables are named without their folders
 problem.json         the task, targets and classes
 summary.json         the results, and which models there are
 calibration.json     the calibration, if there is one
+domain.json          ranges of the training molecules, if there are some, for warnings
 training.csv         the training molecules, only if they were asked for
 seed-0/scale.json    the scale of the targets
 seed-0/last/         weights and arguments of a model (or best/; seed-0/fold-1/ in cross-validation)
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from reign.disk import first_line, replaced
+from reign.train.domain import FILE as DOMAIN
 from reign.train.model_card import model_card
 from reign.train.nearest import FILE as TRAINING
 from reign.train.recipe import Recipe
@@ -27,7 +29,7 @@ from reign.train.run_folder import read_about
 from reign.train.summary import read_summary
 
 NAMES = re.compile(
-    r"README\.md|(recipe|problem|summary|calibration)\.json|training\.csv"
+    r"README\.md|(recipe|problem|summary|calibration|domain)\.json|training\.csv"
     r"|seed--?\d{1,10}/(fold-\d{1,6}/)?(scale\.json|(best|last)/(config\.json|model\.safetensors))"
 )
 MOST_FILES = 4_000
@@ -57,8 +59,9 @@ def export(run: str | Path, output: str | Path, molecules: bool = False) -> list
         "summary.json": _results(summary),
     }
     content = {name: _json(value) for name, value in texts.items()}
-    if (run / "calibration.json").is_file():
-        content["calibration.json"] = (run / "calibration.json").read_bytes()
+    for name in ("calibration.json", DOMAIN):
+        if (run / name).is_file():
+            content[name] = (run / name).read_bytes()
     if molecules:
         content[TRAINING] = (run / TRAINING).read_bytes()
     for member in summary["members"]:

@@ -10,6 +10,7 @@ import torch
 from reign.data import GraphPack
 from reign.kernels import keep_freed_memory, ragged
 from reign.train.callbacks import Callback
+from reign.train.domain import COLUMN as WARNING
 from reign.train.table_jobs import Cells, Job
 from reign.train.window import Window
 
@@ -25,15 +26,17 @@ class Computed:
 
     Args:
         chunk: the rows.
-        columns: the new columns, with None for rows that have an error; ``error`` is the last one.
+        columns: the new columns, with None for rows that have an error, and no warning; ``error`` is the last one.
         new: keys of the graphs that were computed for this chunk.
         failed: number of rows with an error.
+        warned: number of rows with a warning.
     """
 
     chunk: "Chunk"
     columns: dict[str, list[Any]]
     new: list[bytes]
     failed: int
+    warned: int = 0
 
 
 def compute(job: Job, chunk: "Chunk", blocks: "Sequence[tuple[Rows, Graphs]]", window: Window, callback: Callback) -> Computed:
@@ -60,13 +63,13 @@ def compute(job: Job, chunk: "Chunk", blocks: "Sequence[tuple[Rows, Graphs]]", w
             found, failed = job.cells(pack_of(arrays), [rows.texts[row] for rows, _, row in places], callback)
             for g, key in enumerate(some):
                 window.add(key, None if g in failed else found[g], failed.get(g, ""))
-    none: Cells = (None,) * len(job.columns)
+    none: Cells = tuple("" if name == WARNING else None for name in job.columns)
     made: list[Cells] = []
     for key, error in _keys(blocks):
         cells, error = window.found[key] if key else (None, error)
         made.append((*(none if cells is None else cells), error))
     columns = dict(zip([*job.columns, "error"], map(list, zip(*made, strict=True)), strict=True))
-    return Computed(chunk, columns, list(new), sum(bool(row[-1]) for row in made))
+    return Computed(chunk, columns, list(new), sum(map(bool, columns["error"])), sum(map(bool, columns.get(WARNING, ()))))
 
 
 def _keys(blocks: "Sequence[tuple[Rows, Graphs]]") -> Iterator[tuple[bytes, str]]:

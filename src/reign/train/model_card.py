@@ -94,7 +94,7 @@ def model_card(run: Path, recipe: Recipe, about: dict[str, Any], summary: dict[s
         "",
         "## What is in the file",
         "",
-        "Settings, results, calibration and weights. It does not hold labels, splits, predictions or checkpoints. "
+        "Settings, results, calibration, ranges of the training molecules and labels, and weights. It does not hold single labels, splits, predictions or checkpoints. "
         + (
             "It holds the SMILES of the training molecules (`training.csv`), for `--nearest`."
             if "training.csv" in files

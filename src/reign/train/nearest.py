@@ -16,11 +16,14 @@ from reign.train.inputs import descriptors_of
 from reign.train.trained_model import TrainedModel
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from torch_geometric.data import Data
+
     from reign.data.molecules import Molecule
     from reign.train.predictor import Predictor
 
 FILE = "training.csv"
-COLUMNS = ["nearest_rows", "nearest_smiles", "nearest_similarity", "vector_rows", "vector_similarity", "warning"]
+COLUMNS = ["nearest_rows", "nearest_smiles", "nearest_similarity", "vector_rows", "vector_similarity"]
 
 
 def keep_training(folder: Path, problem: Problem) -> None:
@@ -42,64 +45,72 @@ class TrainingMolecules:
     """
 
     def __init__(self, folder: Path, config: DataConfig, model: TrainedModel, callback: Callback) -> None:
-        from reign.data.molecules import Neighbours, graphs_of, need_columns, read_molecules, read_table
+        from reign.data.molecules import Neighbours
 
-        file = folder / FILE
-        if not file.is_file():
+        if not (folder / FILE).is_file():
             raise ValueError(
                 f"{folder} does not have the molecules that it was trained on ({FILE}): it is a cross-validation, a zip without molecules (reign export "
                 "--with-molecules keeps them), or was made by an older version of reign; leave --nearest out, or train again."
             )
-        smiles_columns = config.smiles_columns
-        table, odd = read_table(file)
-        need_columns(table.columns, ["row", *smiles_columns], file)
-        molecules, wrong = read_molecules(table, smiles_columns, odd, config.stereo, callback.track)
-        graphs, wrong = graphs_of(callback.track(molecules, "making graphs"), wrong)
-        graphs, wrong = descriptors_of(config).extend(graphs, molecules, wrong, progress=callback.track)
-        if wrong:
-            row, reason = next(iter(wrong.items()))
-            raise ValueError(f"{file} is damaged (line {row + 2}: {reason}).")
-        self.rows, self.texts = list(table["row"]), [".".join(t) for t in zip(*(table[c] for c in smiles_columns), strict=True)]
+        table, molecules, graphs = read_training(folder, config, callback)
+        graphs, _ = descriptors_of(config).extend(graphs, molecules, {}, progress=callback.track)
+        self.rows = list(table["row"])
+        self.texts = [".".join(texts) for texts in zip(*(table[column] for column in config.smiles_columns), strict=True)]
         self.neighbours = Neighbours(molecules)
         self.usual = self.neighbours.usual()
         self.model, self.callback = model, callback
         self.vectors = self._vectors(GraphPack.of([data for data in graphs if data is not None]))
 
-    def columns(self, molecules: "Sequence[Molecule | None]", pack: GraphPack, number: int) -> dict[str, list[Any]]:
-        """The columns for predicted molecules. Molecules that are None have empty cells.
+    def columns(self, molecules: "Sequence[Molecule]", pack: GraphPack, number: int) -> tuple[dict[str, list[str]], list[str]]:
+        """The columns for predicted molecules, and a warning for each molecule; empty where there is no reason for one.
 
         Args:
-            molecules: a molecule for each row.
-            pack: the graphs of those that are not None, in order.
+            molecules: the molecules.
+            pack: their graphs.
             number: number of neighbours.
         """
-        found: dict[str, list[Any]] = {name: [""] * len(molecules) for name in COLUMNS}
-        vectors = iter(self._vectors(pack)) if len(pack) else iter(())
-        for row, molecule in enumerate(molecules):
-            if molecule is None:
-                continue
+        found: dict[str, list[str]] = {name: [] for name in COLUMNS}
+        warnings = []
+        for molecule, vector in zip(molecules, self._vectors(pack), strict=True):
             near = self.neighbours.nearest(molecule, number)
-            alike = self.vectors @ next(vectors)
+            alike = self.vectors @ vector
             close = alike.argsort(descending=True, stable=True)[:number].tolist()
             warning = ""
             if near[0][1] < self.usual:
                 warning = f"unlike all training molecules: the largest similarity is {near[0][1]:.2f}, but {self.usual:.2f} or more is usual"
-            cells: list[Any] = [
+            warnings.append(warning)
+            cells = [
                 _joined(self.rows[i] for i, _ in near),
                 _joined(self.texts[i].strip() for i, _ in near),
                 _joined(f"{value:.3f}" for _, value in near),
                 _joined(self.rows[i] for i in close),
                 _joined(f"{float(alike[i]):.3f}" for i in close),
-                warning,
             ]
             for name, cell in zip(COLUMNS, cells, strict=True):
-                found[name][row] = cell
-        return found
+                found[name].append(cell)
+        return found, warnings
 
     def _vectors(self, pack: GraphPack) -> Float[Tensor, "graphs channels"]:
         """The pooled vectors, scaled to length 1."""
         found = self.model.vectors(pack, torch.arange(len(pack)), self.callback)
         return torch.nn.functional.normalize(found, dim=1)
+
+
+def read_training(
+    folder: Path, config: DataConfig, callback: Callback
+) -> "tuple[pd.DataFrame, list[Molecule | None], list[Data | None]]":
+    """The training molecules that a run keeps: their table, the molecules, and their graphs without descriptors; none is None."""
+    from reign.data.molecules import graphs_of, need_columns, read_molecules, read_table
+
+    file = folder / FILE
+    table, odd = read_table(file)
+    need_columns(table.columns, ["row", *config.smiles_columns], file)
+    molecules, wrong = read_molecules(table, config.smiles_columns, odd, config.stereo_of_graphs, callback.track)
+    graphs, wrong = graphs_of(callback.track(molecules, "making graphs"), wrong)
+    if wrong or not graphs:
+        row, reason = next(iter(wrong.items()), (0, "there is no molecule"))
+        raise ValueError(f"{file} is damaged (line {row + 2}: {reason}).")
+    return table, molecules, graphs
 
 
 def training_molecules(predictor: "Predictor", callback: Callback) -> TrainingMolecules:

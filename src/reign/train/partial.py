@@ -5,7 +5,7 @@ Until the output OUT is complete, its chunks are in the folder .OUT.reign-partia
 about.json       what the predictions depend on; a folder of another input, model or option is not continued
 00000.part       the rows of a chunk, in the format of the output
 00000.seen       results of the graphs that were computed for it, from which later rows are filled
-done.json        number of complete chunks, rows and failed rows
+done.json        number of complete chunks, rows, and rows with an error or a warning
 """
 
 import json
@@ -33,11 +33,13 @@ class Written:
         path: the output.
         rows: number of rows.
         failed: number of rows with an error.
+        warned: number of rows with a warning.
     """
 
     path: Path
     rows: int
     failed: int
+    warned: int = 0
 
 
 def write_stream(stream: Stream, target: Path, about: Callable[[], dict[str, Any]], callback: Callback) -> Written:
@@ -51,9 +53,9 @@ def write_stream(stream: Stream, target: Path, about: Callable[[], dict[str, Any
     """
     output = TableOutput(target, stream.table, stream.job.columns)
     if stream.rows <= stream.chunk_rows:
-        made = [(output.part(each), each.failed) for each in stream.computed(Window(), callback)]
-        output.write(part for part, _ in made)
-        return Written(target, stream.rows, sum(failed for _, failed in made))
+        made = [(output.part(each), each.failed, each.warned) for each in stream.computed(Window(), callback)]
+        output.write(part for part, _, _ in made)
+        return Written(target, stream.rows, sum(failed for _, failed, _ in made), sum(warned for _, _, warned in made))
     folder = partial_folder(target)
     with lock.only_one(folder):
         parts = Parts(folder, about())
@@ -62,7 +64,7 @@ def write_stream(stream: Stream, target: Path, about: Callable[[], dict[str, Any
         for each in stream.computed(parts.window, callback, parts.rows):
             parts.add(output.part(each), each)
         output.write(parts.content())
-        written = Written(target, parts.rows, parts.failed)
+        written = Written(target, parts.rows, parts.failed, parts.warned)
         for file in folder.iterdir():
             if file.name != lock.NAME:
                 file.unlink()
@@ -85,7 +87,7 @@ class Parts:
 
     def __init__(self, folder: Path, about: dict[str, Any]) -> None:
         self.folder, self.window = folder, Window()
-        self.chunks, self.rows, self.failed = 0, 0, 0
+        self.chunks, self.rows, self.failed, self.warned = 0, 0, 0, 0
         self.kept: deque[tuple[int, int]] = deque()  # chunks whose results may still be in the window, with the number of results
         self.results = 0  # number of results of these chunks
         if (done := folder / "done.json").is_file():
@@ -101,7 +103,9 @@ class Parts:
         write_bytes(self._file(self.chunks, "seen"), json.dumps(seen).encode())
         self._keep(self.chunks, len(seen))
         self.chunks, self.rows, self.failed = self.chunks + 1, self.rows + each.chunk.size, self.failed + each.failed
-        write_json(self.folder / "done.json", {"chunks": self.chunks, "rows": self.rows, "failed": self.failed})
+        self.warned += each.warned
+        done = {"chunks": self.chunks, "rows": self.rows, "failed": self.failed, "warned": self.warned}
+        write_json(self.folder / "done.json", done)
         while self.results - self.kept[0][1] >= self.window.size:
             number, results = self.kept.popleft()
             self._file(number, "seen").unlink()
@@ -124,8 +128,8 @@ class Parts:
             )
 
     def _read(self, file: Path) -> None:
-        done = read_record(file, chunks=int, rows=int, failed=int)
-        self.chunks, self.rows, self.failed = done["chunks"], done["rows"], done["failed"]
+        done = read_record(file, chunks=int, rows=int, failed=int, warned=int)
+        self.chunks, self.rows, self.failed, self.warned = (done[name] for name in ("chunks", "rows", "failed", "warned"))
         for number in range(self.chunks):
             if not self._file(number, "part").is_file():
                 raise ValueError(f"{self._file(number, 'part')} is missing; delete {self.folder} to start again.")
@@ -147,4 +151,5 @@ class Parts:
 
 def counted(several: Sequence[Written], path: Path) -> Written:
     """The sum of several outputs."""
-    return Written(path, sum(each.rows for each in several), sum(each.failed for each in several))
+    rows, failed, warned = (sum(getattr(each, name) for each in several) for name in ("rows", "failed", "warned"))
+    return Written(path, rows, failed, warned)

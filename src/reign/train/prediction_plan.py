@@ -22,20 +22,24 @@ class Plan:
         calibration: the calibration of probabilities, one of ``CALIBRATIONS``.
         alpha: the share of rows that may lie outside their interval.
         intervals: the calibrated intervals by target.
+        warnings: whether to mark molecules and predictions beyond the domain of the models.
     """
 
     method: str | None
     calibration: str
     alpha: float
     intervals: dict[str, Interval]
+    warnings: bool = True
 
 
-def make_plan(predictor: "Predictor", uncertainty: str | bool, calibration: str | None, alpha: float) -> Plan:
+def make_plan(
+    predictor: "Predictor", uncertainty: str | bool, calibration: str | None, alpha: float, warnings: bool = True
+) -> Plan:
     """Make the plan. Raise ``ValueError`` for anything that the models do not support.
 
     Args:
         predictor: the models and their calibration.
-        uncertainty, calibration, alpha: as in ``Predictor.predict_file``.
+        uncertainty, calibration, alpha, warnings: as in ``Predictor.predict_file``.
     """
     can = methods_of(predictor.models)
     method = next((m for m in can if m != "dropout"), None) if uncertainty is True else uncertainty or None
@@ -57,7 +61,7 @@ def make_plan(predictor: "Predictor", uncertainty: str | bool, calibration: str 
     intervals = {target: each for target, each in intervals.items() if target in predictor.targets}
     for each in intervals.values():
         each.factor(alpha)
-    return Plan(method, calibration or "none", alpha, intervals)
+    return Plan(method, calibration or "none", alpha, intervals, warnings)
 
 
 def why_no_intervals(predictor: "Predictor", plan: Plan, calibration: str | None) -> str | None:

@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ from reign.train.archive import unpack
 from reign.train.calibration import Calibration
 from reign.train.callbacks import Callback
 from reign.train.depends import about_stream
+from reign.train.domain import COLUMN as WARNING
+from reign.train.domain import FILE as DOMAIN
+from reign.train.domain import Domain, find_domain
 from reign.train.evaluation import evaluate_split, evaluate_table
 from reign.train.inputs import read_inputs, without_targets
 from reign.train.nearest import training_molecules
@@ -99,7 +103,7 @@ class Predictor:
 
     def files(self) -> list[Path]:
         """All files that predictions depend on."""
-        names = ("recipe.yaml", "problem.json", "summary.json", "calibration.json", "training.csv")
+        names = ("recipe.yaml", "problem.json", "summary.json", "calibration.json", "training.csv", DOMAIN)
         found = [folder / name for folder in self.folders for name in names]
         for model in self.models:
             found.append(model.folder / "scale.json")
@@ -114,17 +118,18 @@ class Predictor:
         uncertainty: str | bool = True,
         calibration: str | None = None,
         alpha: float = 0.1,
+        warnings: bool = True,
     ) -> "pd.DataFrame":
-        """A table with a row for each input: ``<target>_pred``, ``<target>_unc`` and intervals where the models give them, and ``error``.
+        """A table with a row for each input: ``<target>_pred``, ``<target>_unc`` and intervals where the models give them, ``warning`` and ``error``.
 
         Args:
             inputs: SMILES, or PyG graphs with the features of the training data.
             callback: receives progress events.
-            uncertainty, calibration, alpha: as in ``predict_file``.
+            uncertainty, calibration, alpha, warnings: as in ``predict_file``.
         """
         inputs = [inputs] if isinstance(inputs, str | Data) else list(inputs)
         graphs, errors, texts = read_inputs(inputs, self.recipe.data)
-        table = self.table(graphs, errors, callback, make_plan(self, uncertainty, calibration, alpha))
+        table = self.table(graphs, errors, callback, make_plan(self, uncertainty, calibration, alpha, warnings))
         if texts is not None:
             table.insert(0, "smiles", texts)
         return table
@@ -138,6 +143,7 @@ class Predictor:
         calibration: str | None = None,
         alpha: float = 0.1,
         nearest: int | None = None,
+        warnings: bool = True,
         descriptors_path: str | Path | None = None,
         num_workers: int | None = 0,
         callback: Callback | None = None,
@@ -152,6 +158,7 @@ class Predictor:
                 calibrated, and numbers have calibrated deviations and intervals if the run has enough validation rows.
             alpha: the share of rows that may lie outside their interval.
             nearest: number of the most similar training molecules to add, see ``reign.train.nearest``.
+            warnings: whether to add a column ``warning`` that marks molecules and predictions beyond the training data, see ``reign.train.domain``.
             descriptors_path: a table of descriptors for this table, if the training had one.
             num_workers: number of processes that read SMILES; 0 for none, None for a number that suits the table and the machine.
             callback: receives progress events.
@@ -163,6 +170,7 @@ class Predictor:
             calibration=calibration,
             alpha=alpha,
             nearest=nearest,
+            warnings=warnings,
             descriptors_path=descriptors_path,
             num_workers=num_workers,
             callback=callback,
@@ -195,6 +203,7 @@ class Predictor:
         calibration: str | None = None,
         alpha: float = 0.1,
         nearest: int | None = None,
+        warnings: bool = True,
         descriptors_path: str | Path | None = None,
         num_workers: int | None = 0,
         chunk_rows: int = CHUNK,
@@ -203,15 +212,17 @@ class Predictor:
         """A table whose predictions are computed in chunks, and a function that returns what they depend on.
 
         Args:
-            path, smiles_columns, uncertainty, calibration, alpha, nearest, descriptors_path, num_workers, callback: as in ``predict_file``.
+            path, smiles_columns, uncertainty, calibration, alpha, nearest, warnings, descriptors_path, num_workers, callback: as in ``predict_file``.
             chunk_rows: number of rows that are computed and written together.
         """
         self.need_smiles("use reign.load(...).predict(graphs) from Python.")
-        plan = make_plan(self, uncertainty, calibration, alpha)
+        plan = make_plan(self, uncertainty, calibration, alpha, warnings)
         check("nearest", nearest, nearest is None or nearest >= 1, "at least 1")
         job = ForecastJob(self, plan, nearest)
         stream = open_stream(self.recipe.data, job, path, smiles_columns, descriptors_path, num_workers, chunk_rows)
-        if nearest is not None:  # after all checks, because it takes a while
+        if warnings:  # after all checks, because it takes a while for an old run
+            _ = self.domain
+        if nearest is not None:
             job.trained_on = training_molecules(self, callback or Callback())
         return stream, lambda: about_stream(self, stream, {"plan": repr(plan), "nearest": nearest})
 
@@ -232,16 +243,19 @@ class Predictor:
             columns, failed = self.forecasts(pack, plan, callback or Callback())
             errors |= {good[g]: reason for g, reason in failed.items()}
             good = [i for i in good if i not in errors]
+        if plan.warnings:
+            columns.setdefault(WARNING, [])
         table = pd.DataFrame(index=range(len(graphs)))
         for name, values in columns.items():
-            column = pd.Series([None] * len(graphs), dtype=object if values and isinstance(values[0], str) else float)
+            words = name == WARNING or (values and isinstance(values[0], str))
+            column = pd.Series(["" if name == WARNING else None] * len(graphs), dtype=object if words else float)
             column[good] = values
             table[name] = column
         table["error"] = [errors.get(i, "") for i in range(len(graphs))]
         return table
 
     def forecasts(self, graphs: GraphPack, plan: Plan, callback: Callback) -> tuple[dict[str, list[Any]], dict[int, str]]:
-        """The columns of predictions by name, and the reasons for graphs that cannot be predicted, which the columns leave out.
+        """The columns of predictions and of warnings by name, and the reasons for graphs that cannot be predicted, which the columns leave out.
 
         Args:
             graphs: the graphs.
@@ -256,7 +270,16 @@ class Predictor:
         found = Forecast(found.values[~bad], None if found.unsure is None else found.unsure[~bad])
         if plan.calibration != "none" and self.task != "regression":
             found = replace(found, values=self.calibration.probabilities(found.values, self.task, self.targets, plan.calibration))
-        return forecast_columns(found, self.task, self.targets, self.classes, plan.intervals, plan.alpha), errors
+        columns = forecast_columns(found, self.task, self.targets, self.classes, plan.intervals, plan.alpha)
+        if plan.warnings:
+            predicted: dict[str, Sequence[float]] = {target: columns[f"{target}_pred"] for target in self.targets}
+            columns[WARNING] = self.domain.warnings(graphs.select((~bad).nonzero().flatten()), predicted)
+        return columns, errors
+
+    @cached_property
+    def domain(self) -> Domain:
+        """What the training molecules of the runs have in common."""
+        return find_domain(self)
 
     def outputs(
         self,

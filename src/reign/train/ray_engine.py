@@ -31,8 +31,8 @@ class Actor:
         try:
             done = finish(self.predictor, (table, target), self.options, Callback())
         except (ValueError, OSError) as error:
-            return {"target": str(target), "rows": 0, "failed": 0, "wrong": str(error)}
-        return {"target": str(target), "rows": done.rows, "failed": done.failed, "wrong": ""}
+            return {"target": str(target), "rows": 0, "failed": 0, "warned": 0, "wrong": str(error)}
+        return {"target": str(target), "rows": done.rows, "failed": done.failed, "warned": done.warned, "wrong": ""}
 
 
 def predict_on_ray(
@@ -74,7 +74,7 @@ def predict_on_ray(
             if row["wrong"]:
                 wrong.append(row["wrong"])
                 continue
-            yield Written(Path(row["target"]), row["rows"], row["failed"])
+            yield Written(Path(row["target"]), row["rows"], row["failed"], row["warned"])
         if wrong:
             raise ValueError(wrong[0] + (f" In total, {len(wrong)} tables could not be predicted." if len(wrong) > 1 else ""))
     finally:

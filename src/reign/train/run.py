@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from reign.data import Problem
 from reign.disk import read_json, read_record, write_json
 from reign.train.build import make_model, make_problem, try_model
 from reign.train.calibrate import calibrate
 from reign.train.callbacks import Callback
 from reign.train.devices import make_fabric
+from reign.train.domain import Domain
 from reign.train.job import Job
 from reign.train.jobs import run_jobs
 from reign.train.lock import only_one
@@ -182,6 +185,9 @@ class _Run:
                 file = self.folder / "predictions.csv"
                 write_predictions(file, self.problem, self.problem.splits["test"], values.mean(0), spread_of(values))
             write_json(self.folder / "memory.json", peak_memory(fabric.device))
+            if self.recipe.data.reads_smiles:
+                trained_on = torch.cat([m.problem.splits["train"] for m in self.members]).unique()
+                Domain.of_training(self.problem, trained_on).save(self.folder)
             if self.recipe.data.name == "csv" and self.recipe.folds is None:
                 keep_training(self.folder, self.problem)
                 self._calibrate(summary["report"], fabric, callback)

@@ -6,6 +6,7 @@ RUN/recipe.yaml          all settings
     table.json           what was found in a table before training: these rows, repeated molecules, contradicting labels, warnings
     summary.json         results over all seeds and folds
     calibration.json     calibration of the uncertainties on the validation rows of a table
+    domain.json          ranges of the training molecules, for the warnings of reign predict
     training.csv         training molecules of a table, for reign predict --nearest
     memory.json          peak memory
     report.html          a page about the results; its figures are in figures/

@@ -88,15 +88,15 @@ def finish(predictor: Predictor, shard: Shard, options: dict[str, Any], callback
     stream, about = predictor.stream(table, callback=callback, **options)
     depends, mark = about(), _mark(target)
     if mark.is_file() and target.is_file():
-        saved = read_record(mark, about=dict, rows=int, failed=int)
+        saved = read_record(mark, about=dict, rows=int, failed=int, warned=int)
         if saved["about"] == depends:
-            return Written(target, saved["rows"], saved["failed"])
+            return Written(target, saved["rows"], saved["failed"], saved["warned"])
         raise ValueError(
             f"{target.parent} holds unfinished predictions of another command, such as {target.name}; complete them with that command, or choose "
             "another folder with -o."
         )
     written = write_stream(stream, target, lambda: depends, callback)
-    write_json(mark, {"about": depends, "rows": written.rows, "failed": written.failed})
+    write_json(mark, {"about": depends, "rows": written.rows, "failed": written.failed, "warned": written.warned})
     return written
 
 

@@ -12,6 +12,7 @@ from reign._validate import check
 from reign.train.callbacks import Callback
 from reign.train.chunk_results import Computed, compute
 from reign.train.config import DataConfig
+from reign.train.domain import COLUMN as WARNING
 from reign.train.inputs import descriptors_like
 from reign.train.row_progress import RowProgress
 from reign.train.table_jobs import Job
@@ -57,7 +58,8 @@ class Stream:
         check("num_workers", num_workers, num_workers is None or num_workers >= 0, "at least 0")
         check("chunk_rows", chunk_rows, chunk_rows >= 1, "at least 1")
         if taken := [name for name in [*job.columns, "error"] if name in table.columns]:
-            raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it.")
+            less = ", or use --no-warnings" if taken[0] == WARNING else ""
+            raise ValueError(f"{path} already has a column '{taken[0]}', which the predictions need; rename it{less}.")
         self.table, self.job, self.smiles_columns, self.descriptors = table, job, smiles_columns, descriptors
         self.num_workers, self.chunk_rows, self.stereo = num_workers, chunk_rows, stereo
         self.rows = table.count()

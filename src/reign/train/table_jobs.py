@@ -7,6 +7,7 @@ import torch
 
 from reign.data import GraphPack
 from reign.train.callbacks import Callback
+from reign.train.domain import COLUMN as WARNING
 from reign.train.nearest import COLUMNS, TrainingMolecules
 from reign.train.prediction_plan import Plan
 from reign.train.prediction_table import column_names
@@ -42,7 +43,7 @@ class Job(ABC):
 
 
 class ForecastJob(Job):
-    """Predictions, with uncertainties and the nearest training molecules where they are wanted.
+    """Predictions, with uncertainties, warnings and the nearest training molecules where they are wanted.
 
     Args:
         predictor: the models.
@@ -56,23 +57,25 @@ class ForecastJob(Job):
         names = column_names(predictor.targets, predictor.classes, plan.method is not None, list(plan.intervals))
         words = {f"{predictor.targets[0]}_pred"} if predictor.classes else set()
         columns: dict[str, type] = {name: str if name in words else float for name in names}
+        columns |= dict.fromkeys(COLUMNS if nearest is not None else (), str)
         passes = len(predictor.models) * (1 + PASSES * (plan.method == "dropout")) + (nearest is not None)
-        super().__init__(columns | dict.fromkeys(COLUMNS if nearest is not None else (), str), passes)
+        super().__init__(columns | dict.fromkeys([WARNING] if plan.warnings else (), str), passes)
 
     def cells(self, graphs: GraphPack, texts: list[str], callback: Callback) -> tuple[list[Cells], dict[int, str]]:
         """The predictions of each graph, and the reasons for graphs that cannot be predicted."""
         found, errors = self.predictor.forecasts(graphs, self.plan, callback)
         good = [g for g in range(len(graphs)) if g not in errors]
-        columns = list(found.values())
         if self.nearest is not None and good:
             assert self.trained_on is not None
             from reign.data.molecules import Molecule
 
             molecules = [Molecule.read(texts[g]) for g in good]
-            near = self.trained_on.columns(molecules, graphs.select(torch.tensor(good)), self.nearest)
-            columns += [near[name] for name in COLUMNS]
+            near, unlike = self.trained_on.columns(molecules, graphs.select(torch.tensor(good)), self.nearest)
+            found |= near
+            if self.plan.warnings:
+                found[WARNING] = ["; ".join(filter(None, both)) for both in zip(found[WARNING], unlike, strict=True)]
         rows: list[Cells] = [()] * len(graphs)
-        for g, *cells in zip(good, *columns, strict=True):
+        for g, *cells in zip(good, *(found[name] for name in self.columns if good), strict=True):
             rows[g] = tuple(cells)
         return rows, errors
 

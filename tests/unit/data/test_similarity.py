@@ -19,6 +19,24 @@ def test_neighbours() -> None:
         Neighbours([None])
 
 
+def test_similarity_counts_repeat_units() -> None:
+    """It is the Tanimoto similarity of counts, as RDKit has it: a long chain is not near to a short one of the same environments."""
+    from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
+    from rdkit.DataStructs import TanimotoSimilarity
+
+    texts = ["C" * 10, "CCO", "c1ccccc1CCN"]
+    known = Neighbours([Molecule.read(text) for text in texts])
+    assert known.nearest(Molecule.read("C" * 12), 1)[0] == (0, pytest.approx(10 * 3 / 36, abs=0.1))
+    assert known.nearest(Molecule.read("C" * 1000), 1)[0][1] < 0.02
+    for text in ("OCCCc1ccccc1", "CC", "[Xe]"):
+        molecule = Molecule.read(text)
+        counts = [
+            GetMorganGenerator(radius=2).GetSparseCountFingerprint(each.mol) for each in [molecule, *map(Molecule.read, texts)]
+        ]
+        found = dict(known.nearest(molecule, 3))
+        assert [found[i] for i in range(3)] == pytest.approx([TanimotoSimilarity(counts[0], other) for other in counts[1:]])
+
+
 def test_what_similarity_is_usual() -> None:
     """Nine of ten have a twin; the tenth is unlike all of them."""
     texts = ["CCO", "CCO", "CCN", "CCN", "CCS", "CCS", "CCF", "CCF", "CCCl", "[Xe]"]

@@ -66,5 +66,6 @@ def test_graphs_to_predict_get_the_type_of_the_training_data(tmp_path: Path) -> 
     train(Recipe.check({"data": data, "model": model, "train": {"epochs": 1}}), tmp_path, fabric=make_fabric(accelerator="cpu"))
     edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
     plain, typed = (Data(x=torch.ones(3, 1), edge_index=edges, edge_attr=attr) for attr in (None, torch.zeros(4, dtype=torch.long)))
-    found = reign.load(tmp_path).predict([plain, typed])["star_pred"].tolist()
-    assert found[0] == found[1]
+    table = reign.load(tmp_path).predict([plain, typed])
+    assert table["star_pred"][0] == table["star_pred"][1]
+    assert table["warning"].tolist() == ["", ""]  # which are for molecules

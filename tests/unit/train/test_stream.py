@@ -279,8 +279,8 @@ def test_formats(predictor: Predictor, table: Path, tmp_path: Path) -> None:
 def test_an_empty_table(predictor: Predictor, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("smiles\n")
     assert predictor.write_predictions(tmp_path / "in.csv", tmp_path / "out.csv").rows == 0
-    assert (tmp_path / "out.csv").read_text() == "smiles,size_pred,size_unc,error\n"
-    assert list(predictor.predict_file(tmp_path / "in.csv").columns) == ["smiles", "size_pred", "size_unc", "error"]
+    assert (tmp_path / "out.csv").read_text() == "smiles,size_pred,size_unc,warning,error\n"
+    assert list(predictor.predict_file(tmp_path / "in.csv").columns) == ["smiles", "size_pred", "size_unc", "warning", "error"]
 
 
 def test_progress_counts_rows(predictor: Predictor, table: Path, tmp_path: Path) -> None:

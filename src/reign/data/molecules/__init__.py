@@ -17,6 +17,7 @@ from reign.smiles import (
     canonical,
     from_smiles,
     graphs_of,
+    in_words,
     read_many,
     scaffold,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "from_smiles",
     "graphs_of",
     "import_parquet",
+    "in_words",
     "is_parquet",
     "load_table",
     "molecule_texts",
