@@ -29,6 +29,7 @@ def test_it_predicts(run: Path) -> None:
     table = pd.read_csv("mols.csv")
     texts = [table["smiles"][row - 1] for row in kept["row"]]
     assert reign.load("run").predict(texts)["size_pred"].tolist() == pytest.approx(kept["size_pred"].tolist(), rel=1e-5)
+    assert set(reign.load("run").predict(texts)["warning"]) == {""}
     assert "16 of 16 rows predicted" in works("predict", "-i", "mols.csv", "--model-paths", "run", "-o", "out.csv", "-q").stdout
 
 

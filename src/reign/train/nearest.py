@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FILE = "training.csv"
 COLUMNS = ["nearest_rows", "nearest_smiles", "nearest_similarity", "vector_rows", "vector_similarity"]
+FAR = 0.7  # a molecule is unlike all training molecules if it is less similar than this share of what is usual among them
 
 
 def keep_training(folder: Path, problem: Problem) -> None:
@@ -57,7 +58,7 @@ class TrainingMolecules:
         self.rows = list(table["row"])
         self.texts = [".".join(texts) for texts in zip(*(table[column] for column in config.smiles_columns), strict=True)]
         self.neighbours = Neighbours(molecules)
-        self.usual = self.neighbours.usual()
+        self.least = FAR * self.neighbours.usual()
         self.model, self.callback = model, callback
         self.vectors = self._vectors(GraphPack.of([data for data in graphs if data is not None]))
 
@@ -76,8 +77,8 @@ class TrainingMolecules:
             alike = self.vectors @ vector
             close = alike.argsort(descending=True, stable=True)[:number].tolist()
             warning = ""
-            if near[0][1] < self.usual:
-                warning = f"unlike all training molecules: the largest similarity is {near[0][1]:.2f}, but {self.usual:.2f} or more is usual"
+            if near[0][1] < self.least:
+                warning = f"unlike all training molecules: the largest similarity is {near[0][1]:.3f}, but {self.least:.3f} or more is usual"
             warnings.append(warning)
             cells = [
                 _joined(self.rows[i] for i, _ in near),

@@ -134,7 +134,7 @@ def test_rows_beyond_the_training_molecules_are_marked(run: Path, table: Path, t
     near, far, bad, long = predictor.predict_file(table)["warning"]
     assert (near, bad) == ("", "")
     assert far == "no training molecule has the element Si"
-    assert long.startswith("150 atoms, but the training molecules have 1 to ")
+    assert long.startswith("150 atoms, but the training molecules have 4 to 9")
     written = predictor.write_predictions(table, tmp_path / "out.csv", chunk_rows=1)
     assert (written.failed, written.warned) == (1, 2)
     assert predictor.write_predictions(table, tmp_path / "out.parquet").warned == 2

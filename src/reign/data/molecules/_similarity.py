@@ -43,7 +43,7 @@ class Neighbours:
         order = np.argsort(-alike, kind="stable")[:number]
         return [(self.places[i], float(alike[i])) for i in order]
 
-    def usual(self, share: float = 0.005) -> float:
+    def usual(self, share: float = 0.05) -> float:
         """The similarity to the nearest other molecule that all but this share of the set reach, estimated from at most a thousand molecules."""
         step = max(1, len(self.prints) // SAMPLE)
         found = []

@@ -85,7 +85,8 @@ find("predict").addEventListener("click", async () => {
   if (found === null) return;
   const unc = found.row[`${found.target}_unc`];
   find("prediction").textContent = `${found.target}: ${number(found.prediction)}` + (typeof unc === "number" ? ` ± ${number(unc)}` : "") +
-    `; error of the sum of all scores: ${number(found.error)}`;
+    `; error of the sum of all scores: ${number(found.error)}` +
+    (found.row.warning ? `; warning: ${found.row.warning}` : "");
   picture(find("molecule"), found.molecule, "Atoms and bonds in the colours of their scores");
   picture(find("matrix"), found.matrix, "What each node adds in each subgraph");
   fill(find("atoms"), found.atoms.map(([atom, score, without]) => [atom, number(score), number(without)]));
