@@ -11,7 +11,7 @@ their means and deviations.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,7 +120,7 @@ class Domain:
         }
         return Domain(atoms, features, targets, self.estimated or other.estimated)
 
-    def warnings(self, graphs: GraphPack, values: dict[str, Sequence[float]]) -> list[str]:
+    def warnings(self, graphs: GraphPack, values: Mapping[str, Sequence[float]]) -> list[str]:
         """The warning of each graph; empty for a graph within the domain.
 
         Args:

@@ -272,7 +272,7 @@ class Predictor:
             found = replace(found, values=self.calibration.probabilities(found.values, self.task, self.targets, plan.calibration))
         columns = forecast_columns(found, self.task, self.targets, self.classes, plan.intervals, plan.alpha)
         if plan.warnings:
-            predicted: dict[str, Sequence[float]] = {target: columns[f"{target}_pred"] for target in self.targets}
+            predicted = {target: columns[f"{target}_pred"] for target in self.targets}
             columns[WARNING] = self.domain.warnings(graphs.select((~bad).nonzero().flatten()), predicted)
         return columns, errors
 

@@ -26,7 +26,7 @@ def test_similarity_counts_repeat_units() -> None:
 
     texts = ["C" * 10, "CCO", "c1ccccc1CCN"]
     known = Neighbours([Molecule.read(text) for text in texts])
-    assert known.nearest(Molecule.read("C" * 12), 1)[0] == (0, pytest.approx(10 * 3 / 36, abs=0.1))
+    assert known.nearest(Molecule.read("C" * 12), 1)[0][1] > 0.8
     assert known.nearest(Molecule.read("C" * 1000), 1)[0][1] < 0.02
     for text in ("OCCCc1ccccc1", "CC", "[Xe]"):
         molecule = Molecule.read(text)

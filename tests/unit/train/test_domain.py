@@ -15,6 +15,8 @@ from reign.data.molecules import from_smiles
 from reign.experiments import find_recipe
 from reign.train import load, train
 from reign.train.domain import FILE, Domain
+from reign.train.ray_engine import Actor
+from reign.train.shards import predict_folder
 
 ALKANES = ["C" * n for n in range(2, 9)]
 INSIDE = "CCCC"
@@ -94,10 +96,11 @@ def test_a_file_that_is_damaged(tmp_path: Path) -> None:
     domain.save(tmp_path)
     assert Domain.load(tmp_path) == domain
     good = json.loads((tmp_path / FILE).read_text())
-    for change in (
+    changes: list[dict[str, Any]] = [
         {"atoms": [1]}, {"atoms": ["1", 2]}, {"atom": [[1]]}, {"bond": [[0], [0], [-1]]}, {"bond": [[0], [0], [2**70]]}, {"bond": [0, 0, 0]},
         {"targets": {"a": [0, float("nan")]}}, {"targets": {"a": 1}}, {"targets": []},
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for change in changes:
         (tmp_path / FILE).write_text(json.dumps({**good, **change}))
         with pytest.raises(ValueError, match=r"domain\.json is damaged"):
             Domain.load(tmp_path)
@@ -146,6 +149,12 @@ def test_rows_beyond_the_training_molecules_are_marked(run: Path, table: Path, t
         assert found["warning"].tolist() == [near, far, bad, long]
     assert "warning" not in predictor.predict(["CCCN"], warnings=False).columns
     assert "warning" not in predictor.predict_file(table, warnings=False, nearest=1).columns
+    (tmp_path / "in").mkdir()
+    shutil.copy(table, tmp_path / "in")
+    assert predict_folder(predictor, tmp_path / "in", tmp_path / "many", chunk_rows=2).warned == 2
+    row = Actor([str(run)], "cpu", False, {"chunk_rows": 2})({"table": str(table), "target": str(tmp_path / "ray.csv")})
+    assert (row["failed"], row["warned"]) == (1, 2)
+    assert (tmp_path / "ray.csv").read_bytes() == (tmp_path / "many" / "in.csv").read_bytes()
     both = predictor.predict_file(table, nearest=1)["warning"]
     assert both[0] == ""
     assert both[3].startswith(f"{long}; unlike all training molecules: the largest similarity is 0.")
