@@ -20,7 +20,7 @@ from reign.train.capturable import make_fused
 from reign.train.config import TrainingConfig
 from reign.train.devices import make_fabric
 from reign.train.formats import number_format
-from reign.train.frames import FIRST_RUNS, MANY
+from reign.train.frames import FEW, FIRST_RUNS
 from reign.train.learner import Learner
 from reign.train.resident import Resident, why_not_resident
 from reign.train.threads import threads_of
@@ -108,14 +108,13 @@ class ResidentStep:
         if (why := why_not_resident(learner)) is not None:
             raise RuntimeError(why)
         self.ids, self.optimiser, self.device = ids, learner.raw_optimiser, learner.fabric.device
-        self.resident = Resident(
-            model, learner.graphs, learner.gradients.loss, ids.numel(), PRECISION, learner.budget.pairs, epochs=MANY
-        )
+        self.resident = Resident(model, learner.graphs, learner.gradients.loss, ids.numel(), PRECISION, learner.budget.pairs)
         before = torch.cuda.memory_allocated(self.device)
         _ = self.resident.store  # the first use makes the bags of all graphs
         self.store_bytes = torch.cuda.memory_allocated(self.device) - before
         before = torch.cuda.memory_allocated(self.device)
-        added = added_bytes(lambda: self._steps(FIRST_RUNS + 1), self.device)  # makes the frame, and captures the graph
+        steps = max(FIRST_RUNS + 1, FEW)  # as many as a frame that fits closely needs
+        added = added_bytes(lambda: self._steps(steps), self.device)  # makes the frame, and captures the graph
         self.frame_bytes = (
             torch.cuda.memory_allocated(self.device) - before
         )  # memory held between steps: the frame, and the state of the optimiser

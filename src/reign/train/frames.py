@@ -167,7 +167,7 @@ class Frames:
         padded = self._padded(store, batches)
         totals = store.totals(padded)
         if not self._frames and batches:
-            self._add_for(store, self._drawn(store, torch.cat(batches).sort().values), len(batches) >= FEW)
+            self._add_for(store, self._drawn(store, torch.cat(batches).unique()), len(batches) >= FEW)
         while not self._fits(totals).any(1).all():
             self._add(store, self._frames[-1].frame.totals * GROWTH)
         which = self._fits(totals).int().argmax(1).tolist()

@@ -46,8 +46,8 @@ def read_molecules(
         progress: function that wraps loops, to show progress.
     """
     texts = molecule_texts([table[column] for column in columns])
-    texts = [text if row not in odd else "" for row, text in enumerate(texts)]
-    found, wrong = read_many(progress(texts, "reading SMILES"), stereo)
+    readable = [text if row not in odd else "" for row, text in enumerate(texts)]
+    found, wrong = read_many(progress(readable, "reading SMILES"), stereo)
     return found, {**wrong, **odd}
 
 
