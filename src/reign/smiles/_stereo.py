@@ -69,7 +69,8 @@ def _from_canonical(mol: Chem.Mol) -> Arrays:
 
 def _centres(mol: Chem.Mol) -> Centres:
     """The tetrahedral centres, with the classes of symmetry of their neighbours."""
-    found = [atom for atom in mol.GetAtoms() if atom.GetChiralTag() in TETRAHEDRAL]
+    atoms = map(mol.GetAtomWithIdx, range(mol.GetNumAtoms()))
+    found = [atom for atom in atoms if atom.GetChiralTag() in TETRAHEDRAL]
     if not found:
         return {}
     classes = list(Chem.CanonicalRankAtoms(mol, breakTies=False, includeChirality=False))
