@@ -6,6 +6,7 @@ import sys
 import warnings
 
 SPINS = "2000"  # threads of PyTorch wait busily so long, about as long as a small operation takes, before they leave their core to others
+PRODUCTS = "64"  # number of matrix products that oneDNN keeps ready; it would keep 1,024, and each number of rows has its own
 INTERRUPTED = 130  # what typer exits with, silently, if Ctrl-C comes while it reads the arguments
 
 TYPE_CHECKING = False
@@ -17,6 +18,7 @@ def main() -> None:
     """Run the command line, or print which package is missing."""
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
         os.environ["GOMP_SPINCOUNT"] = SPINS
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", PRODUCTS)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job may be set to ignore it
         signal.signal(signal.SIGINT, _interrupt)
     try:

@@ -138,6 +138,17 @@ def test_ctrl_c_in_the_middle_of_an_import(name: str) -> None:
     assert (done.returncode, done.stderr) == (2, "reign: stopped.\n")
 
 
+@pytest.mark.parametrize(("given", "found"), [(None, "64"), ("7", "7")])
+def test_onednn_keeps_few_products(monkeypatch: pytest.MonkeyPatch, given: str | None, found: str) -> None:
+    """They take most of the memory that ``reign predict`` would need for more rows. A number of your own counts."""
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    if given is not None:
+        monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", given)
+    code = "import atexit, os; atexit.register(lambda: print(os.environ['ONEDNN_PRIMITIVE_CACHE_CAPACITY']))\n"
+    done = python(code + "from reign.__main__ import main; main()", "--version")
+    assert done.stdout.splitlines()[-1] == found
+
+
 def test_ctrl_c_while_arguments_are_read() -> None:
     done = python(HEARD + PARSING, "train", "zinc/sun-ego", "-o", "/nowhere/run")
     assert (done.returncode, done.stderr) == (2, "reign: stopped.\n")

@@ -55,8 +55,8 @@ def compute(job: Job, chunk: "Chunk", blocks: "Sequence[tuple[Rows, Graphs]]", w
             if key and key not in window.found and key not in new:
                 new[key] = rows, graphs, row
     keys = list(new)
-    with keep_freed_memory():
-        for some in (keys[start : start + TOGETHER] for start in range(0, len(keys), TOGETHER)):
+    for some in (keys[start : start + TOGETHER] for start in range(0, len(keys), TOGETHER)):
+        with keep_freed_memory():  # for a while only: freed memory falls into pieces, of which more and more are needed
             places = [new[key] for key in some]
             # a process makes no graph of a molecule that it has seen before; in a long table the window may have forgotten it since
             arrays = [graphs.found.get(row) or rows.arrays(row) for rows, graphs, row in places]

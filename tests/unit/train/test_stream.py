@@ -4,7 +4,8 @@ import csv
 import gzip
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,26 @@ def test_a_graph_is_computed_once_within_the_window(
     ours, others = read(tmp_path / "out.csv"), read(tmp_path / "narrow.csv")
     for name in ("size_pred", "size_unc"):
         assert [float(row[name] or 0) for row in ours] == pytest.approx([float(row[name] or 0) for row in others], abs=1e-5)
+
+
+def test_freed_memory_is_given_back_within_a_chunk(
+    predictor: Predictor, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is kept it falls into pieces, so the memory of a process would grow with the chunk."""
+    sizes = counted(monkeypatch)
+    kept: list[list[int]] = []
+
+    @contextmanager
+    def keep() -> Iterator[None]:
+        before = len(sizes)
+        yield
+        kept.append(sizes[before:])
+
+    monkeypatch.setattr("reign.train.chunk_results.TOGETHER", 5)
+    monkeypatch.setattr("reign.train.chunk_results.keep_freed_memory", keep)
+    predictor.write_predictions(table, tmp_path / "out.csv", chunk_rows=1000)
+    assert len(kept) == len(sizes) > 2
+    assert all(len(each) == 1 and each[0] <= 5 for each in kept)
 
 
 class Stop(BaseException):
