@@ -1,19 +1,38 @@
-"""A run that version 0.1.0 made is still a run: it loads, predicts, can be measured, and continues to the same end.
+"""Runs, zips and saved models that earlier versions made still load, predict the same, can be measured, and continue to the same end.
 
-The archive holds the folder of a finished run of three epochs, with the checkpoint that it had after the first one.
+``run_0_1_0.zip`` holds the folder of a finished run of version 0.1.0 with three epochs, and with the checkpoint that it had after the first one.
+
+``runs_8599632.tar.xz`` was made by that commit, with ``python tests/e2e/test_old_run.py FILE.tar.xz``; a later change of a format adds another such file:
+
+    table          a run of a table of SMILES with two seeds, its zip model.zip, and what it predicts: table.csv
+    folds          a run of a data set with two folds, that of the class ``Circles`` below
+    whole, half    a run of ``SplitCircles``, and the same run when it was stopped in its second epoch
+    saved          a model that ``save_pretrained`` wrote, and its output: saved.json
 """
 
+import json
+import sys
+import tarfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
 
 import reign
 from commands import works
+from reign.data import DATASETS, GraphDataset
 from reign.disk import read_json
+from reign.train import Callback, Recipe, train
 
 ARCHIVE = Path(__file__).parent / "data" / "run_0_1_0.zip"
+LATER = Path(__file__).parent / "data" / "runs_8599632.tar.xz"
 
 
 @pytest.fixture
@@ -68,3 +87,143 @@ def test_it_continues_to_the_same_end(run: Path) -> None:
 def test_seeds_can_be_added(run: Path) -> None:
     works("train", "--resume", "run", "--seeds", "2", "-q", "--accelerator", "cpu")
     assert [member["seed"] for member in read_json(run / "summary.json")["members"]] == [0, 1]
+
+
+# -- what later versions made --------------------------------------------------------------------------------------------------
+
+MOLECULES = ["C" * n for n in range(1, 9)] + ["C" * n + "O" for n in range(1, 5)] + ["c1ccccc1" + "C" * n for n in range(4)]
+
+
+class Circles(GraphDataset):
+    """Circles of three to ten nodes with one chord in every second one; what is learnt is how long they are, and whether there is a chord."""
+
+    name = "circles"
+    about = "circles"
+    targets = ("length", "chord")
+    splits = ("all",)
+
+    def make(self) -> dict[str, list[Data]]:
+        return {"all": [circle(3 + n % 8, n % 2) for n in range(16)]}
+
+
+class SplitCircles(Circles):
+    """The same in three parts."""
+
+    name = "split-circles"
+    splits = ("train", "val", "test")
+
+    def make(self) -> dict[str, list[Data]]:
+        made = super().make()["all"]
+        return {"train": made[:8], "val": made[8:12], "test": made[12:]}
+
+
+def circle(length: int, chord: int) -> Data:
+    """A circle, with its length and whether it has a chord as labels."""
+    ends = [(i, (i + 1) % length) for i in range(length)] + [(0, length // 2)] * chord
+    edge_index = torch.tensor(ends + [(b, a) for a, b in ends]).t()
+    return Data(x=torch.arange(length)[:, None] / length, edge_index=edge_index, y=torch.tensor([[length / 10, float(chord)]]))
+
+
+def recipe(folds: int | None) -> Recipe:
+    """Training whose checkpoint holds as much as possible: a schedule, averaged weights, scaled targets."""
+    steps = {"epochs": 3, "batch_size": 6, "average": 2.0, "scale_targets": True, "clip": 1.0, "checkpoint_seconds": 0.0}
+    steps |= {"schedule": {"name": "plateau", "patience": 0}, "optimiser": {"name": "adam", "lr": 0.01}}
+    model = {"name": "dss", "policy": "ego+:2", "hidden_channels": 4, "num_layers": 1}
+    data = {"name": "circles" if folds else "split-circles"}
+    return Recipe.check({"data": data, "model": model, "train": steps, "seeds": [0], "folds": folds}, "the test")
+
+
+def outputs(model: Any) -> Tensor:
+    data = circle(5, 1)
+    with torch.no_grad():
+        return model.eval()(data.x, data.edge_index)
+
+
+class Stop(Callback):
+    """Stops in the second epoch, as Ctrl-C does."""
+
+    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+        if row["epoch"] == 1:
+            raise KeyboardInterrupt
+
+
+def register() -> None:
+    for each in (Circles, SplitCircles):
+        DATASETS.register()(each)
+
+
+def make(file: Path) -> None:
+    """Make an archive with the version that is imported; this folder must be empty."""
+    register()
+    pd.DataFrame({"smiles": MOLECULES, "size": [len(s) for s in MOLECULES], "rings": [int("c" in s) for s in MOLECULES]}).to_csv(
+        "mols.csv", index=False
+    )
+    sys.argv = ["reign"]
+    works(
+        "train", "-i", "mols.csv", "--target-columns", "size", "--target-columns", "rings", "--seeds", "2", "--epochs", "2", "-b", "6", "-o", "table",
+        "--set", "model.hidden_channels=4", "--set", "model.num_layers=1", "--set", "model.policy=ego:2", "--set", "model.name=ds", "--set", "model.set_channels=[4]", "--accelerator", "cpu", "-q",
+    )  # fmt: skip
+    works("predict", "-i", "mols.csv", "--model-paths", "table", "-o", "table.csv", "-q", "--accelerator", "cpu")
+    works("export", "table", "-o", "model.zip", "--with-molecules")
+    train(recipe(2), "folds")
+    train(recipe(None), "whole")
+    with suppress(KeyboardInterrupt):
+        train(recipe(None), "half", callback=Stop())
+    torch.manual_seed(0)
+    model = reign.nn.SUN(1, 4, 1, 2, policy="ego+distance:2", residual=True)
+    model.save_pretrained("saved")
+    Path("saved.json").write_text(json.dumps(outputs(model).tolist()))
+    with tarfile.open(file, "w:xz") as archive:  # small files of one kind, which are best compressed together
+        for each in sorted(Path().rglob("*")):
+            if each.is_file() and each.name != ".lock" and (each.parts[0] == "half" or each.name != "checkpoint.pt"):
+                archive.add(each)
+
+
+@pytest.fixture
+def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tarfile.open(LATER) as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REIGN_CACHE", str(tmp_path / "cache"))
+    register()
+    return tmp_path
+
+
+@pytest.mark.parametrize("model", ["table", "model.zip"])
+def test_a_table_and_its_zip_predict_the_same(later: Path, model: str) -> None:
+    works("predict", "-i", "mols.csv", "--model-paths", model, "-o", "again.csv", "-q", "--accelerator", "cpu")
+    before, again = pd.read_csv("table.csv"), pd.read_csv("again.csv")
+    assert list(again.columns) == list(before.columns)
+    for column in before.columns:
+        if before[column].dtype == float:
+            assert again[column].tolist() == pytest.approx(before[column].tolist(), rel=1e-5, abs=1e-7, nan_ok=True)
+
+
+@pytest.mark.parametrize("run", ["table", "folds", "whole"])
+def test_a_run_has_the_same_values(later: Path, run: str) -> None:
+    summary, predictor = read_json(later / run / "summary.json"), reign.load(run)
+    for split in {"val", "test"} & summary.keys():
+        own = [member[summary["report"]][split] for member in summary["members"]]
+        assert predictor.evaluate(split)["models"] == pytest.approx(own, rel=1e-5)
+    assert len(summary["members"]) == {"table": 2, "folds": 2, "whole": 1}[run]
+
+
+def test_a_run_that_was_stopped_continues_to_the_same_end(later: Path) -> None:
+    assert not (later / "half" / "seed-0" / "result.json").exists()
+    first = pd.read_csv(later / "half" / "seed-0" / "metrics.csv")
+    works("train", "--resume", "half", "-q", "--accelerator", "cpu")
+    half, whole = (read_json(later / run / "seed-0" / "result.json") for run in ("half", "whole"))
+    for which in ("best", "last"):
+        assert half[which] == pytest.approx(whole[which], rel=1e-4)
+    half, whole = (pd.read_csv(later / run / "seed-0" / "metrics.csv") for run in ("half", "whole"))
+    assert half["seconds"][0] == first["seconds"][0]  # the first epoch was not done again
+    for column in set(whole.columns) - {"seconds"}:
+        assert half[column].tolist() == pytest.approx(whole[column].tolist(), rel=1e-4)
+
+
+def test_a_saved_model_has_the_same_output(later: Path) -> None:
+    assert outputs(reign.load("saved")).flatten().tolist() == pytest.approx(read_json(later / "saved.json")[0], rel=1e-5)
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]).absolute())
