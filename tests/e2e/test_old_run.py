@@ -193,7 +193,7 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_table_and_its_zip_predict_the_same(later: Path, model: str) -> None:
     works("predict", "-i", "mols.csv", "--model-paths", model, "-o", "again.csv", "-q", "--accelerator", "cpu")
     before, again = pd.read_csv("table.csv"), pd.read_csv("again.csv")
-    assert list(again.columns) == list(before.columns)
+    assert [column for column in again.columns if column != "warning"] == list(before.columns)  # the warnings came later
     for column in before.columns:
         if before[column].dtype == float:
             assert again[column].tolist() == pytest.approx(before[column].tolist(), rel=1e-5, abs=1e-7, nan_ok=True)

@@ -13,22 +13,22 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
-    ".": (11, 990, 8.2),
-    "bags": (19, 2151, 7.1),
-    "cli": (21, 2124, 12.5),
-    "data": (27, 2686, 8.7),
+    ".": (11, 998, 8.3),
+    "bags": (19, 2158, 7.1),
+    "cli": (21, 2348, 11.8),
+    "data": (28, 3266, 8.1),
     "draw": (6, 433, 8.3),
-    "experiments": (16, 1737, 8.4),
+    "experiments": (16, 1735, 8.4),
     "explain": (5, 324, 9.3),
     "explore": (4, 431, 7.9),
     "kernels": (33, 4385, 6.0),
-    "nn": (72, 7870, 9.6),
-    "plots": (19, 2027, 7.7),
+    "nn": (72, 7883, 9.6),
+    "plots": (19, 2067, 7.6),
     "policies": (13, 1049, 10.0),
-    "sklearn": (4, 339, 10.0),
-    "smiles": (9, 688, 8.4),
-    "theory": (37, 3650, 8.5),
-    "train": (76, 7776, 10.0),
+    "sklearn": (4, 353, 10.2),
+    "smiles": (10, 859, 7.9),
+    "theory": (37, 4003, 8.0),
+    "train": (77, 8203, 9.9),
 }
 
 WHOLE = {
@@ -36,9 +36,9 @@ WHOLE = {
     "modules that name files of a run": 20,
     "renderers of tables": 8,
     "cycles of imports": 10,
-    "modules in cycles": 69,
-    "equal class names": 14,
-    "dict[str, Any]": 214,
+    "modules in cycles": 70,
+    "equal class names": 15,
+    "dict[str, Any]": 221,
 }
 
 
