@@ -6,10 +6,10 @@ from torch import Tensor
 from reign.bags._bag import SubgraphBag
 from reign.bags._triples import Neighbours, Sources, Where
 from reign.bags._wiring import Messages
-from reign.kernels import INNER, KEPT, OUTER, ROOT, Edges, Pairs, Picks, ragged
+from reign.kernels import INNER, KEPT, OUTER, ROOT, Edges, PairIndex, Picks, ragged
 
 
-def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> Pairs:
+def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> PairIndex:
     """The pairs of a bag, in the format of the fused kernels.
 
     Args:
@@ -18,7 +18,7 @@ def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> Pairs:
         masked: whether norms exclude the pairs outside subgraphs, and the values of these are zero.
     """
 
-    def make() -> Pairs:
+    def make() -> PairIndex:
         root = bag.root_row if bag.anchor.size(1) == 1 else None
         if root is not None and bool((root < 0).any()):
             root = None
@@ -31,7 +31,7 @@ def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> Pairs:
         flags = INNER * inner + OUTER * outer + ROOT * is_root + KEPT * inner
         node = torch.argsort(bag.node, stable=True)
         ptr = ragged.offsets(torch.bincount(bag.node, minlength=bag.num_nodes))
-        return Pairs(*map(_int, (bag.sub, bag.node, flags, bag.row_ptr, ptr, node)), None if root is None else _int(root))  # type: ignore[call-arg]
+        return PairIndex(*map(_int, (bag.sub, bag.node, flags, bag.row_ptr, ptr, node)), None if root is None else _int(root))  # type: ignore[call-arg]
 
     return bag.keep(("narrow pairs", roots_apart, masked), make)
 

@@ -10,7 +10,7 @@ from torch_geometric.nn import GINEConv
 from torch_geometric.utils import scatter
 
 from reign.bags import SubgraphBag
-from reign.nn import GIN, SUN
+from reign.nn import GIN, SUN, EncoderSlot
 
 
 class Union:
@@ -43,7 +43,8 @@ class YardstickSUN(nn.Module):
         for t, layer in enumerate(model.layers):
             for branch in ("terms", "root_terms"):
                 for slot in getattr(layer, branch):
-                    if "+" in slot.name:
+                    if isinstance(slot, EncoderSlot):
+                        assert isinstance(slot.encoder, GIN)
                         self.convs[f"{t} {branch} {slot.name}"] = _conv(slot.encoder)
         model.load_state_dict(weights)  # PyG's constructors draw new weights
 

@@ -1,23 +1,52 @@
-"""The basic operations of all layers: sums over ragged rows, and fused kernels for whole layers."""
+"""The basic operations of all layers: sums over ragged rows, and stages of whole layers, fused on a GPU and in blocks on a CPU."""
 
 from reign.kernels import blocked
 from reign.kernels._gather import Gathered, gather_columns
-from reign.kernels._indices import INNER, KEPT, OUTER, ROOT, Edges, Pairs, Picks, Segments
 from reign.kernels._memory import keep_freed_memory
+from reign.kernels._plan import (
+    BLOCKED,
+    FUSED,
+    INNER,
+    KEPT,
+    OUTER,
+    ROOT,
+    CountedRows,
+    Edges,
+    LayerFacts,
+    Limits,
+    NodeInput,
+    Norms,
+    PairIndex,
+    PairSlot,
+    PassedMessages,
+    Picks,
+    Segments,
+    Stack,
+)
 from reign.kernels._sums import Sum
 from reign.kernels._switch import compile_ahead, fast_path, fast_path_state, kernels_for, stages_for
 from reign.kernels.blocked import threads_for_blocks_only
 
 __all__ = [
+    "BLOCKED",
+    "FUSED",
     "INNER",
     "KEPT",
     "OUTER",
     "ROOT",
+    "CountedRows",
     "Edges",
     "Gathered",
-    "Pairs",
+    "LayerFacts",
+    "Limits",
+    "NodeInput",
+    "Norms",
+    "PairIndex",
+    "PairSlot",
+    "PassedMessages",
     "Picks",
     "Segments",
+    "Stack",
     "Sum",
     "blocked",
     "compile_ahead",

@@ -14,7 +14,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from reign.kernels import ragged
-from reign.kernels._indices import Segments
+from reign.kernels._plan import Segments
 from reign.kernels._switch import kernels_for
 
 Spaces = tuple[str, str]  # the spaces of rows before and after a sum

@@ -5,19 +5,17 @@ A model is made with ``SUN(in_channels, hidden_channels, num_layers, out_channel
 """
 
 from reign.nn import models
-from reign.nn._base_encoders import CONVS, GIN, BaseEncoder, GraphConv
 from reign.nn._catalogue import ModelSummary, build_model, find_model, list_models, model_summaries
 from reign.nn._conv import SubgraphConv
+from reign.nn._convs import CONVS, GIN, BaseEncoder, Folklore, GraphConv, make_conv
 from reign.nn._describe import cost, slot_formulas
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
 from reign.nn._encodings import Encodings, encoded, list_encodings
 from reign.nn._export import export_program
-from reign.nn._folklore import ALONG, FOLKLORE, Folklore
 from reign.nn._head import Head
 from reign.nn._interop import from_authors
 from reign.nn._labels import PairLabels
 from reign.nn._latex import Latex, latex_formula
-from reign.nn._make_conv import make_conv
 from reign.nn._mlp import Activation, BatchNorm, make_act, make_norm, normalise, num_parameters
 from reign.nn._model import Model
 from reign.nn._options import (
@@ -44,7 +42,7 @@ from reign.nn._state import State
 from reign.nn._structure import OF_NODES, OF_PAIRS
 from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn._tensor_pooling import DiagonalPooling, NodePooling
-from reign.nn._terms import ALIASES, TERMS, Term, list_terms, term
+from reign.nn._terms import ALIASES, ALONG, FOLKLORE, TERMS, Term, list_terms, term
 from reign.nn._virtual_node import VirtualNode
 from reign.nn.models import *  # noqa: F403
 

@@ -8,24 +8,22 @@ their update is computed on the n root rows only. It then replaces the result of
 """
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign._validate import check, kind_of
 from reign.bags import Domain, SubgraphBag
-from reign.nn._describe import TermLayer, describe_conv
-from reign.nn._encoders import EncoderSpec
-from reign.nn._fused import update_fused
-from reign.nn._make_conv import make_conv
-from reign.nn._mlp import MLP, Activation, Linear, NoNorm, make_act, make_norm, normalise
-from reign.nn._needed_sums import needs
-from reign.nn._neighbourhood import MERGED, EdgeAttr
+from reign.nn._convs import make_conv
+from reign.nn._describe import describe_conv
+from reign.nn._encoders import EdgeAttr, EncoderSpec
+from reign.nn._mlp import MLP, Activation, Linear, make_act, make_norm
 from reign.nn._options import BaseEncoderOptions, Bias, Conv, NormAt, RootNorms, Roots
-from reign.nn._slots import EncoderSlot, Slot, TermSlot
+from reign.nn._plan import update
+from reign.nn._slots import EncoderSlot, Slot, TermLayer, TermSlot
 from reign.nn._state import Aggregation, State
-from reign.nn._terms import term
+from reign.nn._terms import MERGED, term
 
 Transform = Literal["mlp", "linear"]
 
@@ -104,7 +102,7 @@ class SubgraphConv(TermLayer):
             if "+" in name:
                 if name not in MERGED:
                     raise ValueError(f"'{name}' cannot be merged, expected one of {', '.join(map(repr, MERGED))}.")
-                passes = MERGED[name][2] is not None  # without messages, edges have no effect
+                passes = MERGED[name].neighbours is not None  # without messages, edges have no effect
                 options: BaseEncoderOptions = {
                     "edge_dim": edge_dim if passes else None,
                     "edge_encoder": edge_encoder if passes else None,
@@ -135,9 +133,9 @@ class SubgraphConv(TermLayer):
 
     def _check_encoders(self, names: Sequence[str], conv: Conv, edges: bool) -> None:
         """Raise ``ValueError`` if an argument would have no effect."""
-        merged = [name for name in names if "+" in name]
-        passing = [name for name in merged if name in MERGED and MERGED[name][2] is not None]
-        still = [name for name in merged if name in MERGED and MERGED[name][2] is None]
+        merged = [name for name in names if name in MERGED]
+        passing = [name for name in merged if MERGED[name].neighbours is not None]
+        still = [name for name in merged if MERGED[name].neighbours is None]
         if still and str(conv).lower() not in ("gin", "gine", "graphconv"):
             raise ValueError(
                 f"the terms {still} pass no messages, but conv={conv!r} needs messages; use conv='gin' or 'graphconv'."
@@ -147,7 +145,8 @@ class SubgraphConv(TermLayer):
                 f"edge features (edge_dim or edge_encoder) are used only by base encoders, and none of {list(names)} has one; merge "
                 "terms, as in 'own+local', or leave edge_dim and edge_encoder out."
             )
-        averaged = {part for name in passing for part in MERGED[name][1] if self.aggregation.get(part) == "mean"}
+        parts = {part.name for name in passing for part in MERGED[name].others}
+        averaged = {name for name in parts if self.aggregation.get(name) == "mean"}
         if averaged and (edges or conv not in ("gin", "graphconv")):
             raise ValueError(
                 f"the mean of {sorted(averaged)} needs conv='gin' or 'graphconv' without edge features, got conv={conv!r}."
@@ -184,49 +183,8 @@ class SubgraphConv(TermLayer):
             wanted: the sums of the new values that the next layer needs.
             shortcut: a map of the values before, which is added to the new values.
         """
-        bag = state.bag
-        edge_attr = bag.graph.edge_attr if edge_attr is None else edge_attr
-        state = state.view(self.domain, self.aggregation, wanted)
-        if (fused := update_fused(self, state, edge_attr, shortcut)) is not None:
-            return fused
-        roots_apart = self.root_norm is not None
-        out = self._all_pairs(state, roots_apart, edge_attr)
-        if self.root_terms is not None and not roots_apart:
-            out = out.index_add(0, bag.wiring.root_row, self._roots(state, edge_attr))
-        rows = None if isinstance(self.norm, NoNorm) else state.norm_rows("pair", "off", roots_apart)
-        out = normalise(self.norm, out, rows, self.act)
-        if self.root_norm is not None:
-            roots = normalise(self.root_norm, self._roots(state, edge_attr), state.norm_rows("subgraph", "on"), self.act)
-            out = out.index_copy(0, bag.wiring.root_row, roots)
-        return state.next(state.masked_values(out if shortcut is None else out + shortcut(state.h)), {})
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The sums of its input that the layer needs."""
-        return needs(self)
-
-    def _all_pairs(self, state: State, roots_apart: bool, edge_attr: EdgeAttr) -> Float[Tensor, "pairs out_channels"]:
-        """Transform every term where its values live, then broadcast the sums from graphs to subgraphs to pairs, and from nodes to pairs."""
-        by_scope: dict[str, list[Tensor]] = {"pair": [], "subgraph": [], "node": [], "graph": []}
-        for slot in self.slots():
-            by_scope[slot.scope].append(slot(state, "off", roots_apart, edge_attr))
-        wiring = state.bag.wiring
-        parts = by_scope["pair"]
-        if by_scope["graph"]:
-            by_scope["subgraph"].append(wiring.sub_to_graph.t(_add(by_scope["graph"])))
-        if by_scope["subgraph"]:
-            parts.append(wiring.to_sub.t(_add(by_scope["subgraph"])))
-        if by_scope["node"]:
-            parts.append(wiring.to_node.t(_add(by_scope["node"])))
-        return _add(parts)
-
-    def _roots(self, state: State, edge_attr: EdgeAttr) -> Float[Tensor, "subgraphs out_channels"]:
-        """The sum of the root terms."""
-        return _add([slot(state, "on", self.root_norm is not None, edge_attr) for slot in self.slots(on=True)])
-
-    def slots(self, on: bool = False) -> list[Slot]:
-        """List the terms with their transforms: those of all pairs, or with ``on`` those of the roots."""
-        return cast(list[Slot], list(self.terms if not on else self.root_terms or []))
+        edge_attr = state.bag.graph.edge_attr if edge_attr is None else edge_attr
+        return update(self, state.view(self.domain, self.aggregation, wanted), edge_attr, shortcut)
 
     def describe(self, latex: bool = False) -> str:
         """Describe the update equations on and off the diagonal, the parameters of each term, and the cost.
@@ -240,10 +198,3 @@ class SubgraphConv(TermLayer):
         roots = "" if self.root_terms is None else f", root_terms={[s.name for s in self.root_terms]}"
         terms = [slot.name for slot in self.terms]
         return f"{type(self).__name__}({self.in_channels} -> {self.out_channels}, terms={terms}{roots})"
-
-
-def _add(values: list[Tensor]) -> Tensor:
-    out = values[0]
-    for value in values[1:]:
-        out = out + value
-    return out

@@ -2,33 +2,13 @@
 
 from typing import Any
 
-from torch import nn
-
 from reign.nn._latex import aligned, latex_conv
 from reign.nn._mlp import num_parameters
-from reign.nn._neighbourhood import MERGED
-from reign.nn._options import Roots
-from reign.nn._reset import Resettable
-from reign.nn._slots import EncoderSlot, Slot
-from reign.nn._state import Aggregation
+from reign.nn._plan import runs_where
+from reign.nn._slots import EncoderSlot, Slot, TermLayer
 from reign.nn._terms import TERMS, Term
 
 SCOPES = {"pair": "pairs", "subgraph": "subgraphs", "node": "nodes", "graph": "graphs"}
-
-
-class TermLayer(Resettable):
-    """What descriptions need of a layer that is a sum of terms; ``SubgraphConv`` is such a layer."""
-
-    in_channels: int
-    out_channels: int
-    act: nn.Module
-    root_terms: nn.ModuleList | None
-    roots: Roots
-    aggregation: dict[str, Aggregation]
-
-    def slots(self, on: bool = False) -> list[Slot]:
-        """List the terms with their transforms."""
-        raise NotImplementedError
 
 
 def describe_model(model: Any, latex: bool = False) -> str:
@@ -70,6 +50,7 @@ def describe_conv(layer: TermLayer, latex: bool = False) -> str:
     sweeps = cost(layer)
     passes = [f"{number} {'pass' if number == 1 else 'passes'} over {scope}" for scope, number in sweeps.items() if number]
     lines.append("  cost: " + ", ".join(passes))
+    lines.append("  runs: " + runs_where(layer))
     return "\n".join(lines)
 
 
@@ -84,26 +65,13 @@ def cost(layer: TermLayer) -> dict[str, int]:
     for on in (False, True):
         for slot in layer.slots(on):
             passes["roots" if on else SCOPES[slot.scope]] += 1
-            for part in _parts(slot):
-                base = part.name.removesuffix("_strict")
-                base = _SAME.get(base, base)
+            for part in slot.terms:
                 on_roots = on and part.scope == "pair"
-                if base not in _LOOKUPS and (base, on_roots) not in done:
-                    done.add((base, on_roots))
-                    passes["roots" if on_roots else _read(base)] += 1
+                summed = TERMS[part.same_sum or part.name]
+                if summed.reads != "nothing" and (summed.name, on_roots) not in done:
+                    done.add((summed.name, on_roots))
+                    passes["roots" if on_roots else summed.reads] += 1
     return passes
-
-
-_LOOKUPS = ("own", "root", "node_root")  # rows are read as they are, without a sum
-_SAME = {"node_readout": "readout", "root_needle": "needle", "non_roots": "total"}  # the same sums, looked up elsewhere
-
-
-def _read(base: str) -> str:
-    """What a sum reads."""
-    if base in ("roots", "total"):
-        return "subgraphs"
-    on_nodes = base == "needle_msg" or (TERMS[base].scope == "node" and "@A" in base)
-    return "nodes" if on_nodes else "pairs"
 
 
 def _branch(target: str, layer: TermLayer, on: bool) -> list[str]:
@@ -129,22 +97,15 @@ def slot_formulas(layer: TermLayer, on: bool = False) -> list[tuple[str, list[st
 
 def _of_slot(slot: Slot, layer: TermLayer, on: bool) -> tuple[str, list[str]]:
     transform = slot.encoder if isinstance(slot, EncoderSlot) else slot.transform
-    return type(transform).__name__, [_formula(part, layer, on) for part in _parts(slot)]
-
-
-def _parts(slot: Slot) -> list[Term]:
-    if isinstance(slot, EncoderSlot):
-        own, sums, _ = MERGED[slot.name]
-        return [TERMS[name] for name in (own, *sums)]
-    return [slot.term]
+    return type(transform).__name__, [_formula(part, layer, on) for part in slot.terms]
 
 
 def _formula(term: Term, layer: TermLayer, on: bool) -> str:
-    formula = term.formula
-    if on:
-        formula = term.formula_on or formula.replace("x[k,k]", "x[i,i]").replace("x[k,", "x[i,").replace("j != k", "j != i")
-    aggregation = layer.aggregation.get(term.name) or (layer.aggregation.get("needle") if term.name == "needle_msg" else None)
-    if aggregation == "mean":
-        start = formula.rfind("sum_") if term.name == "needle_msg" else formula.find("sum_")
-        formula = formula[:start] + "mean" + formula[start + 3 :]
-    return formula
+    formula = term.formula_at("on" if on else "off")
+    if layer.aggregation.get(term.name) == "mean":
+        start = formula.find("sum_")
+    elif term.over is not None and layer.aggregation.get(term.over) == "mean":
+        start = formula.rfind("sum_")
+    else:
+        return formula
+    return formula[:start] + "mean" + formula[start + 3 :]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from reign._validate import check
 from reign.bags import PerRow, SubgraphBag
-from reign.nn._reset import Resettable
+from reign.nn._mlp import Resettable
 from reign.nn._structure import OF_NODES, OF_PAIRS, Structure, parse
 from reign.registry import Registry
 

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, cast
 
 from torch import nn
 
-from reign.nn._base_encoders import GCN, GIN, GraphConv
 from reign.nn._conv import SubgraphConv
+from reign.nn._convs import GCN, GIN, GraphConv
 from reign.nn._outer_mpnn import OuterMPNN
 from reign.nn._pooling import Pooling, RootPooling
 from reign.nn._slots import EncoderSlot
-from reign.nn._terms import TERMS, Term
+from reign.nn._terms import Term
 from reign.policies import Whole
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ def _terms(model: "Model") -> list[Term] | None:
     layers = [layer for layer in model.layers if isinstance(layer, SubgraphConv) and type(layer).update is SubgraphConv.update]
     if len(layers) < len(model.layers):
         return None
-    names = [slot.name for layer in layers for on in (False, True) for slot in layer.slots(on)]
-    return [TERMS[part] for name in names for part in name.split("+")]
+    return [term for layer in layers for on in (False, True) for slot in layer.slots(on) for term in slot.terms]
 
 
 def _hops(layers: nn.ModuleList) -> int | None:

@@ -8,8 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign._validate import check
-from reign.nn._mlp import Activation, NormRows, make_act, make_norm, normalise
-from reign.nn._reset import Resettable
+from reign.nn._mlp import Activation, NormRows, Resettable, make_act, make_norm, normalise
 
 
 class Head(Resettable):

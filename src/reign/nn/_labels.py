@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from reign._validate import check
 from reign.bags import SubgraphBag
 from reign.nn._encoders import lookup
-from reign.nn._reset import Resettable
+from reign.nn._mlp import Resettable
 
 LabelKind = Literal["hop", "spd"] | None
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 if TYPE_CHECKING:
-    from reign.nn._describe import TermLayer
+    from reign.nn._slots import TermLayer
 
 LETTERS = {"Linear": "W", "MLP": r"\mu"}  # all others are encoders, gamma
 

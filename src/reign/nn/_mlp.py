@@ -1,4 +1,4 @@
-"""The MLP of the paper's experiments, and norms over ragged rows."""
+"""The MLP of the paper's experiments, norms over ragged rows, and modules whose weights can be drawn again."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,40 @@ from torch import Tensor, nn
 from torch_geometric.nn.resolver import activation_resolver
 
 from reign.kernels import kernels_for
-from reign.nn._reset import Resettable
 
 Activation = str | Callable[[Tensor], Tensor] | None
 NormRows = Int[Tensor, "kept"] | Bool[Tensor, "rows"] | None  # the rows that the statistics of a norm range over; None for all
+
+
+class Resettable(nn.Module):
+    """A module that can draw its weights again. Its parts draw theirs; weights that belong to no part are set in ``reset_own``."""
+
+    def reset_parameters(self) -> None:
+        """Draw all weights again and forget the statistics of norms, so that the module is as good as new."""
+        for part in self.children():
+            reset(part)
+        with torch.no_grad():
+            self.reset_own()
+
+    def reset_own(self) -> None:
+        """Set the weights that belong to no part of the module. By default there are none."""
+        if own := next((name for name, _ in self.named_parameters(recurse=False)), None):
+            raise ValueError(
+                f"{type(self).__name__} has the weight '{own}' but no reset_own, so it cannot be reset; define reset_own."
+            )
+
+
+def reset(module: nn.Module) -> None:
+    """Call ``reset_parameters`` of a module, or of its parts if it has no such method."""
+    if callable(own := getattr(module, "reset_parameters", None)):
+        own()
+        return
+    if name := next((name for name, _ in module.named_parameters(recurse=False)), None):
+        raise ValueError(
+            f"{type(module).__name__} has the weight '{name}' but no reset_parameters, so its weights cannot be drawn again; define it."
+        )
+    for part in module.children():
+        reset(part)
 
 
 class BatchNorm(nn.BatchNorm1d):

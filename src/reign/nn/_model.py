@@ -12,10 +12,8 @@ from torch_geometric.data.data import BaseData
 from reign._validate import did_you_mean
 from reign.bags import SubgraphBag
 from reign.kernels import Sum, blocked, fast_path
-from reign.nn import _fused as fused
 from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._conv import SubgraphConv
-from reign.nn._covered import covered
 from reign.nn._describe import describe_model
 from reign.nn._encoders import NormedNumbers
 from reign.nn._facts import Facts
@@ -23,6 +21,7 @@ from reign.nn._halo import halo_of, needs_every_root
 from reign.nn._inputs import check_bag, check_ends, check_features, inputs_of, refuse_arguments, warn_of_unused_edges
 from reign.nn._mlp import NormRows
 from reign.nn._parts import Parts
+from reign.nn._plan import plan_of
 from reign.nn._saving import load_model, save_model
 from reign.nn._state import State
 
@@ -228,12 +227,12 @@ class Model(Facts, Parts, metaclass=ModelType):
     @property
     def in_blocks(self) -> bool:
         """Whether all layers are computed in blocks of rows on a CPU (see ``reign.kernels``)."""
-        return all(isinstance(layer, SubgraphConv) and covered(layer, blocked.WIDEST) for layer in self.layers)
+        return all(isinstance(layer, SubgraphConv) and _in_blocks(layer) for layer in self.layers)
 
     def uses_blocks(self, num_pairs: int) -> bool:
         """Whether some layers, or parts of them, are computed in blocks of rows on a CPU, for a batch of so many pairs."""
-        layers = [part for part in self.modules() if isinstance(part, SubgraphConv) and covered(part, blocked.WIDEST)]
-        return any(num_pairs * layer.out_channels >= fused.WORTH_BLOCKS for layer in layers)
+        layers = [part for part in self.modules() if isinstance(part, SubgraphConv) and _in_blocks(part)]
+        return any(num_pairs * layer.out_channels >= blocked.LIMITS.numbers for layer in layers)
 
     @property
     def halo(self) -> int | None:
@@ -276,3 +275,7 @@ class Model(Facts, Parts, metaclass=ModelType):
             folder: the folder it was saved in. A custom model class is found if it is registered in ``MODELS``.
         """
         return load_model(cls, Path(folder))
+
+
+def _in_blocks(layer: SubgraphConv) -> bool:
+    return blocked.LIMITS.unsupported(plan_of(layer)) is None

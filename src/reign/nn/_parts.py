@@ -18,10 +18,9 @@ from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._encodings import Encodings
 from reign.nn._head import Head
 from reign.nn._labels import PairLabels
-from reign.nn._mlp import Activation
+from reign.nn._mlp import Activation, Resettable
 from reign.nn._options import JumpingKnowledge, Residual, TaskLevel
 from reign.nn._pooling import MeanPooling, Pooling
-from reign.nn._reset import Resettable
 from reign.nn._virtual_node import VirtualNode
 from reign.policies import Policy
 

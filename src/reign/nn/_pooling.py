@@ -9,8 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.bags import PerRow, SubgraphBag
-from reign.nn._mlp import Activation, make_act
-from reign.nn._reset import Resettable
+from reign.nn._mlp import Activation, Resettable, make_act
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
 

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from reign.bags import Domain, PerRow, SubgraphBag, Where, narrow_near
 from reign.nn._mlp import NormRows
-from reign.nn._terms import Rows, Scope, Term
+from reign.nn._terms import SUMS, Rows, Scope, Term
 
 Aggregation = Literal["sum", "mean"]
 T = TypeVar("T")
-SHARED = {("readout",), ("needle",), ("root",), ("near",)}  # sums that do not depend on the options of a layer
+SHARED = {(name,) for name in SUMS}  # sums that do not depend on the options of a layer
 
 
 class State:

@@ -6,15 +6,14 @@ are stored: a readout has one row per subgraph, regardless of the number of node
 Two extensions that the paper mentions are not included: sums on the connectivity of a subgraph other than the target's, and ReIGN(k).
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jaxtyping import Shaped
 from torch import Tensor
 
-from reign.bags import Where
+from reign.bags import Neighbours, Where
 from reign.registry import Registry
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 Scope = Literal["pair", "subgraph", "node", "graph"]
 Rows = Shaped[Tensor, "rows channels"]
 Value = Callable[["State", Where], Rows]
+SUMS = ("readout", "needle", "root", "near")  # what a layer returns along with its new values, as far as the next layer needs it
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,13 @@ class Term:
         paper: ids of the term in the paper's table.
         node_based: whether the term needs one subgraph per node.
         formula_on: value for the target x[i, i], if its formula differs.
+        stays_inside: whether the value for x[k, i] is made from values of subgraph k alone.
+        sums: the ``SUMS`` from which it is computed.
+        sums_on: the same for the roots alone, if they differ.
+        reads: the rows that are summed; "nothing" if values are looked up as they are.
+        same_sum: the term whose sum it is, looked up elsewhere or without the root; the term itself if not given.
+        over: the term whose values it sums, so that it takes sums of means if that term takes a mean.
+        along: for a sum of products of two pairs, the neighbours that it sums over.
     """
 
     name: str
@@ -46,15 +53,34 @@ class Term:
     paper: str = ""
     node_based: bool = False
     formula_on: str | None = None
+    stays_inside: bool = False
+    sums: tuple[str, ...] = ()
+    sums_on: tuple[str, ...] | None = None
+    reads: Literal["pairs", "nodes", "subgraphs", "nothing"] = "pairs"
+    same_sum: str | None = None
+    over: str | None = None
+    along: Neighbours | None = None
 
-    @property
-    def stays_inside(self) -> bool:
-        """Whether the value for x[k, i] is made from values of subgraph k alone."""
-        return set(re.findall(r"x\[(\w)", self.formula)) == {"k"}
+    def needs(self, where: Where) -> tuple[str, ...]:
+        """The ``SUMS`` from which the term is computed."""
+        return self.sums if where == "off" or self.sums_on is None else self.sums_on
+
+    def formula_at(self, where: Where) -> str:
+        """The formula for the target x[k, i] ("off") or x[i, i] ("on")."""
+        if where == "off":
+            return self.formula
+        if self.formula_on is not None:
+            return self.formula_on
+        return self.formula.replace("x[k,k]", "x[i,i]").replace("x[k,", "x[i,").replace("j != k", "j != i")
 
     def __reduce__(self) -> "tuple[Callable[[str], Term], tuple[str]]":
         """Terms are pickled by name."""
         return term, (self.name,)
+
+
+def _of_roots(formula: str) -> str:
+    """A formula with its subgraph k replaced by i."""
+    return formula.replace("~_k", "~_i").replace("~ k", "~ i").replace("x[k,", "x[i,").replace(",k]", ",i]")
 
 
 def _at_roots(scope: Scope) -> Callable[[Callable[["State"], Rows]], Value]:
@@ -75,28 +101,32 @@ def _at_roots(scope: Scope) -> Callable[[Callable[["State"], Rows]], Value]:
 
 
 def _term(
-    name: str, formula: str, scope: Scope, value: Callable[["State"], Rows], paper: str = "", node_based: bool = False
+    name: str,
+    formula: str,
+    scope: Scope,
+    value: Callable[["State"], Rows],
+    paper: str = "",
+    node_based: bool = False,
+    **facts: Any,
 ) -> Term:
-    return Term(name, formula, scope, _at_roots(scope)(value), paper, node_based)
+    """A term whose value does not depend on whether roots alone are updated."""
+    return Term(name, formula, scope, _at_roots(scope)(value), paper, node_based, **facts)
 
 
-def _local(name: str, formula: str, values: str, paper: str = "", neighbours: Literal["Ak", "A", "swap"] = "Ak") -> Term:
+def _local(
+    name: str, formula: str, values: str, paper: str = "", neighbours: Literal["Ak", "A", "swap"] = "Ak", **facts: Any
+) -> Term:
     """A sum over neighbours, with a value for every pair."""
-    needs_nodes = values != "kj"
-    return Term(
-        name,
-        formula,
-        "pair",
-        lambda s, where: s.bag.wiring.rows(neighbours, values, where)(s.h),
-        paper,
-        needs_nodes,
-        formula.replace("~_k", "~_i").replace("~ k", "~ i").replace("x[k,", "x[i,").replace(",k]", ",i]"),
-    )
+
+    def value(s: "State", where: Where) -> Rows:
+        return s.bag.wiring.rows(neighbours, values, where)(s.h)
+
+    return Term(name, formula, "pair", value, paper, values != "kj", _of_roots(formula), **facts)
 
 
 def _on_nodes(name: str, formula: str, values: str, paper: str = "") -> Term:
     """A sum over neighbours in the graph that does not depend on the subgraph."""
-    return _term(name, formula, "node", lambda s: s.bag.wiring.rows("nodes", values)(s.h), paper, True)
+    return _term(name, formula, "node", lambda s: s.bag.wiring.rows("nodes", values)(s.h), paper, True, reads="nodes")
 
 
 def _folklore(name: str, formula: str, neighbours: Literal["A", "swap"]) -> Term:
@@ -106,7 +136,7 @@ def _folklore(name: str, formula: str, neighbours: Literal["A", "swap"]) -> Term
         parts = s.bag.wiring.folklore(neighbours, where, s.masked)
         return parts.into_targets(s.product(parts.from_subgraph(s.h), parts.from_node(s.h)))
 
-    return Term(name, formula, "pair", value, "", True, formula.replace("~ k", "~ i").replace("x[k,", "x[i,"))
+    return Term(name, formula, "pair", value, "", True, _of_roots(formula), along=neighbours)
 
 
 def _non_roots_Ak(s: "State", where: Where) -> Rows:
@@ -123,8 +153,28 @@ def _non_roots_A(s: "State", where: Where) -> Rows:
     return s.bag.wiring.rows("nodes", "ji")(s.sum(readout))
 
 
+def _own_root(s: "State", where: Where) -> Rows:
+    return s.root if where == "on" else s.h.new_zeros(s.h.shape).index_copy(0, s.bag.wiring.root_row, s.root)
+
+
+INSIDE: dict[str, Any] = {"stays_inside": True}
+AS_IT_IS: dict[str, Any] = {"sums": ("root",), "reads": "nothing"}
+READOUT: dict[str, Any] = {"sums": ("readout",), "same_sum": "readout"}
+NEEDLE: dict[str, Any] = {"sums": ("needle",), "same_sum": "needle"}
+WITHOUT_ROOT: dict[str, Any] = {"sums": ("readout", "root"), "same_sum": "readout"}
+NEEDLE_WITHOUT_ROOT: dict[str, Any] = {"sums": ("needle", "root"), "same_sum": "needle"}
+
 _ALL = [
-    Term("own", "x[k,i]", "pair", lambda s, where: s.root if where == "on" else s.h, formula_on="x[i,i]"),
+    Term(
+        "own",
+        "x[k,i]",
+        "pair",
+        lambda s, where: s.root if where == "on" else s.h,
+        formula_on="x[i,i]",
+        sums_on=("root",),
+        reads="nothing",
+        **INSIDE,
+    ),
     Term(
         "transpose",
         "x[i,k]",
@@ -133,23 +183,43 @@ _ALL = [
         "",
         True,
         "x[i,i]",
+        sums_on=("root",),
     ),
-    _term("root", "x[k,k]", "subgraph", lambda s: s.root),
-    _term("node_root", "x[i,i]", "node", lambda s: s.root, "", True),
+    _term("root", "x[k,k]", "subgraph", lambda s: s.root, **AS_IT_IS, **INSIDE),
+    _term("node_root", "x[i,i]", "node", lambda s: s.root, "", True, **AS_IT_IS),
     # 2-IGN's global sums: over all rows, and "strict" ones without the root, as in the table
-    _term("readout", "sum_j x[k,j]", "subgraph", lambda s: s.readout, "#2.on #3.off"),
-    _term("readout_strict", "sum_{j != k} x[k,j]", "subgraph", lambda s: s.readout - s.root, "#2.on #3.off"),
-    _term("needle", "sum_h x[h,i]", "node", lambda s: s.needle, "#3.on #2.off"),
-    _term("needle_strict", "sum_{h != i} x[h,i]", "node", lambda s: s.needle - s.root, "#3.on #2.off", True),
-    _term("node_readout", "sum_h x[i,h]", "node", lambda s: s.readout, "#4.off", True),
-    _term("node_readout_strict", "sum_{h != i} x[i,h]", "node", lambda s: s.readout - s.root, "#4.off", True),
-    _term("root_needle", "sum_h x[h,k]", "subgraph", lambda s: s.needle, "#5.off", True),
-    _term("root_needle_strict", "sum_{h != k} x[h,k]", "subgraph", lambda s: s.needle - s.root, "#5.off", True),
-    _term("roots", "sum_j x[j,j]", "graph", lambda s: s.roots, "#1.on #6.off", True),
-    _term("non_roots", "sum_{h != j} x[h,j]", "graph", lambda s: s.total - s.roots, "#4.on #1.off", True),
-    _term("total", "sum_{h,j} x[h,j]", "graph", lambda s: s.total, "#4.on #1.off"),
+    _term("readout", "sum_j x[k,j]", "subgraph", lambda s: s.readout, "#2.on #3.off", **READOUT, **INSIDE),
+    _term(
+        "readout_strict", "sum_{j != k} x[k,j]", "subgraph", lambda s: s.readout - s.root, "#2.on #3.off", **WITHOUT_ROOT, **INSIDE
+    ),
+    _term("needle", "sum_h x[h,i]", "node", lambda s: s.needle, "#3.on #2.off", **NEEDLE),
+    _term("needle_strict", "sum_{h != i} x[h,i]", "node", lambda s: s.needle - s.root, "#3.on #2.off", True, **NEEDLE_WITHOUT_ROOT),
+    _term("node_readout", "sum_h x[i,h]", "node", lambda s: s.readout, "#4.off", True, **READOUT),
+    _term("node_readout_strict", "sum_{h != i} x[i,h]", "node", lambda s: s.readout - s.root, "#4.off", True, **WITHOUT_ROOT),
+    _term("root_needle", "sum_h x[h,k]", "subgraph", lambda s: s.needle, "#5.off", True, **NEEDLE),
+    _term(
+        "root_needle_strict",
+        "sum_{h != k} x[h,k]",
+        "subgraph",
+        lambda s: s.needle - s.root,
+        "#5.off",
+        True,
+        **NEEDLE_WITHOUT_ROOT,
+    ),
+    _term("roots", "sum_j x[j,j]", "graph", lambda s: s.roots, "#1.on #6.off", True, sums=("root",), reads="subgraphs"),
+    _term(
+        "non_roots",
+        "sum_{h != j} x[h,j]",
+        "graph",
+        lambda s: s.total - s.roots,
+        "#4.on #1.off",
+        True,
+        sums=("readout", "root"),
+        same_sum="total",
+    ),
+    _term("total", "sum_{h,j} x[h,j]", "graph", lambda s: s.total, "#4.on #1.off", sums=("readout",), reads="subgraphs"),
     # local on the subgraph
-    _local("local", "sum_{j ~_k i} x[k,j]", "kj", "#2.on #3.off"),
+    _local("local", "sum_{j ~_k i} x[k,j]", "kj", "#2.on #3.off", **INSIDE),
     _local("needle@Ak", "sum_{h ~_k i} x[h,i]", "ji", "#3.on #2.off"),
     _local("node_readout@Ak", "sum_{h ~_k i} x[i,h]", "ij", "#4.off"),
     _local("root_needle@Ak", "sum_{h ~_k i} x[h,k]", "jk", "#5.off"),
@@ -172,11 +242,19 @@ _ALL = [
         "sum_{h ~_i i} sum_{j ~_h h} x[h,j]",
     ),
     # local on the graph
-    _local("readout@A", "sum_{j ~ i} x[k,j]", "kj", "#2.on #3.off", "A"),
+    _local("readout@A", "sum_{j ~ i} x[k,j]", "kj", "#2.on #3.off", "A", **INSIDE),
     _on_nodes("needle@A", "sum_{h ~ i} x[h,i]", "ji", "#3.on #2.off"),
     _on_nodes("node_readout@A", "sum_{h ~ i} x[i,h]", "ij", "#4.off"),
     _local("root_needle@A", "sum_{h ~ i} x[h,k]", "jk", "#5.off", "A"),
-    _term("roots@A", "sum_{j ~ i} x[j,j]", "node", lambda s: s.bag.wiring.nodes("nodes")(s.root), "#1.on #6.off", True),
+    _term(
+        "roots@A",
+        "sum_{j ~ i} x[j,j]",
+        "node",
+        lambda s: s.bag.wiring.nodes("nodes")(s.root),
+        "#1.on #6.off",
+        True,
+        reads="nodes",
+    ),
     Term(
         "non_roots@A",
         "sum_{h ~ i} sum_{j ~ i} x[h,j]",
@@ -185,14 +263,24 @@ _ALL = [
         "#4.on #1.off",
         True,
         "sum_{h ~ i} sum_{j ~ h} x[h,j]",
+        reads="nodes",
     ),
     # beyond the table
-    _term("needle_msg", "sum_{j ~ i} sum_h x[h,j]", "node", lambda s: s.bag.wiring.nodes("nodes")(s.get(TERMS["needle"]))),
+    _term(
+        "needle_msg",
+        "sum_{j ~ i} sum_h x[h,j]",
+        "node",
+        lambda s: s.bag.wiring.nodes("nodes")(s.get(TERMS["needle"])),
+        sums=("needle",),
+        reads="nodes",
+        over="needle",
+    ),
     _term(
         "needle_msg@agg",
         "sum_g sum_{j ~_g i} sum_h x[h,j]",
         "node",
         lambda s: s.bag.wiring.nodes("agg")(s.get(TERMS["needle"])),
+        over="needle",
     ),
     _local("swap_local", "sum_{h ~ k} x[h,i]", "ji", "", "swap"),
     _folklore("folklore", "sum_{j ~ i} x[k,j] x[j,i]", "A"),
@@ -203,20 +291,16 @@ _ALL = [
         "pair",
         lambda s, where: s.bag.wiring.root_messages(where)(s.h),
         formula_on="[i ~_i i] x[i,i]",
+        **INSIDE,
     ),
-    Term(
-        "own_root",
-        "[i = k] x[k,k]",
-        "pair",
-        lambda s, where: s.root if where == "on" else s.h.new_zeros(s.h.shape).index_copy(0, s.bag.wiring.root_row, s.root),
-        formula_on="x[i,i]",
-    ),
+    Term("own_root", "[i = k] x[k,k]", "pair", _own_root, formula_on="x[i,i]", **INSIDE),
     Term(
         "local_others",
         "sum_{j ~_k i, j != k} x[k,j]",
         "pair",
         lambda s, where: s.sum(TERMS["local"], where) - s.sum(TERMS["root_msg"], where),
         formula_on="sum_{j ~_i i, j != i} x[i,j]",
+        **INSIDE,
     ),
 ]
 ALIASES = {"readout@Ak": "local"}
@@ -243,3 +327,45 @@ def term(name: str) -> Term:
 def list_terms() -> list[Term]:
     """List all terms from which layers can be built."""
     return [entry for _, entry in TERMS.items()]
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Terms that a base encoder merges.
+
+    Args:
+        own: the values that are updated.
+        others: sums over their neighbours, or other terms.
+        neighbours: the neighbours that messages come from; None if no messages are passed.
+        passes: whether the encoder uses the values and the sums over their neighbours unchanged.
+    """
+
+    own: Term
+    others: tuple[Term, ...]
+    neighbours: Neighbours | None = None
+    passes: bool = False
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """All of them."""
+        return self.own, *self.others
+
+
+_MERGES: list[tuple[str, Neighbours | None, bool]] = [
+    ("own+local", "Ak", True),
+    ("own+local_others+root_msg", "Ak", False),
+    ("own+swap_local", "swap", True),
+    ("own+folklore", "A", True),
+    ("own+swap_folklore", "swap", True),
+    ("own+folklore+swap_folklore", "A", False),
+    ("own_root+root_msg", "Ak", False),
+    ("needle+needle_msg", "nodes", True),
+    ("needle+needle_msg@agg", "agg", True),
+    *((f"own+{name}", None, False) for name in ("transpose", "root", "node_root", "readout", "needle")),
+]
+MERGED: dict[str, Merge] = {}  # by their names, joined by "+"
+for _names, _neighbours, _passes in _MERGES:
+    _own, *_others = (TERMS[_name] for _name in _names.split("+"))
+    MERGED[_names] = Merge(_own, tuple(_others), _neighbours, _passes)
+ALONG: dict[str, Neighbours] = {name: entry.along for name, entry in TERMS.items() if entry.along is not None}
+FOLKLORE = {name for name, merge in MERGED.items() if merge.others[0].along is not None}

@@ -8,8 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.bags import SubgraphBag
-from reign.nn._mlp import MLP, Activation, BatchNorm, make_act, normalise
-from reign.nn._reset import Resettable
+from reign.nn._mlp import MLP, Activation, BatchNorm, Resettable, make_act, normalise
 from reign.nn._state import State
 from reign.nn._terms import TERMS
 

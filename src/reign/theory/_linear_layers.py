@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from reign.nn import AKConv, ReIGN2Conv, SubgraphConv, SUNConv
+from reign.nn import AKConv, EncoderSlot, ReIGN2Conv, SubgraphConv, SUNConv
 from reign.theory._ign3_layers import check_linear
 
 Weights = dict[str, Tensor]  # a matrix for each term; "bias" for the bias
@@ -49,8 +49,8 @@ def sun_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> SUNCon
     for terms, weights in ((layer.slots(), off), (layer.slots(on=True), on)):
         left = dict(weights)
         for slot in terms:
-            if "+" in slot.name:
-                own, along = slot.name.split("+")
+            if isinstance(slot, EncoderSlot):
+                own, along = (part.name for part in slot.terms)
                 encoder: Any = slot.encoder
                 if own == "needle" and own in left:
                     _set(left.pop(own), encoder.lin_own)
@@ -69,7 +69,7 @@ def sun_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> SUNCon
 def weights_of(layer: SubgraphConv, on: bool = False) -> Weights:
     """The matrix of every term of a linear layer. An encoder is split into two terms, and equal terms are summed."""
     check_linear(layer, "the construction")
-    parts = [part for slot in layer.slots(on) for part in slot.name.split("+")]
+    parts = [part.name for slot in layer.slots(on) for part in slot.terms]
     if strange := [part for part in parts if part not in _KNOWN]:
         raise ValueError(
             f"no construction is known for the term '{strange[0]}'; the paper's proofs cover {', '.join(sorted(_KNOWN))}."
@@ -81,11 +81,10 @@ def weights_of(layer: SubgraphConv, on: bool = False) -> Weights:
         found[name] = found[name] + weight if name in found else weight
 
     for slot in layer.slots(on):
-        if "+" in slot.name:
-            names = slot.name.split("+")
+        if isinstance(slot, EncoderSlot):
             encoder: Any = slot.encoder
-            for name, linear in zip(names, [encoder.lin_own, *encoder.lin_sums], strict=True):
-                add(name, linear.weight)
+            for part, linear in zip(slot.terms, [encoder.lin_own, *encoder.lin_sums], strict=True):
+                add(part.name, linear.weight)
             add("bias", encoder.lin_own.bias)
         else:
             transform: Any = slot.transform

@@ -21,7 +21,6 @@ from reign.nn import (
     SubgraphConv,
     SumPooling,
     TermSlot,
-    term,
 )
 from reign.theory._pools import Flat, Nested, OnAndOff, OnAndPerNode, Outer, Pool, Roots
 from reign.theory._rules import Block, Layer, Merge, Product, Rule, Slot
@@ -65,12 +64,11 @@ def _(layer: PPGNRootConv) -> Rule:
 
 def slot_of(slot: TermSlot | EncoderSlot) -> Slot:
     """A term with its transform, or terms with their encoder."""
-    parts = tuple(term(part).name for part in slot.name.split("+"))
     if isinstance(slot, TermSlot) and slot.on_pairs:
         raise ValueError(f"'{slot.name}' is transformed at every pair, which exact tests do not support.")
-    if len({term(part).scope for part in parts}) > 1 and term(parts[0]).scope != "pair":
+    if len({part.scope for part in slot.terms}) > 1 and slot.terms[0].scope != "pair":
         raise ValueError(f"'{slot.name}' merges terms with values on different scopes, which exact tests do not support.")
-    return Slot(parts, merge_of(slot.transform if isinstance(slot, TermSlot) else slot.encoder))
+    return Slot(tuple(part.name for part in slot.terms), merge_of(slot.transform if isinstance(slot, TermSlot) else slot.encoder))
 
 
 @singledispatch

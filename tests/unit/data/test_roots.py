@@ -1,6 +1,7 @@
 """Batches of nodes of one large graph: what they hold, and that predictions are those of the whole graph where they are said to be."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch_geometric.utils import grid, to_undirected
 
 from reign.bags import narrow_pairs
 from reign.data import RootLoader, predict_nodes
-from reign.kernels import INNER, fast_path
+from reign.kernels import INNER, blocked, fast_path
 from reign.nn import (
     DS,
     DSS,
@@ -63,7 +64,7 @@ def trained(model: Model, data: Data) -> Model:
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("name", EXACT)
 def test_batches_give_the_predictions_of_the_whole_graph(name: str, directed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reign.nn._fused.WORTH_BLOCKS", 0)  # small layers are computed in blocks, too
+    monkeypatch.setattr(blocked, "LIMITS", replace(blocked.LIMITS, numbers=0))  # small layers are computed in blocks, too
     halo, make = EXACT[name]
     data = large(directed=directed)
     model = trained(make(), data)

@@ -16,7 +16,6 @@ from reign.experiments.steps import our_step, yardstick_step
 from reign.experiments.workload import Workload, bench_graphs
 from reign.kernels import blocked
 from reign.nn import SUN
-from reign.nn import _fused as fused
 
 CPU = torch.device("cpu")
 TINY = Workload(batch_size=4, hidden_channels=8, num_layers=1, device="cpu", repeats=1)
@@ -30,7 +29,7 @@ def _no_data(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small batches are computed in blocks, too."""
-    monkeypatch.setattr(fused, "WORTH_BLOCKS", 1)
+    monkeypatch.setattr(blocked, "LIMITS", replace(blocked.LIMITS, numbers=1))
 
 
 def report(**changes: Any) -> Report:
@@ -110,7 +109,7 @@ def test_without_one_subgraph_per_node_there_is_no_yardstick(blocks: None) -> No
 @pytest.mark.parametrize("model", ["sun", "localfolklore"])  # a small batch, and layers for which there are no blocks
 def test_where_training_uses_the_plain_step(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if model != "sun":
-        monkeypatch.setattr(fused, "WORTH_BLOCKS", 1)
+        monkeypatch.setattr(blocked, "LIMITS", replace(blocked.LIMITS, numbers=1))
     found = bench(replace(TINY, model=model))
     assert list(found.steps) == ["plain", "yardstick"]
     assert found.notes[0].startswith("Training uses the plain step here")

@@ -15,17 +15,22 @@ from torch_geometric.data import Batch, Data
 
 import reign
 from reign.bags import SubgraphBag, narrow_edges, narrow_near, narrow_pairs
-from reign.kernels import Gathered, fast_path, fused, gather_columns
-from reign.kernels._indices import Segments
-from reign.kernels.fused import (
-    Messages,
+from reign.kernels import (
+    CountedRows,
+    Gathered,
     NodeInput,
-    NodeStage,
     Norms,
     PairSlot,
-    PairStage,
-    Rows,
+    PassedMessages,
+    Segments,
     Stack,
+    fast_path,
+    fused,
+    gather_columns,
+)
+from reign.kernels.fused import (
+    NodeStage,
+    PairStage,
     _launch,
     _linear,
     _rows,
@@ -171,7 +176,7 @@ def test_pair_stage(case: int) -> None:
             edges = narrow_edges(bag, source)
             if typed == "types":
                 edges = type(edges)(**{**vars(edges), "kind": kind.to(torch.int32)})
-            made.append(PairSlot(stack([w]), Messages(edges, w.get("table"), w["eps"])))
+            made.append(PairSlot(stack([w]), PassedMessages(edges, w.get("table"), w["eps"])))
         weights.append(w)
         leaves |= {f"{name}{t}": value for name, value in w.items()}
     shapes = {"h": (bag.num_pairs, first), "S": (bag.num_subgraphs, last), "N": (bag.num_nodes, last)}
@@ -212,7 +217,7 @@ def test_node_stage(channels: tuple[int, int, int]) -> None:
     made = stack(ws)
     leaves = {f"{name}{t}": value for t, w in enumerate(ws) for name, value in w.items()}
     leaves["x"] = torch.randn(5, rows, channels[0], device=DEVICE).requires_grad_()
-    out = NodeStage(made, groups, Rows(rows, flags, 1, 1), True)([NodeInput(x) for x in leaves["x"]])
+    out = NodeStage(made, groups, CountedRows(rows, flags, 1, 1), True)([NodeInput(x) for x in leaves["x"]])
     back = torch.randn_like(out) * real[:, None]
     out.backward(back)
     twins = doubles(leaves)
@@ -236,7 +241,7 @@ def test_a_slot_without_a_norm_leaves_the_statistics_of_others_alone() -> None:
     ws = [draw((4, 4, 4), True, True, t == 0, t) for t in range(8)]
     made = stack(ws)
     x = torch.randn(8, 300, 4, device=DEVICE)
-    NodeStage(made, (0,) * 8, Rows(300, x, 0, 0), True)([NodeInput(one) for one in x])
+    NodeStage(made, (0,) * 8, CountedRows(300, x, 0, 0), True)([NodeInput(one) for one in x])
     w = {name: value.detach() for name, value in ws[0].items()}
     hidden = plain_norm(x[0] @ w["w1"].t() + w["b1"], w["g1"], w["t1"], torch.ones(300, dtype=torch.bool, device=DEVICE)).relu()
     assert made.outer is not None

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,13 +14,13 @@ import reign
 from reign.kernels import blocked, fast_path, stages_for, threads_for_blocks_only
 from reign.kernels.blocked import _threads
 from reign.kernels.blocked._norm import Moments, Norm
-from reign.nn import Model, _fused
+from reign.nn import Model, _plan
 from reign.nn._state import State
 
 
 @pytest.fixture(autouse=True)
 def _blocks_for_small_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_fused, "WORTH_BLOCKS", 0)
+    monkeypatch.setattr(blocked, "LIMITS", replace(blocked.LIMITS, numbers=0))
 
 
 @pytest.fixture
@@ -33,13 +34,13 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def stages(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Which kernels the layers used, one entry a layer."""
     used: list[str] = []
-    run = _fused._Update.run
+    run = _plan._Update.run
 
-    def spy(self: _fused._Update, *arguments: Any) -> Any:
+    def spy(self: _plan._Update, *arguments: Any) -> Any:
         used.append(self.kernels.__name__)
         return run(self, *arguments)
 
-    monkeypatch.setattr(_fused._Update, "run", spy)
+    monkeypatch.setattr(_plan._Update, "run", spy)
     return iter([used])
 
 
@@ -368,7 +369,7 @@ def test_small_batches_run_plainly(monkeypatch: pytest.MonkeyPatch, stages: Iter
     batch = graphs((2, 3))  # 13 pairs
     used = next(stages)
     for bound in (13 * 4 + 1, 13 * 4):
-        monkeypatch.setattr(_fused, "WORTH_BLOCKS", bound)
+        monkeypatch.setattr(blocked, "LIMITS", replace(blocked.LIMITS, numbers=bound))
         reign.build_model("sun", 3, 4, 2, 2).double()(batch.x, batch.edge_index, batch=batch.batch)
         assert len(used) == (0 if bound > 13 * 4 else 2)
 

@@ -1,7 +1,9 @@
 """What layers and models compute and cost, in words."""
 
+from typing import Any
+
 import reign
-from reign.nn import SUN
+from reign.nn import SUN, SubgraphConv
 
 
 def test_describe() -> None:
@@ -18,6 +20,35 @@ def test_describe() -> None:
         assert "x[k,i] <- " in text
         assert f"{sum(p.numel() for p in model.parameters()):,} parameters" in text
         assert ("x[i,i] <- " in text) == (name in ("sun", "reign2", "ign2"))
+
+
+def test_where_layers_run() -> None:
+    def runs(channels: int = 8, **options: Any) -> str:
+        terms = options.pop("terms", ["own+local", "needle"])
+        return SubgraphConv(channels, channels, terms, **options).describe().splitlines()[-1].strip()
+
+    assert runs() == "runs: fused on a GPU, in blocks on a CPU"
+    assert runs(128) == runs()
+    wide = "runs: in blocks on a CPU, but not fused on a GPU, because it has 129 channels, and kernels take up to 128"
+    assert runs(129) == wide
+    reasons: list[tuple[dict[str, Any], str]] = [
+        ({"act": "elu"}, "the activation is ELU, and kernels compute ReLU"),
+        ({"norm": "layer_norm"}, "a norm is LayerNorm, and kernels compute batch norm with a momentum"),
+        ({"conv": "gcn"}, "the base encoder of own+local is GCN, and kernels compute GIN"),
+        ({"terms": ["needle"]}, "no term has a value for each pair"),
+        ({"root_terms": ["own"], "roots": "added"}, "the terms of roots are added to those of all pairs"),
+        ({"root_terms": ["own"], "norm_at": "end"}, "the sum of all terms is normalised, and roots have terms of their own"),
+    ]
+    for options, reason in reasons:
+        assert runs(**options) == f"runs: plain operations, because {reason}"
+
+
+def test_means_of_sums() -> None:
+    """A sum over sums that are means says so, on the graph and on the edges of all subgraphs."""
+    for name in ("needle_msg", "needle_msg@agg"):
+        text = SubgraphConv(4, 4, [name], aggregation={"needle": "mean"}).describe()
+        assert "sum_{j ~" in text
+        assert " mean_h x[h,j]" in text
 
 
 def test_equations_as_latex() -> None:

@@ -1,11 +1,13 @@
 """Values on a bag, and what is computed once."""
 
+import re
+
 import pytest
 import torch
 
 import reign
 from model_inputs import batch
-from reign.nn import TERMS, State
+from reign.nn import TERMS, State, list_terms
 
 
 def test_everything_is_computed_once() -> None:
@@ -18,6 +20,24 @@ def test_everything_is_computed_once() -> None:
     assert state.readout is state.readout
     assert state.get(TERMS["readout"]) is state.readout
     assert state.sum(TERMS["needle"]) is state.needle
+
+
+def test_terms_say_which_sums_they_are_computed_from() -> None:
+    """Terms that name sums are computed from these alone, without the values of pairs."""
+    bag = reign.policy("nm").from_data(batch())
+    known = State(torch.randn(bag.num_pairs, 2), bag)
+    sums = {"readout": known.readout, "needle": known.needle, "root": known.root}
+    for term in list_terms():
+        for where in ("off", "on"):
+            if needs := term.needs(where):
+                state = State(torch.full((bag.num_pairs, 2), torch.nan), bag)
+                state.add({name: sums[name] for name in needs})
+                assert torch.equal(state.get(term, where), known.get(term, where)), (term.name, where)
+
+
+def test_terms_say_whether_they_stay_inside() -> None:
+    for term in list_terms():
+        assert term.stays_inside == (set(re.findall(r"x\[(\w)", term.formula)) == {"k"}), term.name
 
 
 def test_a_mean_leaves_the_sum_as_it_is() -> None:

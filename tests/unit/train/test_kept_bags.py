@@ -1,5 +1,6 @@
 """Bags that are kept between epochs change nothing but the time."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from torch import Tensor
 
 import tiny
 from learning import CPU, Curve, learn, model
-from reign.nn import DS, Model, _fused
+from reign.kernels import blocked
+from reign.nn import DS, Model
 from reign.policies import Policy
 from reign.train import Callback, Training, kept_bags
 from reign.train.learner import Learner
@@ -35,7 +37,7 @@ def without(one: Learner) -> Learner:
 @pytest.mark.parametrize("worth", [0, SMALL, 10**9])
 def test_the_same_bits_as_bags_made_again(worth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all layers in blocks, with the last and smallest batch in plain operations, and with all in plain operations."""
-    monkeypatch.setattr(_fused, "WORTH_BLOCKS", worth)
+    monkeypatch.setattr(blocked, "LIMITS", replace(blocked.LIMITS, numbers=worth))
     net, twin = model(), model()
     one = learner(net)
     assert losses(one) == losses(without(learner(twin)))
@@ -47,7 +49,7 @@ def test_the_same_bits_as_bags_made_again(worth: int, monkeypatch: pytest.Monkey
 
 @pytest.mark.usefixtures("signatures_unchecked")
 def test_from_the_second_epoch_on_no_bag_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_fused, "WORTH_BLOCKS", 0)
+    monkeypatch.setattr(blocked, "LIMITS", replace(blocked.LIMITS, numbers=0))
     one, made = learner(model()), list[int]()
     original = Policy.__call__
 

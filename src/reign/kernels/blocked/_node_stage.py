@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from reign.kernels._stages import NodeInput, NodePlan
+from reign.kernels._plan import NodeInput, NodePlan
 from reign.kernels.blocked._norm import Affine, Norm, back, bias_back, plain_norm, tensor, vector
 from reign.kernels.blocked._passing import passed, passed_back, plainly_passed, relu_back
 from reign.kernels.blocked._slots import WEIGHTS, Map, maps_of

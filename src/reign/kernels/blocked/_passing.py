@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reign.kernels._indices import Edges
-from reign.kernels._stages import Messages
+from reign.kernels._plan import Edges, PassedMessages
 from reign.kernels.blocked._kept import kept
 from reign.kernels.blocked._sums import bag_sums
 from reign.kernels.blocked._threads import block_rows, both, each
@@ -19,7 +18,7 @@ from reign.kernels.blocked._twice import differentiably
 FEW_TYPES = 32  # as many types of edges share a product with their one-hot vectors
 
 
-def collect(own: Tensor, source: Tensor | None, messages: Messages) -> tuple[Tensor, Tensor]:
+def collect(own: Tensor, source: Tensor | None, messages: PassedMessages) -> tuple[Tensor, Tensor]:
     """Values with the messages to them, and the values themselves for others to read: what flows back from both is then added up block by block.
 
     Args:

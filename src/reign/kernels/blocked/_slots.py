@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from reign.kernels._indices import KEPT, Pairs
-from reign.kernels._stages import Rows, Stack
+from reign.kernels._plan import KEPT, CountedRows, PairIndex, Stack
 from reign.kernels.blocked._kept import kept
 from reign.kernels.blocked._norm import Affine, Moments, Norm
 from reign.kernels.blocked._sums import roots_of
@@ -85,7 +84,7 @@ class Counting:
         size: number of rows of a block.
     """
 
-    def __init__(self, rows: Rows, bit: int, size: int) -> None:
+    def __init__(self, rows: CountedRows, bit: int, size: int) -> None:
         flags = (rows.flags & bit) != 0 if bit else None
         self.flags = None if flags is None or bool(flags.all()) else flags
         blocks = -(-rows.number // size)
@@ -111,11 +110,11 @@ class Work:
     """
 
     maps: list[Map]
-    rows: Rows
+    rows: CountedRows
     training: bool
     act: bool
     masked: bool
-    pairs: Pairs
+    pairs: PairIndex
     shortcut: Shortcut | None = None
     inner: list[Affine | None] = field(default_factory=list)
     outer: list[Affine | None] = field(default_factory=list)

@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from reign.kernels._indices import KEPT, Picks
-from reign.kernels._stages import PairPlan
+from reign.kernels._plan import KEPT, PairPlan, Picks
 from reign.kernels.blocked._node_stage import Later, Nodes
 from reign.kernels.blocked._norm import plain_norm
 from reign.kernels.blocked._passing import collect

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reign.kernels._indices import Pairs, Picks, Segments
+from reign.kernels._plan import PairIndex, Picks, Segments
 from reign.kernels.blocked._kept import kept
 from reign.kernels.blocked._threads import block_rows, each
 from reign.kernels.blocked._twice import differentiably
@@ -54,7 +54,7 @@ def _cut(segments: Segments, size: int) -> list[tuple[Tensor, Tensor]]:
     return [(index[a:b], ptr[first : first + size + 1] - a) for first, (a, b) in zip(starts, pairwise(cuts), strict=True)]
 
 
-def sums_of(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> Sums:
+def sums_of(h: Tensor, pairs: PairIndex, picks: Picks | None, wanted: frozenset[str]) -> Sums:
     """Readout, needle, roots and picked rows of values, as far as they are wanted."""
     readout, needle = segment_sums(
         h, [pairs.to_sub if "readout" in wanted else None, pairs.to_node if "needle" in wanted else None]
@@ -63,7 +63,7 @@ def sums_of(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]
     return readout, needle, roots, None if picks is None else h.index_select(0, picks.rows)
 
 
-def plain_sums(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> Sums:
+def plain_sums(h: Tensor, pairs: PairIndex, picks: Picks | None, wanted: frozenset[str]) -> Sums:
     """The same in operations that can be differentiated as often as one likes."""
     subs, nodes = pairs.sub_ptr.numel() - 1, pairs.node_ptr.numel() - 1
     readout = h.new_zeros(subs, h.size(1)).index_add(0, pairs.sub, h) if "readout" in wanted else None
@@ -81,7 +81,7 @@ class SumsBack:
         size: number of rows of a block.
     """
 
-    def __init__(self, pairs: Pairs, picks: Picks | None, given: Sequence[Tensor | None], size: int) -> None:
+    def __init__(self, pairs: PairIndex, picks: Picks | None, given: Sequence[Tensor | None], size: int) -> None:
         own, self.readout, self.needle, root, near = given
         self.own = None if own is None else own.split(size)
         self.sub, self.node = kept(pairs, ("subs and nodes", size), lambda: (pairs.sub.split(size), pairs.node.split(size)))
@@ -113,7 +113,7 @@ class SumsBack:
             out.index_add_(0, places, self.root[0][mine])
 
 
-def roots_of(pairs: Pairs, size: int) -> list[tuple[slice, Tensor]]:
+def roots_of(pairs: PairIndex, size: int) -> list[tuple[slice, Tensor]]:
     """For each block of pairs the subgraphs whose roots lie in it, and where."""
 
     def make() -> list[tuple[slice, Tensor]]:
@@ -127,7 +127,7 @@ def roots_of(pairs: Pairs, size: int) -> list[tuple[slice, Tensor]]:
 
 class _Sums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> Sums:
+    def forward(ctx: Any, h: Tensor, pairs: PairIndex, picks: Picks | None, wanted: frozenset[str]) -> Sums:
         ctx.pairs, ctx.picks, ctx.wanted = pairs, picks, wanted
         ctx.save_for_backward(h)
         return h.view_as(h), *sums_of(h, pairs, picks, wanted)
@@ -145,7 +145,7 @@ class _Sums(torch.autograd.Function):
         return g, None, None, None
 
 
-def sums(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> Sums:
+def sums(h: Tensor, pairs: PairIndex, picks: Picks | None, wanted: frozenset[str]) -> Sums:
     """Values of pairs as they are, and those of readout, needle, roots ("root") and picked rows that are wanted.
 
     What flows back to the pairs from all of them is added up in one pass.

@@ -1,6 +1,6 @@
 """The fused operations as Triton kernels. Import this package only if triton is installed."""
 
-from reign.kernels._stages import Messages, NodeInput, Norms, PairSlot, Rows, Stack
+from reign.kernels._plan import FUSED as LIMITS
 from reign.kernels.fused._gather import gather
 from reign.kernels.fused._launch import compile_ahead
 from reign.kernels.fused._lift import lift
@@ -12,21 +12,13 @@ from reign.kernels.fused._passing import own_and_sum, pass_messages
 from reign.kernels.fused._product import Squares, square_product
 from reign.kernels.fused._sums import segment_sum, sums
 
-WIDEST = 128  # channels that a kernel takes
-
 __all__ = [
     "FEW_TYPES",
-    "WIDEST",
-    "Messages",
-    "NodeInput",
+    "LIMITS",
     "NodeStage",
     "NormState",
-    "Norms",
-    "PairSlot",
     "PairStage",
-    "Rows",
     "Squares",
-    "Stack",
     "compile_ahead",
     "gather",
     "lift",

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from reign.kernels._indices import Segments
+from reign.kernels._plan import Segments
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import block
 from reign.kernels.fused._sums import segment_sum

@@ -8,7 +8,7 @@ import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from reign.kernels._stages import Messages, NodeInput, NodePlan
+from reign.kernels._plan import NodeInput, NodePlan, PassedMessages
 from reign.kernels.fused import _rows, _stack
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import block, pointers
@@ -28,7 +28,7 @@ class NodeStage(NodePlan):
 
 class _NodeStage(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, stage: NodeStage, messages: list[Messages | None], *rest: Tensor) -> Tensor:
+    def forward(ctx: Any, stage: NodeStage, messages: list[PassedMessages | None], *rest: Tensor) -> Tensor:
         rows, stack, slots = stage.rows, stage.stack, len(messages)
         own, source = [t.contiguous() for t in rest[: 4 * slots : 4]], rest[1 : 4 * slots : 4]
         x = own[0].new_empty(slots, rows.number, own[0].size(1))
@@ -78,7 +78,7 @@ def _source(own: Sequence[Tensor], source: Sequence[Tensor | None], t: int) -> T
     return own[t] if found is None else found
 
 
-def _together(messages: Sequence[Messages | None], source: Sequence[Tensor | None]) -> list[list[int]]:
+def _together(messages: Sequence[PassedMessages | None], source: Sequence[Tensor | None]) -> list[list[int]]:
     """The slots in groups of one or two whose messages are passed together."""
     found: list[list[int]] = []
     for t, m in enumerate(messages):

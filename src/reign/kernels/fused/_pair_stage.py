@@ -10,7 +10,7 @@ import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from reign.kernels._stages import PairPlan, PairSlot, Stack
+from reign.kernels._plan import PairPlan, PairSlot, Stack
 from reign.kernels.fused import _rows, _stack
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import add_up, chunks
@@ -53,6 +53,7 @@ class PairStage(PairPlan):
         roots: Tensor | None,
         others: Sequence[Tensor] = (),
         join: Callable[[], None] = lambda: None,
+        shortcut: None = None,
     ) -> tuple[Tensor | None, ...]:
         """The new values of the pairs, with their readout, needle, roots and selected rows (see ``sums``).
 
@@ -61,6 +62,7 @@ class PairStage(PairPlan):
             subs, nodes, roots: the values added for each subgraph and each node, and the new values of roots.
             others: inputs of slots that read other values.
             join: function that is called when ``subs``, ``nodes`` and ``roots`` are needed; they may be computed in parallel with the slots.
+            shortcut: is not supported.
         """
         between = _Between()
         weights = [w for slot in self.slots for w in slot.parameters()]

@@ -8,7 +8,7 @@ import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from reign.kernels._stages import Messages
+from reign.kernels._plan import PassedMessages
 from reign.kernels.fused import _messages
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import add_up, apart, chunks, programs
@@ -19,7 +19,9 @@ BACKWARD = (16, 2112, 1)
 MANY = 8_192  # number of rows below which smaller tiles are used
 
 
-def collect(own: Sequence[Tensor] | None, source: Sequence[Tensor], messages: Sequence[Messages], out: Sequence[Tensor]) -> None:
+def collect(
+    own: Sequence[Tensor] | None, source: Sequence[Tensor], messages: Sequence[PassedMessages], out: Sequence[Tensor]
+) -> None:
     """``(1 + eps) own[t]`` (or nothing) plus the messages into t, for slots whose messages go along the same edges."""
     (rows, channels), edges = out[0].shape, messages[0].edges
     if rows == 0:
@@ -35,7 +37,7 @@ def collect(own: Sequence[Tensor] | None, source: Sequence[Tensor], messages: Se
 
 
 def collect_back(
-    gy: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[Messages], gx: Sequence[Tensor], own: bool, add: bool
+    gy: Sequence[Tensor], source: Sequence[Tensor], messages: Sequence[PassedMessages], gx: Sequence[Tensor], own: bool, add: bool
 ) -> tuple[list[Tensor | None], list[Tensor | None]]:
     """Add the gradients of the sources to ``gx``. Return the gradients of the tables, and those of eps if own rows are the sources."""
     tile, most, warps = BACKWARD
@@ -75,7 +77,7 @@ def _eps(found: Tensor) -> list[Tensor]:
     return list(found if found.size(1) == 1 else found.sum(1, keepdim=True))
 
 
-def _edge_gradient(gy: Tensor, source: Tensor, messages: Messages) -> Tensor:
+def _edge_gradient(gy: Tensor, source: Tensor, messages: PassedMessages) -> Tensor:
     """The gradient of a table with one row per edge."""
     edges, table = messages.edges, messages.table
     assert table is not None
@@ -87,11 +89,11 @@ def _edge_gradient(gy: Tensor, source: Tensor, messages: Messages) -> Tensor:
     return found
 
 
-def _tables(messages: Sequence[Messages], some: Tensor) -> list[Tensor]:
+def _tables(messages: Sequence[PassedMessages], some: Tensor) -> list[Tensor]:
     return [some if m.table is None else m.table for m in messages]
 
 
-def pass_messages(own: Tensor | None, source: Tensor, messages: Sequence[Messages]) -> tuple[Tensor, ...]:
+def pass_messages(own: Tensor | None, source: Tensor, messages: Sequence[PassedMessages]) -> tuple[Tensor, ...]:
     """The values ``(1 + eps) own[t]`` plus messages from ``source`` into t, for one or two slots.
 
     Args:
@@ -109,7 +111,7 @@ def pass_messages(own: Tensor | None, source: Tensor, messages: Sequence[Message
 class _Passed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, messages: Sequence[Messages], own: Tensor | None, source: Tensor, *weights: Tensor | None
+        ctx: Any, messages: Sequence[PassedMessages], own: Tensor | None, source: Tensor, *weights: Tensor | None
     ) -> tuple[Tensor, ...]:
         found = [source.new_empty(m.edges.ptr.numel() - 1, source.size(1)) for m in messages]
         for m, out in zip(messages, found, strict=True):

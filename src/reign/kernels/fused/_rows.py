@@ -11,7 +11,7 @@ import triton.language as tl
 
 from reign.kernels.fused._linear import _moments
 
-# the bits of a pair are INNER, OUTER, ROOT and KEPT of ``reign.kernels._indices``
+# the bits of a pair are INNER, OUTER, ROOT and KEPT of ``reign.kernels._plan``
 
 
 @triton.jit

@@ -7,7 +7,7 @@ import torch
 import triton
 from torch import Tensor
 
-from reign.kernels._stages import Norms, Rows, Stack
+from reign.kernels._plan import CountedRows, Norms, Stack
 from reign.kernels.fused import _linear
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import add_up, apart, block, chunks, parts, pointers, programs
@@ -58,7 +58,7 @@ class Saved:
 
 
 def forward(
-    stack: Stack, x: Sequence[Tensor], rows: Rows, training: bool, out: list[Tensor], stats: Tensor | None = None
+    stack: Stack, x: Sequence[Tensor], rows: CountedRows, training: bool, out: list[Tensor], stats: Tensor | None = None
 ) -> Saved:  # fmt: skip
     """Evaluate all slots, with one input and one result each. Statistics of the last norms are written to ``stats`` if given."""
     if not stack.w2:
@@ -73,7 +73,7 @@ def forward(
 
 
 def _map(
-    w: list[Tensor], b: list[Tensor], x: Sequence[Tensor], y: list[Tensor], rows: Rows, before: Norms | None, stats: Tensor | None,
+    w: list[Tensor], b: list[Tensor], x: Sequence[Tensor], y: list[Tensor], rows: CountedRows, before: Norms | None, stats: Tensor | None,
     after: Norms | None, bit_after: int, training: bool, act: bool = False, found: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
     """One linear map of all slots, with the norm before it and statistics for the norm after it."""
@@ -106,7 +106,7 @@ def _map(
 
 
 def backward(
-    stack: Stack, saved: Saved, x: Sequence[Tensor], out: Sequence[Tensor], rows: Rows, g: Tensor, g_stride: int, group: Tensor, sums: Tensor | None,
+    stack: Stack, saved: Saved, x: Sequence[Tensor], out: Sequence[Tensor], rows: CountedRows, g: Tensor, g_stride: int, group: Tensor, sums: Tensor | None,
     gx: Sequence[Tensor], add: int = 0,
 ) -> list[Tensor]:  # fmt: skip
     """Return the gradients of all weights, and write those of the inputs to ``gx``.
@@ -154,7 +154,7 @@ def backward(
 
 
 def _map_back(
-    w: list[Tensor], x: Sequence[Tensor], y: Sequence[Tensor], rows: Rows, g: Tensor, g_stride: int, group: Tensor,
+    w: list[Tensor], x: Sequence[Tensor], y: Sequence[Tensor], rows: CountedRows, g: Tensor, g_stride: int, group: Tensor,
     after: tuple[Norms | None, Tensor | None, Tensor | None, Tensor | None], bit_after: int,
     before: tuple[Norms | None, Tensor | None], gx: Sequence[Tensor], act: bool = False, add: int = 0,
 ) -> tuple[tuple[list[Tensor], list[Tensor]], Tensor | None]:  # fmt: skip
@@ -187,7 +187,7 @@ def _map_back(
     return (weights, biases), found
 
 
-def norm_sums(out: Sequence[Tensor], stats: Tensor | None, rows: Rows, g: Tensor, g_stride: int, group: Tensor) -> Tensor:
+def norm_sums(out: Sequence[Tensor], stats: Tensor | None, rows: CountedRows, g: Tensor, g_stride: int, group: Tensor) -> Tensor:
     """Sums of g, and of g times the normalised results, over the rows that count for the norms after some slots."""
     tile, most, warps = SUMS
     slots, (number, channels) = len(out), out[0].shape

@@ -7,7 +7,7 @@ import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from reign.kernels._indices import Pairs, Picks, Segments
+from reign.kernels._plan import PairIndex, Picks, Segments
 from reign.kernels.fused import _rows
 from reign.kernels.fused._launch import launch
 from reign.kernels.fused._linear import chunks, programs
@@ -36,7 +36,7 @@ def segment_sum(x: Tensor, segments: Segments, first: int = 0) -> Tensor:
     return out
 
 
-def sums_of(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> tuple[Tensor | None, ...]:
+def sums_of(h: Tensor, pairs: PairIndex, picks: Picks | None, wanted: frozenset[str]) -> tuple[Tensor | None, ...]:
     """The requested ones of readout, needle, roots and selected rows."""
     readout = segment_sum(h, pairs.to_sub) if "readout" in wanted else None
     needle = segment_sum(h, pairs.to_node) if "needle" in wanted else None
@@ -45,7 +45,7 @@ def sums_of(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]
 
 
 def sums_back(
-    pairs: Pairs, picks: Picks | None, given: tuple[Tensor | None, ...], out: Tensor, g_roots: Tensor | None = None, act: bool = False,
+    pairs: PairIndex, picks: Picks | None, given: tuple[Tensor | None, ...], out: Tensor, g_roots: Tensor | None = None, act: bool = False,
     masked: bool = False, normed: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The gradient of the pairs from the pairs themselves, readout, needle and selected rows, and sums for the norm of one slot (values,
@@ -67,7 +67,7 @@ def sums_back(
 
 class _Sums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> tuple[Tensor | None, ...]:
+    def forward(ctx: Any, h: Tensor, pairs: PairIndex, picks: Picks | None, wanted: frozenset[str]) -> tuple[Tensor | None, ...]:
         ctx.pairs, ctx.picks = pairs, picks
         ctx.save_for_backward(h)
         return h.view_as(h), *sums_of(h, pairs, picks, wanted)
@@ -78,7 +78,7 @@ class _Sums(torch.autograd.Function):
         return sums_back(ctx.pairs, ctx.picks, given, ctx.saved_tensors[0])[0], None, None, None
 
 
-def sums(h: Tensor, pairs: Pairs, picks: Picks | None, wanted: frozenset[str]) -> tuple[Tensor | None, ...]:
+def sums(h: Tensor, pairs: PairIndex, picks: Picks | None, wanted: frozenset[str]) -> tuple[Tensor | None, ...]:
     """The values of pairs unchanged, with the requested ones of readout, needle, roots ("root") and selected rows.
 
     Their gradients are added in one pass.

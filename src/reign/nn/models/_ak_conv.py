@@ -13,9 +13,8 @@ from reign.bags import Domain, SubgraphBag
 from reign.nn._describe import slot_formulas
 from reign.nn._encoders import lookup
 from reign.nn._latex import aligned, latex_sum
-from reign.nn._mlp import MLP, Activation, make_act, make_norm, normalise, num_parameters
+from reign.nn._mlp import MLP, Activation, Resettable, make_act, make_norm, normalise, num_parameters
 from reign.nn._options import ConvOptions, LayerOptions
-from reign.nn._reset import Resettable
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
 from reign.nn.models._ds_dss import DSConv

@@ -11,12 +11,10 @@ from reign._validate import check, check_probability
 from reign.bags import Domain, SubgraphBag
 from reign.nn._conv import SubgraphConv
 from reign.nn._describe import slot_formulas
-from reign.nn._edge_encoders import encode_edges, make_edge_encoder
-from reign.nn._encoders import EncoderSpec, lookup
+from reign.nn._encoders import EncoderSpec, encode_edges, lookup, make_edge_encoder
 from reign.nn._latex import aligned, latex_sum
-from reign.nn._mlp import Activation, make_act, make_norm, normalise, num_parameters
+from reign.nn._mlp import Activation, Resettable, make_act, make_norm, normalise, num_parameters
 from reign.nn._options import Conv, EncoderOptions
-from reign.nn._reset import Resettable
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
 from reign.nn.models._ak_conv import Combine

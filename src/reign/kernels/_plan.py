@@ -1,10 +1,128 @@
-"""What a stage of a layer is told: linear maps or MLPs with their norms, messages, and which rows count. The same for all kernels."""
+"""What kernels are told: index maps of a bag, and the stages of a layer, which are the same for all kernels.
+
+Index maps have 32 bits, and are grouped in every way that the kernels need. Their ``spaces`` return for each field the space of its rows, the
+space that its values point into, and whether they are bounds, so that the maps of a batch can be assembled from those of its graphs.
+A stage has linear maps or MLPs with their norms, messages, and rows that count.
+"""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from torch import Tensor
 
-from reign.kernels._indices import Edges, Pairs, Picks
+Spaces = dict[str, tuple[str, str | None, bool]]
+INNER, OUTER, ROOT, KEPT = 1, 2, 4, 8
+"""The bits of a pair: it counts for norms inside slots; counts for norms after slots; is a root; is not set to zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """The rows that are summed into each segment s: ``index[ptr[s]:ptr[s + 1]]``, or without an index the rows ``ptr[s]:ptr[s + 1]``."""
+
+    ptr: Tensor
+    index: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PairIndex:
+    """The pairs of a bag.
+
+    Args:
+        sub, node: the subgraph and the node of each pair.
+        flags: the bits of each pair (``INNER``, ``OUTER``, ``ROOT``, ``KEPT``).
+        sub_ptr: the first pair of each subgraph.
+        node_ptr, node_index: the pairs of each node.
+        root: the pair of each root; None if roots have no pairs.
+    """
+
+    sub: Tensor
+    node: Tensor
+    flags: Tensor
+    sub_ptr: Tensor
+    node_ptr: Tensor
+    node_index: Tensor
+    root: Tensor | None
+
+    def spaces(self, name: str) -> Spaces:
+        """What the fields belong to and point into."""
+        return {
+            "sub": ("pair", "sub", False),
+            "node": ("pair", "node", False),
+            "flags": ("pair", None, False),
+            "sub_ptr": ("sub", "pair", True),
+            "node_ptr": ("node", f"{name}>", True),
+            "node_index": (f"{name}>", "pair", False),
+            "root": ("sub", "pair", False),
+        }
+
+    @property
+    def number(self) -> int:
+        """The number of pairs."""
+        return self.sub.numel()
+
+    @cached_property
+    def to_sub(self) -> Segments:
+        """The pairs of each subgraph."""
+        return Segments(self.sub_ptr)
+
+    @cached_property
+    def to_node(self) -> Segments:
+        """The pairs of each node."""
+        return Segments(self.node_ptr, self.node_index)
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Messages, grouped in three ways.
+
+    Args:
+        ptr, source, edge: grouped by target: the source rows of messages, and their edges.
+        ptr_t, target, edge_t: grouped by source: the target rows, and the edges.
+        ptr_e, source_e, target_e: grouped by edge.
+        sources, targets: the spaces of these rows ("pair", "node", ...).
+        kind: the type of each edge if the table of edge features has one row per type; None if it has one row per edge.
+    """
+
+    ptr: Tensor
+    source: Tensor
+    edge: Tensor
+    ptr_t: Tensor
+    target: Tensor
+    edge_t: Tensor
+    ptr_e: Tensor
+    source_e: Tensor
+    target_e: Tensor
+    sources: str = ""
+    targets: str = ""
+    kind: Tensor | None = None
+
+    def spaces(self, name: str) -> Spaces:
+        """What the fields belong to and point into."""
+        return {
+            "ptr": (self.targets, f"{name}>", True),
+            "source": (f"{name}>", self.sources, False),
+            "edge": (f"{name}>", "edge", False),
+            "ptr_t": (self.sources, f"{name}<", True),
+            "target": (f"{name}<", self.targets, False),
+            "edge_t": (f"{name}<", "edge", False),
+            "ptr_e": ("edge", f"{name}-", True),
+            "source_e": (f"{name}-", self.sources, False),
+            "target_e": (f"{name}-", self.targets, False),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Picks:
+    """Selected pairs (``rows``), and for each pair the positions at which it was selected."""
+
+    rows: Tensor
+    ptr: Tensor
+    index: Tensor
+    own: str
+
+    def spaces(self, name: str) -> Spaces:
+        """What the fields belong to and point into."""
+        return {"rows": (self.own, "pair", False), "ptr": ("pair", f"{name}>", True), "index": (f"{name}>", self.own, False)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +212,7 @@ class Stack:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class CountedRows:
     """How many rows there are, and which count for norms: bits of ``flags``, 0 where all do."""
 
     number: int
@@ -104,7 +222,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Messages:
+class PassedMessages:
     """What is added to values: ``eps`` times themselves, and ``relu(source[s] + table[e])`` of all messages; without a table, ``source[s]``.
 
     Args:
@@ -121,7 +239,7 @@ class Messages:
         """The weights."""
         return [self.eps] if self.table is None else [self.table, self.eps]
 
-    def fits(self, other: "Messages") -> bool:
+    def fits(self, other: "PassedMessages") -> bool:
         """Whether both can be passed together: along the same edges, with tables of one shape."""
         same = self.edges.ptr is other.edges.ptr and self.edges.kind is other.edges.kind
         return (
@@ -142,7 +260,7 @@ class PairSlot:
     """
 
     stack: Stack
-    messages: Messages | None = None
+    messages: PassedMessages | None = None
     other: int | None = None
 
     def reads_as(self, slot: "PairSlot") -> bool:
@@ -159,7 +277,7 @@ class NodeInput:
     """What a slot reads: values, perhaps with messages from the values ``source`` (from themselves, if not given)."""
 
     own: Tensor
-    messages: Messages | None = None
+    messages: PassedMessages | None = None
     source: Tensor | None = None
 
     def tensors(self) -> list[Tensor | None]:
@@ -180,7 +298,7 @@ class NodePlan:
 
     stack: Stack
     groups: tuple[int, ...]
-    rows: Rows
+    rows: CountedRows
     training: bool
 
 
@@ -199,7 +317,7 @@ class PairPlan:
         wanted: the sums that are computed.
     """
 
-    pairs: Pairs
+    pairs: PairIndex
     slots: list[PairSlot]
     inner: int
     outer: int
@@ -210,6 +328,47 @@ class PairPlan:
     wanted: frozenset[str] = frozenset(("readout", "needle", "root"))
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> CountedRows:
         """The rows that norms take their statistics over."""
-        return Rows(self.pairs.number, self.pairs.flags, self.inner, self.outer)
+        return CountedRows(self.pairs.number, self.pairs.flags, self.inner, self.outer)
+
+
+class LayerFacts:
+    """What is asked about a layer: the largest number of channels in it, and what about it no kernel can compute (None if nothing)."""
+
+    widest: int
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Which layers and bags the stages of some kernels take; plain operations take all others.
+
+    Args:
+        name: where layers run, for descriptions.
+        channels: the largest number of channels; None for any.
+        numbers: the number of values of a layer's output from which the stages take less time than plain operations.
+        padding: whether bags may be padded.
+        hooks: whether a layer with hooks runs plainly, so that they are called.
+        shortcut: whether a stage adds a residual connection.
+        few_kinds: the number of different rows of edge features, in several columns of types, that are encoded once for all edges; 0 where they
+            are not looked for, because their number would have to be read back from the device.
+    """
+
+    name: str
+    channels: int | None
+    numbers: int = 0
+    padding: bool = True
+    hooks: bool = False
+    shortcut: bool = False
+    few_kinds: int = 0
+
+    def unsupported(self, layer: LayerFacts) -> str | None:
+        """What about a layer is not supported, or None if all is."""
+        if layer.reason is None and self.channels is not None and layer.widest > self.channels:
+            return f"it has {layer.widest} channels, and kernels take up to {self.channels}"
+        return layer.reason
+
+
+FUSED = Limits("fused on a GPU", 128)
+BLOCKED = Limits("in blocks on a CPU", None, numbers=2**18, padding=False, hooks=True, shortcut=True, few_kinds=32)
