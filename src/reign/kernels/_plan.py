@@ -1,4 +1,4 @@
-"""What kernels are told: index maps of a bag, and the stages of a layer, which are the same for all kernels.
+"""What kernels compute with: index maps of a bag, and the stages of a layer, which are the same for all kernels.
 
 Index maps have 32 bits, and are grouped in every way that the kernels need. Their ``spaces`` return for each field the space of its rows, the
 space that its values point into, and whether they are bounds, so that the maps of a batch can be assembled from those of its graphs.

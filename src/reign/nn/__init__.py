@@ -5,19 +5,17 @@ A model is made with ``SUN(in_channels, hidden_channels, num_layers, out_channel
 """
 
 from reign.nn import models
-from reign.nn._catalogue import ModelSummary, build_model, find_model, list_models, model_summaries
-from reign.nn._conv import SubgraphConv
+from reign.nn._catalogue import MODELS, ModelSummary, build_model, find_model, list_models, model_summaries
 from reign.nn._convs import CONVS, GIN, BaseEncoder, Folklore, GraphConv, make_conv
-from reign.nn._describe import cost, slot_formulas
+from reign.nn._describe import Latex, cost, latex_formula, slot_formulas
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
-from reign.nn._encodings import Encodings, encoded, list_encodings
+from reign.nn._encodings import OF_NODES, OF_PAIRS, Encodings, PairLabels, encoded, list_encodings
 from reign.nn._export import export_program
-from reign.nn._head import Head
+from reign.nn._heads import Head, VirtualNode
 from reign.nn._interop import from_authors
-from reign.nn._labels import PairLabels
-from reign.nn._latex import Latex, latex_formula
+from reign.nn._layer import SubgraphConv
 from reign.nn._mlp import Activation, BatchNorm, make_act, make_norm, normalise, num_parameters
-from reign.nn._model import Model
+from reign.nn._model import Model, SubgraphGNN
 from reign.nn._options import (
     BaseEncoderOptions,
     CompositionOptions,
@@ -34,16 +32,10 @@ from reign.nn._options import (
     TensorModelOptions,
     TransformOptions,
 )
-from reign.nn._outer_mpnn import OuterMPNN
-from reign.nn._pooling import DeepSets, IGNPooling, MeanPooling, Pooling, RootPooling
-from reign.nn._registry import MODELS
+from reign.nn._pooling import DeepSets, DiagonalPooling, IGNPooling, MeanPooling, NodePooling, Pooling, RootPooling
 from reign.nn._slots import EncoderSlot, TermSlot
 from reign.nn._state import State
-from reign.nn._structure import OF_NODES, OF_PAIRS
-from reign.nn._subgraph_gnn import SubgraphGNN
-from reign.nn._tensor_pooling import DiagonalPooling, NodePooling
 from reign.nn._terms import ALIASES, ALONG, FOLKLORE, TERMS, Term, list_terms, term
-from reign.nn._virtual_node import VirtualNode
 from reign.nn.models import *  # noqa: F403
 
 __all__ = [
@@ -83,7 +75,6 @@ __all__ = [
     "ModelOptions",
     "ModelSummary",
     "NodePooling",
-    "OuterMPNN",
     "OuterOptions",
     "PairLabels",
     "Pooling",

@@ -1,10 +1,14 @@
 """All models by name."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from reign.nn._model import Model
-from reign.nn._registry import MODELS
+from reign.registry import Registry
+
+if TYPE_CHECKING:
+    from reign.nn._model import Model
+
+MODELS: Registry[type["Model"]] = Registry("model", hint="; a model of your own must be registered first")
 
 
 def list_models() -> list[str]:
@@ -16,7 +20,7 @@ def list_models() -> list[str]:
     return MODELS.names()
 
 
-def find_model(name: str) -> type[Model]:
+def find_model(name: str) -> "type[Model]":
     """Find a model class by name. Case and punctuation do not matter.
 
     >>> find_model("GNN-AK+").__name__
@@ -25,7 +29,7 @@ def find_model(name: str) -> type[Model]:
     return MODELS[name]
 
 
-def build_model(name: str, *args: Any, **kwargs: Any) -> Model:
+def build_model(name: str, *args: Any, **kwargs: Any) -> "Model":
     """Make a model by name.
 
     Args:

@@ -1,8 +1,10 @@
-"""The composition mu . rho . S . pi as a PyG-style model."""
+"""The composition mu . rho . S . pi as a PyG-style model, how far its predictions reach, and a custom model from a list of terms."""
 
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack, cast
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -10,25 +12,39 @@ from torch import Tensor, nn
 from torch_geometric.data.data import BaseData
 
 from reign._validate import did_you_mean
-from reign.bags import SubgraphBag
+from reign.bags import Domain, SubgraphBag
 from reign.kernels import Sum, blocked, fast_path
-from reign.nn._arguments import ModelType, full_signature, known_to_parents
-from reign.nn._conv import SubgraphConv
+from reign.nn._catalogue import MODELS
+from reign.nn._convs import GCN, GIN, GraphConv
 from reign.nn._describe import describe_model
-from reign.nn._encoders import NormedNumbers
-from reign.nn._facts import Facts
-from reign.nn._halo import halo_of, needs_every_root
+from reign.nn._encoders import EncoderSpec, NormedNumbers
 from reign.nn._inputs import check_bag, check_ends, check_features, inputs_of, refuse_arguments, warn_of_unused_edges
-from reign.nn._mlp import NormRows
-from reign.nn._parts import Parts
+from reign.nn._layer import SubgraphConv, Transform
+from reign.nn._mlp import Activation, NormRows
+from reign.nn._modules import Claims, Modules
+from reign.nn._options import (
+    Bias,
+    CompositionOptions,
+    Conv,
+    LayerOptions,
+    ModelType,
+    NormAt,
+    RootNorms,
+    Roots,
+    full_signature,
+    known_to_parents,
+)
 from reign.nn._plan import plan_of
 from reign.nn._saving import load_model, save_model
-from reign.nn._state import State
+from reign.nn._slots import EncoderSlot
+from reign.nn._state import Aggregation, State
+from reign.nn._terms import Term
+from reign.policies import Policy, Whole
 
 STRAIGHT = nn.Identity()  # the residual connection of all layers but the first
 
 
-class Model(Facts, Parts, metaclass=ModelType):
+class Model(Claims, Modules, metaclass=ModelType):
     r"""A subgraph GNN: :math:`(A, X) \mapsto (\mu \circ \rho \circ S \circ \pi)(A, X)`.
 
     Args:
@@ -242,12 +258,27 @@ class Model(Facts, Parts, metaclass=ModelType):
         node level, where a node is a mean over all subgraphs that it is in. None if subgraphs exchange values in layers, as in ``SUN``, or if
         there is no such bound. Models without a policy have no subgraphs; for them it is the number of hops that messages travel.
         """
-        return halo_of(self)
+        terms, policy = self._terms, self.policy
+        if terms is None or self.encodings is not None or self.virtual_node is not None:
+            return None
+        if isinstance(policy, Whole):
+            return hops_of(self.layers) if {term.name for term in terms} <= {"own", "local"} else None
+        inside = self.domain == "members" and policy.node_based and all(term.stays_inside for term in terms)
+        return None if policy.radius is None or not inside else self.pooling.reach(policy.radius)
 
     @property
     def needs_every_root(self) -> bool:
         """Whether the model needs a subgraph of every node, because it has terms such as x[i, i] that leave a subgraph."""
-        return needs_every_root(self)
+        terms = self._terms
+        return self.halo is None and (self.needs_node_based or terms is None or any(term.node_based for term in terms))
+
+    @property
+    def _terms(self) -> list[Term] | None:
+        """All terms of all layers, or None if some layers are not made of terms."""
+        layers = [layer for layer in self.layers if isinstance(layer, SubgraphConv) and type(layer).update is SubgraphConv.update]
+        if len(layers) < len(self.layers):
+            return None
+        return [term for layer in layers for on in (False, True) for slot in layer.slots(on) for term in slot.terms]
 
     def describe(self, latex: bool = False) -> str:
         """Describe the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag.
@@ -279,3 +310,120 @@ class Model(Facts, Parts, metaclass=ModelType):
 
 def _in_blocks(layer: SubgraphConv) -> bool:
     return blocked.LIMITS.unsupported(plan_of(layer)) is None
+
+
+def hops_of(layers: nn.ModuleList) -> int | None:
+    """The number of hops that messages on the graph itself go: one with each layer, and one more if degrees of neighbours are needed.
+
+    None if a convolution of PyG is among them, which may pass messages further in one layer.
+    """
+    encoders = [slot.encoder for layer in layers for slot in cast(SubgraphConv, layer).slots() if isinstance(slot, EncoderSlot)]
+    if not all(isinstance(encoder, GIN | GraphConv | GCN) for encoder in encoders):
+        return None
+    return len(layers) + any(isinstance(encoder, GCN) for encoder in encoders)
+
+
+TERM_OPTIONS = ("terms", "root_terms", "transform", "aggregation", "roots", "on_pairs", "norm_at", "bias", "end_act", "root_norms")
+
+
+@MODELS.register("subgraphgnn")
+class SubgraphGNN(Model):
+    """A subgraph GNN defined by lists of terms. Every model of the paper is a special case.
+
+    >>> model = SubgraphGNN(16, 64, 6, 1, policy="nm", terms=["own", "local", "transpose"], root_terms=["own", "readout"])
+    >>> model
+    SubgraphGNN(16 -> 64 x 6 -> 1, policy='nm', terms=['own', 'local', 'transpose'], root_terms=['own', 'readout'])
+
+    Args:
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of layers.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        terms: terms of all pairs; ["own+local"] if not given.
+        root_terms: terms of roots, which then have their own weights.
+        policy: any policy.
+        transform, aggregation, roots, on_pairs, norm_at, bias, end_act, root_norms: see ``SubgraphConv``.
+        conv, edge_dim, edge_encoder, act, norm, domain, expansion, train_eps: see ``LayerOptions``.
+        layer: function that makes a custom layer, given the numbers of input and output channels and ``LayerOptions``; or a list of such
+            functions, one for each layer. It replaces the layer of terms.
+        options: see ``CompositionOptions``.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        *,
+        terms: Sequence[str] | None = None,
+        root_terms: Sequence[str] | None = None,
+        policy: str | Policy = "ego+:3",
+        transform: Transform | None = None,
+        conv: Conv = "gin",
+        edge_dim: int | None = None,
+        edge_encoder: EncoderSpec = None,
+        aggregation: dict[str, Aggregation] | None = None,
+        act: Activation = "relu",
+        norm: str | None = "batch_norm",
+        domain: Domain = "all",
+        expansion: int = 1,
+        train_eps: bool = True,
+        roots: Roots | None = None,
+        on_pairs: bool | None = None,
+        norm_at: NormAt | None = None,
+        bias: Bias | None = None,
+        end_act: bool | None = None,
+        root_norms: RootNorms | None = None,
+        layer: Callable[..., nn.Module] | Sequence[Callable[..., nn.Module]] | None = None,
+        **options: Unpack[CompositionOptions],
+    ) -> None:
+        shared: LayerOptions = {
+            "conv": conv,
+            "edge_dim": edge_dim,
+            "edge_encoder": edge_encoder,
+            "act": act,
+            "norm": norm,
+            "domain": domain,
+            "expansion": expansion,
+            "train_eps": train_eps,
+        }
+        own = terms, root_terms, transform, aggregation, roots, on_pairs, norm_at, bias, end_act, root_norms
+        used: dict[str, Any] = {name: value for name, value in zip(TERM_OPTIONS, own, strict=True) if value is not None}
+        if layer is None:
+            layer = partial(SubgraphConv, **({"terms": ("own+local",)} | used))
+        elif used:
+            raise ValueError(_has_layers_of_its_own(type(self), used))
+        makers = [layer] if callable(layer) else layer
+        made = [partial(make, **shared) for make in makers]
+        super().__init__(
+            in_channels,
+            hidden_channels,
+            num_layers,
+            out_channels,
+            layer=made[0] if callable(layer) else made,
+            policy=policy,
+            act=act,
+            domain=domain,
+            **options,
+        )
+
+    @classmethod
+    def refusal(cls, name: str, value: object) -> str:
+        """The message for an argument that the constructor does not take. Models with fixed layers do not accept terms."""
+        if name in TERM_OPTIONS:
+            return _has_layers_of_its_own(cls, {name: value})
+        return super().refusal(name, value)
+
+    def __repr__(self) -> str:
+        sizes = f"{self.in_channels} -> {self.hidden_channels} x {self.num_layers}"
+        if self.out_channels is not None:
+            sizes += f" -> {self.out_channels}"
+        layer = max(map(repr, self.layers), key=len)  # some models have other layers before or after their own
+        terms = layer[layer.index(", ") + 2 : -1]
+        return f"{type(self).__name__}({sizes}, policy='{self.policy}', {terms})"
+
+
+def _has_layers_of_its_own(kind: type[Model], used: dict[str, Any]) -> str:
+    given = ", ".join(f"{name}={value!r}" for name, value in used.items())
+    return f"{kind.__name__} has fixed layers, got {given}; use SubgraphGNN to choose terms."

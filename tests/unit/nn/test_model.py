@@ -104,9 +104,9 @@ def test_wrong_arguments(options: dict[str, Any], message: str, monkeypatch: pyt
     import inspect
 
     sizes = {"in_channels": 3, "hidden_channels": 6, "num_layers": 2, "out_channels": 2}
-    for kind in (SubgraphGNN, SubgraphConv, reign.nn._parts.Parts):  # as users run it, without the checks of signatures
+    for kind in (SubgraphGNN, SubgraphConv, reign.nn._modules.Modules):  # as users run it, without the checks of signatures
         monkeypatch.setattr(kind, "__init__", inspect.unwrap(kind.__init__))
-    monkeypatch.setattr(reign.nn._parts, "make_encoder", inspect.unwrap(make_encoder))
+    monkeypatch.setattr(reign.nn._modules, "make_encoder", inspect.unwrap(make_encoder))
     with pytest.raises(ValueError, match=message):
         SubgraphGNN(**(sizes | options))
 

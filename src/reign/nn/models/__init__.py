@@ -4,7 +4,7 @@
 from reign.nn.models._sun import SUN, SUNConv
 from reign.nn.models._reign2 import REIGN2_OFF, REIGN2_ON, ReIGN2, ReIGN2Conv
 from reign.nn.models._ds_dss import DS, DSS, DSConv, DSSConv, ReconstructionGNN
-from reign.nn.models._nested import IDGNN, NGNN, IDConv
+from reign.nn.models._nested import IDGNN, NGNN, IDConv, OuterMPNN
 from reign.nn.models._ak_conv import AKConv
 from reign.nn.models._gnnak import GNNAK, GNNAKctx, GNNAKPlus
 from reign.nn.models._sswl import SSWL, SSWLConv
@@ -53,6 +53,7 @@ __all__ = [
     "LocalFolkloreConv",
     "NGNNPublished",
     "NGNNTUPublished",
+    "OuterMPNN",
     "PPGNBlock",
     "PPGNConv",
     "PPGNNodesConv",

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 import reign.policies as policies
 from reign.bags import Domain, SubgraphBag
-from reign.nn._describe import slot_formulas
+from reign.nn._describe import aligned, latex_sum, slot_formulas
 from reign.nn._encoders import lookup
-from reign.nn._latex import aligned, latex_sum
 from reign.nn._mlp import MLP, Activation, Resettable, make_act, make_norm, normalise, num_parameters
 from reign.nn._options import ConvOptions, LayerOptions
 from reign.nn._state import Aggregation, State

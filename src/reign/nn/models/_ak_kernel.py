@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from reign._validate import check, check_probability
 from reign.bags import Domain, SubgraphBag
-from reign.nn._conv import SubgraphConv
-from reign.nn._describe import slot_formulas
+from reign.nn._describe import aligned, latex_sum, slot_formulas
 from reign.nn._encoders import EncoderSpec, encode_edges, lookup, make_edge_encoder
-from reign.nn._latex import aligned, latex_sum
+from reign.nn._layer import SubgraphConv
 from reign.nn._mlp import Activation, Resettable, make_act, make_norm, normalise, num_parameters
 from reign.nn._options import Conv, EncoderOptions
 from reign.nn._state import Aggregation, State

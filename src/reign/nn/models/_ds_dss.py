@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, Unpack
 
-from reign.nn._conv import SubgraphConv
+from reign.nn._catalogue import MODELS
+from reign.nn._layer import SubgraphConv
+from reign.nn._model import SubgraphGNN
 from reign.nn._options import LayerOptions, ModelOptions
 from reign.nn._pooling import DeepSets, MeanPooling, Pooling
-from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
-from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.policies import Policy
 
 

@@ -5,12 +5,11 @@ from typing import Any, ClassVar, Unpack
 
 import reign.policies as policies
 from reign.bags import Domain
-from reign.nn._model import Model
+from reign.nn._catalogue import MODELS
+from reign.nn._model import Model, SubgraphGNN
 from reign.nn._options import MemberModelOptions
 from reign.nn._pooling import RootPooling
-from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
-from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn.models._ak_conv import AKConv, Combine, remarked
 from reign.policies import EgoNets, Policy
 

@@ -5,12 +5,12 @@ from typing import Any, Literal, Unpack
 
 from reign._validate import check, check_count
 from reign.bags import Domain
-from reign.nn._conv import SubgraphConv
+from reign.nn._catalogue import MODELS
+from reign.nn._layer import SubgraphConv
+from reign.nn._model import SubgraphGNN
 from reign.nn._options import PublishedOptions
 from reign.nn._pooling import RootPooling
-from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
-from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.policies import Policy
 
 IDKind = Literal["id", "gcn", "gin"]

@@ -7,11 +7,11 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from reign.bags import SubgraphBag
+from reign.nn._catalogue import MODELS
 from reign.nn._encoders import EncoderSpec, make_encoder
+from reign.nn._model import SubgraphGNN
 from reign.nn._options import LayerOptions, TensorModelOptions
 from reign.nn._pooling import IGNPooling
-from reign.nn._registry import MODELS
-from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn.models._reign2 import IGN2_OFF, IGN2_ON, ReIGN2Conv
 
 

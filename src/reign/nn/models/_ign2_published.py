@@ -5,13 +5,12 @@ from functools import partial
 from typing import Literal, Unpack
 
 from reign._validate import check
-from reign.nn._conv import SubgraphConv
+from reign.nn._catalogue import MODELS
 from reign.nn._encoders import EncoderSpec
+from reign.nn._layer import SubgraphConv
 from reign.nn._mlp import Activation
-from reign.nn._pooling import Pooling
-from reign.nn._registry import MODELS
+from reign.nn._pooling import NodePooling, Pooling
 from reign.nn._state import Aggregation
-from reign.nn._tensor_pooling import NodePooling
 from reign.nn.models._ign2 import IGN2
 from reign.nn.models._tensor_published import TensorPublished, TensorPublishedOptions, Tensors
 

@@ -7,13 +7,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reign._validate import check
-from reign.nn._conv import SubgraphConv
+from reign.nn._catalogue import MODELS
+from reign.nn._layer import SubgraphConv
 from reign.nn._mlp import MLP, Activation, make_act, make_norm, normalise
+from reign.nn._model import SubgraphGNN
 from reign.nn._options import LayerOptions, ModelOptions
 from reign.nn._pooling import Pooling, subgraphs_to_graphs
-from reign.nn._registry import MODELS
 from reign.nn._state import State
-from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.policies import Policy
 
 

@@ -3,11 +3,11 @@
 from functools import partial
 from typing import Unpack
 
+from reign.nn._catalogue import MODELS
+from reign.nn._model import SubgraphGNN
 from reign.nn._options import ModelOptions
 from reign.nn._pooling import MeanPooling
-from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
-from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn.models._ds_dss import DSConv
 
 

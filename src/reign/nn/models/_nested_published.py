@@ -6,12 +6,12 @@ from typing import Any, Literal, Unpack
 import reign.policies as policies
 from reign._validate import check_count
 from reign.bags import Domain
-from reign.nn._conv import SubgraphConv
+from reign.nn._catalogue import MODELS
+from reign.nn._layer import SubgraphConv
+from reign.nn._model import SubgraphGNN
 from reign.nn._options import PublishedEdgeOptions, PublishedOptions, Residual
 from reign.nn._pooling import MeanPooling
-from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
-from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn.models._ds_dss import DSConv
 from reign.policies import Policy
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from reign.bags import SubgraphBag
 from reign.kernels import kernels_for
-from reign.nn._latex import aligned
+from reign.nn._catalogue import MODELS
+from reign.nn._describe import aligned
 from reign.nn._mlp import MLP, Activation, Resettable, make_act, make_norm, normalise, num_parameters
 from reign.nn._options import LayerOptions
-from reign.nn._registry import MODELS
 from reign.nn.models._ign2 import TensorGNN
 
 

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from reign._validate import check_count
 from reign.bags import SubgraphBag
+from reign.nn._catalogue import MODELS
+from reign.nn._describe import aligned
 from reign.nn._encoders import EncoderSpec, encode_edges, make_edge_encoder
-from reign.nn._latex import aligned
 from reign.nn._mlp import MLP, Activation, Resettable, make_act, make_norm, normalise, num_parameters
+from reign.nn._model import SubgraphGNN
 from reign.nn._options import LayerOptions, PublishedEdgeOptions
 from reign.nn._pooling import RootPooling
-from reign.nn._registry import MODELS
 from reign.nn._state import State
-from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn._terms import TERMS
 from reign.nn.models._ign2 import on_diagonal, with_edges
 from reign.nn.models._ppgn import PPGN, PPGNBlock

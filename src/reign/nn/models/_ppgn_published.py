@@ -5,10 +5,10 @@ from functools import partial
 from typing import Literal, Unpack
 
 from reign._validate import check
+from reign.nn._catalogue import MODELS
 from reign.nn._encoders import EncoderSpec
 from reign.nn._mlp import Activation
 from reign.nn._options import LayerOptions
-from reign.nn._registry import MODELS
 from reign.nn.models._ppgn import PPGN, PPGNBlock
 from reign.nn.models._tensor_published import TensorPublished, TensorPublishedOptions, Tensors
 

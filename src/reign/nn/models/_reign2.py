@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Unpack
 
-from reign.nn._conv import SubgraphConv, Transform
+from reign.nn._catalogue import MODELS
+from reign.nn._layer import SubgraphConv, Transform
+from reign.nn._model import SubgraphGNN
 from reign.nn._options import LayerOptions, ModelOptions
-from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
-from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.policies import Policy
 
 # the 15 linear maps of 2-IGN: 10 off the diagonal, 5 on it

@@ -2,11 +2,11 @@
 
 from typing import Unpack
 
-from reign.nn._conv import SubgraphConv, Transform
+from reign.nn._catalogue import MODELS
+from reign.nn._layer import SubgraphConv, Transform
+from reign.nn._model import SubgraphGNN
 from reign.nn._options import LayerOptions, ModelOptions
-from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
-from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.policies import Policy
 
 

@@ -8,10 +8,10 @@ from torch import nn
 
 from reign._validate import check, check_count
 from reign.bags import Domain
-from reign.nn._conv import SubgraphConv
+from reign.nn._catalogue import MODELS
+from reign.nn._layer import SubgraphConv
+from reign.nn._model import SubgraphGNN
 from reign.nn._options import LayerOptions, PublishedEdgeOptions
-from reign.nn._registry import MODELS
-from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.nn.models._sswl import SSWL
 from reign.policies import Policy
 

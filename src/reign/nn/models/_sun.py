@@ -3,11 +3,11 @@
 from functools import partial
 from typing import Any, ClassVar, Unpack
 
-from reign.nn._conv import SubgraphConv, Transform
+from reign.nn._catalogue import MODELS
+from reign.nn._layer import SubgraphConv, Transform
+from reign.nn._model import SubgraphGNN
 from reign.nn._options import LayerOptions, ModelOptions, RootNorms
-from reign.nn._registry import MODELS
 from reign.nn._state import Aggregation
-from reign.nn._subgraph_gnn import SubgraphGNN
 from reign.policies import Policy
 
 

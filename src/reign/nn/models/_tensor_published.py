@@ -11,9 +11,9 @@ from reign._validate import check
 from reign.bags import SubgraphBag
 from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._mlp import Activation
+from reign.nn._model import SubgraphGNN
 from reign.nn._options import DomainOptions, OuterOptions
-from reign.nn._subgraph_gnn import SubgraphGNN
-from reign.nn._tensor_pooling import DiagonalPooling
+from reign.nn._pooling import DiagonalPooling
 from reign.nn.models._ign2 import graph_tensor
 
 Tensors = Literal["degrees", "distances"]

@@ -1,4 +1,4 @@
-"""The parts of a model, made from its arguments: encoders, layers, pooling and head."""
+"""The modules of a model, made from its arguments: encoders, layers, pooling and head; and what is proved about its class."""
 
 import copy
 import inspect
@@ -6,28 +6,57 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import nn
 
 import reign.policies as policies
 from reign._validate import check, check_count, check_probability, did_you_mean
 from reign.bags import Domain
-from reign.nn._edge_mask import EdgeMask
 from reign.nn._encoders import EncoderSpec, make_encoder
-from reign.nn._encodings import Encodings
-from reign.nn._head import Head
-from reign.nn._labels import PairLabels
+from reign.nn._encodings import Encodings, PairLabels
+from reign.nn._heads import Head, VirtualNode
+from reign.nn._inputs import EdgeMask
 from reign.nn._mlp import Activation, Resettable
 from reign.nn._options import JumpingKnowledge, Residual, TaskLevel
 from reign.nn._pooling import MeanPooling, Pooling
-from reign.nn._virtual_node import VirtualNode
 from reign.policies import Policy
+
+
+class Claims:
+    """What the paper, or other literature, proves about a model class."""
+
+    drops_input: ClassVar[bool] = True
+    """Whether dropout is also applied before the first layer."""
+
+    needs_node_based: ClassVar[bool] = False
+    """Whether the model needs exactly one subgraph per node."""
+
+    takes_policy: ClassVar[bool] = True
+    """Whether the user can choose the policy. Baselines that work on the graph itself have a fixed one."""
+
+    wl_bound: ClassVar[str] = "3-WL for terms of the ReIGN(2) table; no construction here for other terms"
+    """The Weisfeiler-Leman test that is an upper bound on what the model can tell apart, and the reason. It holds for the policies
+    covered by the paper, or for all graphs if the model takes no policy."""
+
+    linear_form: ClassVar[dict[str, Any]] = {}
+    """The options that select the form of the model covered by the paper's constructions: GraphConv, linear terms, no norm, and sums
+    (not means) over all nodes. It is empty if no construction is known."""
+
+    @classmethod
+    def for_separation(cls, layers: int) -> dict[str, Any]:
+        """The arguments that give the model a depth of ``layers``, used to compare models on pairs of graphs.
+
+        >>> Claims.for_separation(6)
+        {'num_layers': 6}
+        """
+        return {"num_layers": layers}
+
 
 M = TypeVar("M", bound=nn.Module)
 
 
-class Parts(Resettable):
+class Modules(Resettable):
     """The policy and the modules of a model. ``Model`` documents the arguments, and composes the parts."""
 
     def __init__(
