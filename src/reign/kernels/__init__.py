@@ -1,7 +1,6 @@
 """The basic operations of all layers: sums over ragged rows, and stages of whole layers, fused on a GPU and in blocks on a CPU."""
 
 from reign.kernels import blocked
-from reign.kernels._gather import Gathered, gather_columns
 from reign.kernels._memory import keep_freed_memory
 from reign.kernels._plan import (
     BLOCKED,
@@ -23,7 +22,7 @@ from reign.kernels._plan import (
     Segments,
     Stack,
 )
-from reign.kernels._sums import Sum
+from reign.kernels._sums import Gathered, Sum, gather_columns
 from reign.kernels._switch import compile_ahead, fast_path, fast_path_state, kernels_for, stages_for
 from reign.kernels.blocked import threads_for_blocks_only
 

@@ -149,7 +149,7 @@ class GIN(BaseEncoder):
         return own_and_sum(n.own, self.gather(sums), self.eps)
 
     def _collected_in_kernels(self, n: Neighbourhood) -> Float[Tensor, "rows channels"] | None:
-        """The same in one pass over the messages; None where plain operations have to do it.
+        """The input of the MLP in one pass over the messages; None where plain operations have to do it.
 
         If messages from roots have their own weights, the two sums are mixed between.
         """

@@ -18,7 +18,7 @@ OGB_BOND = [5, 6, 2]
 
 EncoderSpec = Any  # see make_encoder
 EdgeAttr = Shaped[Tensor, "edges *edge_channels"] | None
-FAR = 10.0  # deviations beyond which a number is not told from others
+FAR = 10.0  # deviations beyond which numbers are not distinguished
 
 
 class TypeEmbedding(Resettable):

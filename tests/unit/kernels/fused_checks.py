@@ -32,9 +32,6 @@ from reign.kernels.fused import (
     NodeStage,
     PairStage,
     _launch,
-    _linear,
-    _rows,
-    _stack,
     _sums,
 )
 from reign.nn._state import State
@@ -281,9 +278,9 @@ def test_models(name: str, train: bool) -> None:
     for value, expected, again in zip(*results, strict=True):
         assert float((value.double() - expected.double()).abs().max()) <= 2e-5 * largest
         assert torch.equal(value, again)
-    known = len(_linear._POINTERS), len(_stack._NUMBERS)
+    known = len(_launch._POINTERS), len(_launch._NUMBERS)
     model(batch.x, batch.edge_index, batch=batch.batch).sum().backward()
-    assert (len(_linear._POINTERS), len(_stack._NUMBERS)) == known, (
+    assert (len(_launch._POINTERS), len(_launch._NUMBERS)) == known, (
         "a second step puts numbers on the device, which no CUDA graph can"
     )
 
@@ -327,7 +324,7 @@ def test_sums_of_many_short_segments(indexed: bool, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(
             _sums,
             "launch",
-            lambda kernel, *a, **o: (asked.append(kernel is _rows._short_segment_sum), _launch.launch(kernel, *a, **o)),
+            lambda kernel, *a, **o: (asked.append(kernel is _sums._short_segment_sum), _launch.launch(kernel, *a, **o)),
         )
         assert torch.allclose(_sums.segment_sum(x, segments, first=3), expected, atol=1e-6)
     assert asked == [True, False]
@@ -402,7 +399,7 @@ def test_norms_over_rows_that_count(number: int, channels: int, relu: bool, trai
 @pytest.mark.parametrize(("sizes", "channels"), [((1, 5, 6, 3), 20), ((4, 2), 3)])
 def test_products_of_matrices(sizes: tuple[int, ...], channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last graph is padding: its rows are zeros, and have no gradient."""
-    monkeypatch.setattr("reign.kernels.fused._product.COLUMNS", 4)
+    monkeypatch.setattr("reign.kernels.fused._products.COLUMNS", 4)
     bag = reign.policy("null").from_data(graphs(sizes, True, 0))
     rng = torch.Generator().manual_seed(1)
     a, b, g = (torch.randn(bag.num_pairs, channels, generator=rng).to(DEVICE) for _ in range(3))

@@ -19,7 +19,7 @@ def vector(x: Tensor) -> Vector:
 
 
 def tensor(x: Vector, dtype: torch.dtype) -> Tensor:
-    """The way back."""
+    """The inverse of ``vector``."""
     return torch.from_numpy(x).to(dtype, copy=True)  # no two tensors share their numbers
 
 

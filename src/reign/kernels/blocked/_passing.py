@@ -1,6 +1,10 @@
-"""Message passing as in GIN and GINE, ``(1 + eps) own[t]`` plus the messages into t, without a tensor of all messages."""
+"""Sums over ragged rows in blocks: of the values of pairs that layers ask for, and of messages as in GIN and GINE.
 
-from collections.abc import Sequence
+Messages are ``(1 + eps) own[t]`` plus the messages into t, without a tensor of all messages. Gradients that are to be differentiated again are
+computed once more, by plain operations.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -9,11 +13,169 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reign.kernels._plan import Edges, PassedMessages
-from reign.kernels.blocked._kept import kept
-from reign.kernels.blocked._sums import bag_sums
-from reign.kernels.blocked._threads import block_rows, both, each
-from reign.kernels.blocked._twice import differentiably
+from reign.kernels._plan import Edges, PairIndex, PassedMessages, Picks, Segments
+from reign.kernels.blocked._threads import block_rows, both, cached, each
+
+
+def differentiably(
+    plain: Callable[..., Sequence[Tensor | None]], inputs: Sequence[Tensor | None], given: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """The gradients of the inputs of a plain function, as results of operations that autograd records.
+
+    Args:
+        plain: the function.
+        inputs: its inputs; None and what needs no gradient get none.
+        given: the gradients of its results.
+    """
+    views = [x if x is None or not x.requires_grad else x.view_as(x) for x in inputs]  # one may have been computed from another
+    results = plain(*views)
+    pairs = [(y, g) for y, g in zip(results, given, strict=True) if y is not None and g is not None and y.requires_grad]
+    wanted = [v for v in views if v is not None and v.requires_grad]
+    if not pairs or not wanted:
+        return [None] * len(inputs)
+    found = iter(torch.autograd.grad([y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True))
+    return [None if v is None or not v.requires_grad else next(found) for v in views]
+
+
+Sums = tuple[Tensor | None, ...]
+
+
+def bag_sums(x: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
+    """``out[t]`` is the sum of ``x[index[ptr[t]:ptr[t + 1]]]``."""
+    if index.numel() == 0:
+        return x.new_zeros(ptr.numel() - 1, x.size(1))
+    return torch.embedding_bag(x, index, ptr, mode=0, include_last_offset=True)[0]
+
+
+def segment_sums(x: Tensor, several: Sequence[Segments | None]) -> list[Tensor | None]:
+    """Sums of rows, one row a segment, for several kinds of segments at the same time; None where there are no segments."""
+    found: list[Tensor | None] = []
+    work: list[tuple[Tensor, Tensor, Tensor]] = []
+    for segments in several:
+        if segments is None:
+            found.append(None)
+            continue
+        number = segments.ptr.numel() - 1
+        out, size = x.new_empty(number, x.size(1)), block_rows(number, x.size(1))
+        found.append(out)
+        blocks = cached(segments, size, partial(_cut_segments, segments, size))
+        work += [(part, *block) for part, block in zip(out.split(size), blocks, strict=True)]
+
+    def one(b: int) -> None:
+        part, index, ptr = work[b]
+        part.copy_(bag_sums(x, index, ptr))
+
+    each(len(work), one)
+    return found
+
+
+def _cut_segments(segments: Segments, size: int) -> list[tuple[Tensor, Tensor]]:
+    """The rows of the segments of each block, and where each segment begins among them."""
+    ptr, number = segments.ptr, segments.ptr.numel() - 1
+    starts = range(0, number, size)
+    cuts = ptr[torch.tensor([*starts, number])].tolist()
+    index = torch.arange(cuts[-1], dtype=ptr.dtype) if segments.index is None else segments.index
+    return [(index[a:b], ptr[first : first + size + 1] - a) for first, (a, b) in zip(starts, pairwise(cuts), strict=True)]
+
+
+def sums_of(h: Tensor, pairs: PairIndex, picks: Picks | None, wanted: frozenset[str]) -> Sums:
+    """Readout, needle, roots and picked rows of values, as far as they are wanted."""
+    readout, needle = segment_sums(
+        h, [pairs.to_sub if "readout" in wanted else None, pairs.to_node if "needle" in wanted else None]
+    )
+    roots = h.index_select(0, pairs.root) if "root" in wanted and pairs.root is not None else None
+    return readout, needle, roots, None if picks is None else h.index_select(0, picks.rows)
+
+
+def plain_sums(h: Tensor, pairs: PairIndex, picks: Picks | None, wanted: frozenset[str]) -> Sums:
+    """Readout, needle, roots and picked rows in operations that can be differentiated any number of times."""
+    subs, nodes = pairs.sub_ptr.numel() - 1, pairs.node_ptr.numel() - 1
+    readout = h.new_zeros(subs, h.size(1)).index_add(0, pairs.sub, h) if "readout" in wanted else None
+    needle = h.new_zeros(nodes, h.size(1)).index_add(0, pairs.node, h) if "needle" in wanted else None
+    roots = h.index_select(0, pairs.root) if "root" in wanted and pairs.root is not None else None
+    return readout, needle, roots, None if picks is None else h.index_select(0, picks.rows)
+
+
+class SumsBack:
+    """What flows back to the pairs of a block from themselves, readout, needle, roots and picked rows.
+
+    Args:
+        pairs, picks: the pairs, and which of them were picked.
+        given: the gradients, None where there is none.
+        size: number of rows of a block.
+    """
+
+    def __init__(self, pairs: PairIndex, picks: Picks | None, given: Sequence[Tensor | None], size: int) -> None:
+        own, self.readout, self.needle, root, near = given
+        self.own = None if own is None else own.split(size)
+        self.sub, self.node = cached(pairs, ("subs and nodes", size), lambda: (pairs.sub.split(size), pairs.node.split(size)))
+        self.root = None if root is None else (root, roots_of(pairs, size))
+        self.near = (
+            None
+            if near is None or picks is None
+            else (near, cached(picks, size, lambda: _cut_segments(Segments(picks.ptr, picks.index), size)))
+        )
+
+    def __call__(self, b: int, out: Tensor) -> None:
+        """Write it for block b."""
+        parts = [None if self.own is None else self.own[b]]
+        parts.append(None if self.readout is None else self.readout.index_select(0, self.sub[b]))
+        parts.append(None if self.needle is None else self.needle.index_select(0, self.node[b]))
+        if self.near is not None and self.near[1][b][0].numel():
+            parts.append(bag_sums(self.near[0], *self.near[1][b]))
+        found = [part for part in parts if part is not None]
+        if len(found) >= 2:
+            torch.add(found[0], found[1], out=out)
+        elif found:
+            out.copy_(found[0])
+        else:
+            out.zero_()
+        for part in found[2:]:
+            out.add_(part)
+        if self.root is not None:
+            mine, places = self.root[1][b]
+            out.index_add_(0, places, self.root[0][mine])
+
+
+def roots_of(pairs: PairIndex, size: int) -> list[tuple[slice, Tensor]]:
+    """For each block of pairs the subgraphs whose roots lie in it, and where."""
+
+    def make() -> list[tuple[slice, Tensor]]:
+        assert pairs.root is not None
+        root, starts = pairs.root.long(), range(0, pairs.number, size)
+        cuts = torch.searchsorted(root, torch.tensor([*starts, pairs.number])).tolist()
+        return [(slice(a, b), root[a:b] - start) for start, (a, b) in zip(starts, pairwise(cuts), strict=True)]
+
+    return cached(pairs, ("roots", size), make)
+
+
+class _Sums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, pairs: PairIndex, picks: Picks | None, wanted: frozenset[str]) -> Sums:
+        ctx.pairs, ctx.picks, ctx.wanted = pairs, picks, wanted
+        ctx.save_for_backward(h)
+        return h.view_as(h), *sums_of(h, pairs, picks, wanted)
+
+    @staticmethod
+    def backward(ctx: Any, *given: Tensor | None) -> Sums:
+        (h,) = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            again = differentiably(lambda v: (v, *plain_sums(v, ctx.pairs, ctx.picks, ctx.wanted)), [h], given)
+            return *again, None, None, None
+        g, size = torch.empty_like(h), block_rows(*h.shape)
+        flow = SumsBack(ctx.pairs, ctx.picks, [None if v is None else v.contiguous() for v in given], size)
+        blocks = g.split(size)
+        each(len(blocks), lambda b: flow(b, blocks[b]))
+        return g, None, None, None
+
+
+def sums(h: Tensor, pairs: PairIndex, picks: Picks | None, wanted: frozenset[str]) -> Sums:
+    """Values of pairs as they are, and those of readout, needle, roots ("root") and picked rows that are wanted.
+
+    What flows back to the pairs from all of them is added up in one pass.
+    """
+    return _Sums.apply(h, pairs, picks, wanted)  # type: ignore[no-untyped-call]
+
 
 FEW_TYPES = 32  # as many types of edges share a product with their one-hot vectors
 
@@ -160,17 +322,17 @@ class _Block:
     @property
     def places(self) -> Tensor:
         """The segment of each message, within the block."""
-        return kept(self, "places", lambda: torch.repeat_interleave(self.ptr.diff(), output_size=self.reads.numel()))
+        return cached(self, "places", lambda: torch.repeat_interleave(self.ptr.diff(), output_size=self.reads.numel()))
 
     @property
     def count(self) -> Tensor:
         """The messages by number."""
-        return kept(self, "count", lambda: torch.arange(self.reads.numel(), dtype=torch.int32))
+        return cached(self, "count", lambda: torch.arange(self.reads.numel(), dtype=torch.int32))
 
     def one_hot(self, table: Tensor) -> Tensor:
         """The types of the messages as unit vectors, shape (types, messages)."""
         types, dtype = table.size(0), table.dtype
-        return kept(self, (types, dtype), lambda: (self.kind == torch.arange(types, dtype=self.kind.dtype)[:, None]).to(dtype))
+        return cached(self, (types, dtype), lambda: (self.kind == torch.arange(types, dtype=self.kind.dtype)[:, None]).to(dtype))
 
 
 def _cut(edges: Edges, way: str, channels: int) -> list[_Block]:
@@ -191,11 +353,11 @@ def _cut(edges: Edges, way: str, channels: int) -> list[_Block]:
         parts = zip(pairwise(starts), pairwise(cuts), strict=True)
         return [_Block(slice(a, b), slice(c, d), ptr[a : b + 1] - c, reads[c:d], kind[c:d]) for (a, b), (c, d) in parts]
 
-    return kept(edges, (way, blocks), make)
+    return cached(edges, (way, blocks), make)
 
 
 def plainly_passed(edges: Edges, own: Tensor, source: Tensor | None, table: Tensor | None, eps: Tensor) -> Tensor:
-    """The same in operations that can be differentiated as often as one likes."""
+    """Values with the messages to them in operations that can be differentiated any number of times."""
     values = own if source is None else source
     message = values.index_select(0, edges.source)
     if table is not None:

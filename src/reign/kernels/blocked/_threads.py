@@ -1,15 +1,16 @@
 """Blocks of rows that stay in the cache, worked on by threads that sleep while there is nothing to do.
 
-Beside a parallel loop within every operation, which waits for its slowest thread each time, these are few large tasks: the calling thread takes block
-after block, and helpers take others as soon as they get a core. A helper whose core is busy with another process just comes too late. What a block
-gives does not depend on who computed it, and each computes with one thread of its own.
+A parallel loop within every operation waits for its slowest thread each time. These are few large tasks: the calling thread takes block after block,
+and helpers take others as soon as they get a core. A helper whose core is busy with another process just comes too late. What a block gives does
+not depend on who computed it, and each computes with one thread of its own. How rows are cut is cached with the index maps of a batch.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
+from typing import Any, TypeVar
 
 import torch
 
@@ -36,7 +37,7 @@ def block_rows(rows: int, channels: int) -> int:
 def threads_for_blocks_only() -> Iterator[None]:
     """Within this context all of torch's threads work on blocks, and single operations outside of blocks have one thread.
 
-    The threads of single operations wait for each other busily, so that beside another process they take many times as long.
+    The threads of single operations wait for each other busily, so that next to another process they take many times as long.
     """
     threads = torch.get_num_threads()
     before = getattr(_here, "threads", None)
@@ -53,7 +54,7 @@ def threads_for_blocks_only() -> Iterator[None]:
 
 
 def both(number: int, work: Callable[[int], None], beside: Sequence[Callable[[], None]]) -> None:
-    """The same as ``each``, and some other work at the same time."""
+    """Call ``work`` as ``each`` does, and do some other work at the same time."""
     each(len(beside) + number, lambda n: beside[n]() if n < len(beside) else work(n - len(beside)))
 
 
@@ -104,3 +105,18 @@ def _pool(helpers: int) -> ThreadPoolExecutor:
             ready.wait()
             torch.set_num_threads(own)  # also for threads that others start
         return _pools[helpers]
+
+
+T = TypeVar("T")
+
+
+def cached(owner: Any, key: Hashable, make: Callable[[], T]) -> T:
+    """A value that belongs to some index maps, made on first use, and outside inference mode, so that training can use it, too.
+
+    Several threads may make it at the same time; one of the equal values stays.
+    """
+    values: dict[Hashable, T] = vars(owner).setdefault("_cached", {})
+    if key not in values:
+        with torch.inference_mode(False):
+            values[key] = make()
+    return values[key]

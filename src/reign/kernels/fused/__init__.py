@@ -3,14 +3,11 @@
 from reign.kernels._plan import FUSED as LIMITS
 from reign.kernels.fused._gather import gather
 from reign.kernels.fused._launch import compile_ahead
-from reign.kernels.fused._lift import lift
-from reign.kernels.fused._messages import FEW_TYPES
-from reign.kernels.fused._node_stage import NodeStage
 from reign.kernels.fused._norm import NormState, norm_rows
-from reign.kernels.fused._pair_stage import PairStage
-from reign.kernels.fused._passing import own_and_sum, pass_messages
-from reign.kernels.fused._product import Squares, square_product
-from reign.kernels.fused._sums import segment_sum, sums
+from reign.kernels.fused._passing import FEW_TYPES, own_and_sum, pass_messages
+from reign.kernels.fused._products import Squares, square_product
+from reign.kernels.fused._stages import NodeStage, PairStage
+from reign.kernels.fused._sums import lift, segment_sum, sums
 
 __all__ = [
     "FEW_TYPES",

@@ -1,17 +1,20 @@
 """Launch kernels, or compile many of them at a time without running them.
 
 A training step has dozens of kernels, and each takes up to a second to compile. ``compile_ahead`` replaces launches by compilations in
-several threads. The results of the kernels are then undefined, so such a step only serves to find the kernels to compile.
+several threads. The results of the kernels are then undefined, so such a step only serves to find the kernels to compile. The
+sizes of tiles and the addresses of weights that kernels are launched with are computed here, too.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 
 THREADS = 8
@@ -110,3 +113,71 @@ def _kind(arg: Any) -> Any:
     if isinstance(arg, int):
         return arg == 1, arg % 16 == 0, -(2**31) <= arg < 2**31
     return type(arg)
+
+
+class i64:
+    """The type of a 64-bit integer in the signature of a kernel. Triton reads only the name."""
+
+
+def block(channels: int) -> int:
+    """The number of channels, rounded up to a power of two that matrix units support."""
+    return max(16, triton.next_power_of_2(channels))
+
+
+def parts(channels: int) -> tuple[int, int]:
+    """The number of channels as a power of two and a tail, if their sum is smaller than the next power of two."""
+    whole, half = block(channels), block(channels) // 2
+    tail = block(channels - half)
+    return (half, tail) if half >= 16 and half + tail < whole else (whole, 0)
+
+
+def chunks(channels: int, most: int = 64) -> tuple[int, int]:
+    """The number of channels that a program without products handles at a time, and the number of such programs.
+
+    >>> chunks(64), chunks(96), chunks(110)
+    ((64, 1), (32, 3), (64, 2))
+    """
+    size = min(most, block(channels))
+    half = size // 2
+    if channels > size and triton.cdiv(channels, half) * half < triton.cdiv(channels, size) * size:
+        size = half
+    return size, triton.cdiv(channels, size)
+
+
+def apart(tensors: Sequence[Tensor]) -> int:
+    """The distance, in numbers, between the starts of tensors at equal distances in memory."""
+    ends = [tensor.data_ptr() // tensor.element_size() for tensor in tensors]
+    gaps = {after - before for before, after in pairwise(ends)}
+    assert len(gaps) <= 1, "the tensors of slots are not at equal distances in memory"
+    return gaps.pop() if gaps else 0
+
+
+def programs(rows: int, tile: int, most: int) -> int:
+    """The number of programs that share the rows."""
+    return max(1, min(most, triton.cdiv(rows, tile)))
+
+
+def pointers(tensors: list[Tensor]) -> Tensor:
+    """A table of the addresses of some weights, on their device. It is cached, because it cannot be made while a CUDA graph is captured."""
+    key = tuple(t.data_ptr() for t in tensors)
+    if key not in _POINTERS:
+        _POINTERS[key] = torch.tensor(key, dtype=torch.int64, device=tensors[0].device)
+    return _POINTERS[key]
+
+
+_POINTERS: dict[tuple[int, ...], Any] = {}
+
+
+def precision() -> str:
+    """The precision of products: TF32 or full float32, as set in torch."""
+    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+def numbers(values: tuple[int, ...], device: torch.device) -> Tensor:
+    """Small integers, cached on the device."""
+    if (values, device) not in _NUMBERS:
+        _NUMBERS[values, device] = torch.tensor(values, dtype=torch.int32, device=device)
+    return _NUMBERS[values, device]
+
+
+_NUMBERS: dict[tuple[tuple[int, ...], torch.device], Tensor] = {}

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from reign.kernels.fused import _linear
-from reign.kernels.fused._launch import launch
-from reign.kernels.fused._linear import add_up, block, chunks, pointers, programs
+from reign.kernels.fused._launch import block, chunks, launch, pointers, programs
+from reign.kernels.fused._linear import add_up
 
 SUMS, APPLY = (64, 528, 4), (64, 4)  # rows of a tile, largest number of programs, warps
 

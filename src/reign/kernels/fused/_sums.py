@@ -1,16 +1,117 @@
-"""Values of pairs, and sums of them over subgraphs and nodes."""
+"""Sums of values over ragged sets of rows: subgraphs, nodes, and any others; and the lift from nodes to pairs, whose gradient is such a sum.
+
+The backward pass adds in one step the gradients of the pairs themselves, of their sums over subgraphs (readout) and over nodes (needle), and
+of selected rows (roots and their neighbours).
+"""
 
 from typing import Any
 
 import torch
 import triton
+import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from reign.kernels._plan import PairIndex, Picks, Segments
-from reign.kernels.fused import _rows
-from reign.kernels.fused._launch import launch
-from reign.kernels.fused._linear import chunks, programs
+from reign.kernels.fused._launch import block, chunks, launch, programs
+
+
+@triton.jit
+def _combine_backward(
+    g, g_sub, g_node, g_root, g_pick, pick_ptr, pick_index, out, y, stats, sub, node, flags, gy, gR, part, P, C,
+    BC: tl.constexpr, BM: tl.constexpr, HAS_G: tl.constexpr, HAS_SUB: tl.constexpr, HAS_NODE: tl.constexpr,
+    HAS_ROOT: tl.constexpr, HAS_PICK: tl.constexpr, HAS_R: tl.constexpr, ACT: tl.constexpr, MASK: tl.constexpr, NORM: tl.constexpr,
+):  # fmt: skip
+    """Gradients of the sum of the slots and of the terms of roots, and the sums that the norm of one slot (y, stats) needs."""
+    pid = tl.program_id(0)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    ok = c < C
+    if NORM:
+        mean = tl.load(stats + c, mask=ok, other=0.0)
+        rstd = tl.load(stats + C + c, mask=ok, other=0.0)
+    s, q = tl.zeros([BC], tl.float32), tl.zeros([BC], tl.float32)
+    for tile in range(pid, tl.cdiv(P, BM), tl.num_programs(0)):
+        rows = tile * BM + tl.arange(0, BM)
+        m = rows < P
+        mok = m[:, None] & ok[None, :]
+        at = rows[:, None].to(tl.int64) * C + c[None, :]
+        bits = tl.load(flags + rows, mask=m, other=0)
+        total = tl.zeros([BM, BC], tl.float32)
+        if HAS_G:
+            total += tl.load(g + at, mask=mok, other=0.0)
+        k = tl.load(sub + rows, mask=m, other=0)[:, None].to(tl.int64) * C + c[None, :]
+        if HAS_SUB:
+            total += tl.load(g_sub + k, mask=mok, other=0.0)
+        if HAS_NODE:
+            i = tl.load(node + rows, mask=m, other=0)[:, None].to(tl.int64) * C + c[None, :]
+            total += tl.load(g_node + i, mask=mok, other=0.0)
+        if HAS_ROOT:
+            total += tl.load(g_root + k, mask=mok & ((bits & 4) != 0)[:, None], other=0.0)
+        if HAS_PICK:
+            start = tl.load(pick_ptr + rows, mask=m, other=0)
+            number = tl.load(pick_ptr + rows + 1, mask=m, other=0) - start
+            for d in range(0, tl.max(number, 0)):
+                there = d < number
+                p = tl.load(pick_index + start + d, mask=there, other=0)[:, None].to(tl.int64) * C + c[None, :]
+                total += tl.load(g_pick + p, mask=there[:, None] & ok[None, :], other=0.0)
+        if ACT:
+            total = tl.where(tl.load(out + at, mask=mok, other=0.0) > 0, total, 0.0)
+        if MASK:
+            total = tl.where(((bits & 8) != 0)[:, None], total, 0.0)
+        if HAS_R:
+            root = ((bits & 4) != 0)[:, None]
+            tl.store(gR + k, total, mask=mok & root)
+            total = tl.where(root, 0.0, total)
+        tl.store(gy + at, total, mask=mok)
+        if NORM:
+            counted = tl.where(((bits & 2) != 0)[:, None], total, 0.0)
+            hat = (tl.load(y + at, mask=mok, other=0.0) - mean[None, :]) * rstd[None, :]
+            s += tl.sum(counted, 0)
+            q += tl.sum(counted * hat, 0)
+    if NORM:
+        o = part + pid * 2 * C
+        tl.store(o + c, s, mask=ok)
+        tl.store(o + C + c, q, mask=ok)
+
+
+@triton.jit
+def _segment_sum(x, ptr, index, out, C, S, first_channel, BC: tl.constexpr, BM: tl.constexpr, INDEXED: tl.constexpr):
+    """``out[s] = sum of x[index[ptr[s]:ptr[s + 1]]]``, one program per segment. Without ``index`` the rows are consecutive.
+
+    A row has S channels, of which C are summed, starting at ``first_channel``.
+    """
+    s, c = tl.program_id(0), tl.program_id(1) * BC + tl.arange(0, BC)
+    ok = c < C
+    end = tl.load(ptr + s + 1)
+    total = tl.zeros([BM, BC], tl.float32)
+    for first in range(tl.load(ptr + s), end, BM):
+        row = first + tl.arange(0, BM)
+        there = row < end
+        if INDEXED:
+            row = tl.load(index + row, mask=there, other=0)
+        total += tl.load(
+            x + row[:, None].to(tl.int64) * S + first_channel + c[None, :], mask=there[:, None] & ok[None, :], other=0.0
+        )
+    tl.store(out + s.to(tl.int64) * C + c, tl.sum(total, 0), mask=ok)
+
+
+@triton.jit
+def _short_segment_sum(x, ptr, index, out, N, C, S, first_channel, BC: tl.constexpr, BM: tl.constexpr, INDEXED: tl.constexpr):
+    """``_segment_sum`` for N segments of a few rows each: every program has BM segments, and adds one row of each at a time."""
+    s, c = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BC + tl.arange(0, BC)
+    m, ok = s < N, c < C
+    start = tl.load(ptr + s, mask=m, other=0)
+    length = tl.load(ptr + s + 1, mask=m, other=0) - start
+    total = tl.zeros([BM, BC], tl.float32)
+    for d in range(0, tl.max(length, 0)):
+        there = d < length
+        row = start + d
+        if INDEXED:
+            row = tl.load(index + row, mask=there, other=0)
+        at = row[:, None].to(tl.int64) * S + first_channel + c[None, :]
+        total += tl.load(x + at, mask=there[:, None] & ok[None, :], other=0.0)
+    tl.store(out + s[:, None].to(tl.int64) * C + c[None, :], total, mask=m[:, None] & ok[None, :])
+
 
 BACKWARD = (32, 528, 4)
 SHORT = 8  # mean number of rows of segments up to which a program takes many of them
@@ -26,11 +127,11 @@ def segment_sum(x: Tensor, segments: Segments, first: int = 0) -> Tensor:
     index, indexed = segments.ptr if segments.index is None else segments.index, segments.index is not None
     rows = index.numel() if indexed else x.size(0)
     if rows <= SHORT * number and number > MANY:
-        launch(_rows._short_segment_sum, (triton.cdiv(number, 16), pieces),
+        launch(_short_segment_sum, (triton.cdiv(number, 16), pieces),
             x, segments.ptr, index, out, number, channels, x.size(1), first, BC=size, BM=16, INDEXED=indexed, num_warps=4,
         )  # fmt: skip
     else:
-        launch(_rows._segment_sum, (number, pieces),
+        launch(_segment_sum, (number, pieces),
             x, segments.ptr, index, out, channels, x.size(1), first, BC=size, BM=32, INDEXED=indexed, num_warps=4,
         )  # fmt: skip
     return out
@@ -56,7 +157,7 @@ def sums_back(
     gy, part = torch.empty_like(out), out.new_empty(1, count, 2 * channels)
     given = tuple(None if g is None else g.contiguous() for g in given)
     y, stats = (out, out) if normed is None else normed
-    launch(_rows._combine_backward, (count, pieces),
+    launch(_combine_backward, (count, pieces),
         *(out if g is None else g for g in given), pairs.sub if picks is None else picks.ptr, pairs.sub if picks is None else picks.index, out,
         y, stats, pairs.sub, pairs.node, pairs.flags, gy, out if g_roots is None else g_roots, part, pairs.number, channels, BC=size, BM=tile,
         HAS_G=given[0] is not None, HAS_SUB=given[1] is not None, HAS_NODE=given[2] is not None, HAS_ROOT=given[3] is not None,
@@ -84,3 +185,46 @@ def sums(h: Tensor, pairs: PairIndex, picks: Picks | None, wanted: frozenset[str
     Their gradients are added in one pass.
     """
     return _Sums.apply(h, pairs, picks, wanted)  # type: ignore[no-untyped-call, no-any-return]
+
+
+@triton.jit
+def _lift(x, mark, node, out, P, C, M, BC: tl.constexpr, BM: tl.constexpr, MARKS: tl.constexpr):
+    """``out[p] = [mark[p], x[node[p]]]``."""
+    rows = (tl.program_id(0) * BM + tl.arange(0, BM)).to(tl.int64)
+    m, c = rows < P, tl.arange(0, BC)
+    i = tl.load(node + rows, mask=m, other=0).to(tl.int64)
+    here = m[:, None] & (c < C)[None, :]
+    value = tl.load(x + i[:, None] * C + c[None, :], mask=here, other=0.0)
+    tl.store(out + rows[:, None] * (M + C) + M + c[None, :], value, mask=here)
+    if MARKS:
+        k = tl.arange(0, MARKS)
+        here = m[:, None] & (k < M)[None, :]
+        tl.store(
+            out + rows[:, None] * (M + C) + k[None, :],
+            tl.load(mark + rows[:, None] * M + k[None, :], mask=here, other=0).to(tl.float32),
+            mask=here,
+        )
+
+
+class _Lift(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mark: Tensor | None, node: Tensor, pairs_of: Segments) -> Tensor:
+        marks, (pairs, channels) = 0 if mark is None else mark.size(1), (node.numel(), x.size(1))
+        out = x.new_empty(pairs, marks + channels)
+        launch(
+            _lift, (triton.cdiv(pairs, 32),), x.contiguous(), x if mark is None else mark.view(torch.int8), node, out, pairs, channels, marks,
+            BC=block(channels), BM=32, MARKS=triton.next_power_of_2(marks) if marks else 0, num_warps=4,
+        )  # fmt: skip
+        ctx.pairs_of, ctx.marks = pairs_of, marks
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:
+        return segment_sum(g.contiguous(), ctx.pairs_of, ctx.marks), None, None, None
+
+
+def lift(x: Tensor, mark: Tensor | None, node: Tensor, pairs_of: Segments) -> Tensor:
+    """``[mark[p], x[node[p]]]`` for each pair p; ``pairs_of`` are the pairs of each node."""
+    out: Tensor = _Lift.apply(x, mark, node, pairs_of)  # type: ignore[no-untyped-call]
+    return out

@@ -1,4 +1,7 @@
-"""A whole layer on pairs as one stage: the slots, the sum of their results and of other terms, the roots, and the activation."""
+r"""A whole layer as two stages: all maps on nodes, subgraphs and roots; and all slots on pairs with what follows them.
+
+.. math:: x^k_i = \sigma \Big( \sum_t \mathrm{norm}_t(y_t)^k_i + S_k + N_i \Big), \quad x^k_k = \sigma(R_k) \text{ if roots have their own terms}
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,18 +10,158 @@ from typing import Any
 
 import torch
 import triton
+import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from reign.kernels._plan import PairPlan, PairSlot, Stack
-from reign.kernels.fused import _rows, _stack
-from reign.kernels.fused._launch import launch
-from reign.kernels.fused._linear import add_up, chunks
-from reign.kernels.fused._passing import collect, collect_back
-from reign.kernels.fused._stack import Saved, norm_sums, numbers
+from reign.kernels._plan import NodeInput, NodePlan, PairPlan, PairSlot, PassedMessages, Stack
+from reign.kernels.fused._launch import block, chunks, launch, numbers, pointers
+from reign.kernels.fused._linear import Saved, _moments, add_up, addresses, backward_maps, forward_maps, norm_sums
+from reign.kernels.fused._passing import collect, collect_back, own_back
 from reign.kernels.fused._sums import segment_sum, sums_back, sums_of
 
 COMBINE = (32, 4)
+
+
+@triton.jit
+def _add_groups(y, stats, gamma, beta, group, norms, flags, out, R, C, T, BC: tl.constexpr, BM: tl.constexpr, MASKED: tl.constexpr):
+    """``out[q] = sum of norm_t(y_t)`` over the slots t of group q (axis 1)."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    q = tl.program_id(1)
+    c = tl.arange(0, BC)
+    m, ok = rows < R, c < C
+    mok = m[:, None] & ok[None, :]
+    at = rows[:, None].to(tl.int64) * C + c[None, :]
+    counted = m
+    if MASKED:
+        counted = (tl.load(flags + rows, mask=m, other=0) & 1) != 0
+    total = tl.zeros([BM, BC], tl.float32)
+    for t in range(0, T):
+        if tl.load(group + t) == q:
+            value = tl.load(y + t * R.to(tl.int64) * C + at, mask=mok, other=0.0)
+            if (norms >> t) & 1:
+                mean, rstd, scale, shift = _moments(stats, gamma, beta, t, c, ok, C)
+                value = (value - mean[None, :]) * (rstd * scale)[None, :] + shift[None, :]
+                value = tl.where(counted[:, None], value, 0.0)
+            total += value
+    tl.store(out + q * R.to(tl.int64) * C + at, total, mask=mok)
+
+
+@triton.jit
+def _combine(
+    plain, normed, stats, gamma, beta, S, N, R, sub, node, flags, out, P, C,
+    PLAIN: tl.constexpr, NORMED: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr,
+    HAS_S: tl.constexpr, HAS_N: tl.constexpr, HAS_R: tl.constexpr, ACT: tl.constexpr, MASK: tl.constexpr,
+):  # fmt: skip
+    """The slots without a norm come first."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    m, ok = rows < P, c < C
+    mok = m[:, None] & ok[None, :]
+    at = rows[:, None].to(tl.int64) * C + c[None, :]
+    bits = tl.load(flags + rows, mask=m, other=0)
+    total = tl.zeros([BM, BC], tl.float32)
+    for t in tl.static_range(PLAIN):
+        total += tl.load(plain + t * P.to(tl.int64) * C + at, mask=mok, other=0.0)
+    for t in tl.static_range(NORMED):
+        value = tl.load(normed + t * P.to(tl.int64) * C + at, mask=mok, other=0.0)
+        mean, rstd, scale, shift = _moments(stats, gamma, beta, PLAIN + t, c, ok, C)
+        value = (value - mean[None, :]) * (rstd * scale)[None, :] + shift[None, :]
+        total += tl.where(((bits & 2) != 0)[:, None], value, 0.0)
+    if HAS_S or HAS_R:
+        k = tl.load(sub + rows, mask=m, other=0)[:, None].to(tl.int64) * C + c[None, :]
+    if HAS_S:
+        total += tl.load(S + k, mask=mok, other=0.0)
+    if HAS_N:
+        i = tl.load(node + rows, mask=m, other=0)[:, None].to(tl.int64) * C + c[None, :]
+        total += tl.load(N + i, mask=mok, other=0.0)
+    if HAS_R:
+        root = ((bits & 4) != 0)[:, None]
+        total = tl.where(root, tl.load(R + k, mask=mok & root, other=0.0), total)
+    if ACT:
+        total = tl.maximum(total, 0.0)
+    if MASK:
+        total = tl.where(((bits & 8) != 0)[:, None], total, 0.0)
+    tl.store(out + at, total, mask=mok)
+
+
+class NodeStage(NodePlan):
+    """Slots on nodes and subgraphs, in fused kernels."""
+
+    def __call__(self, inputs: Sequence[NodeInput]) -> Tensor:
+        """The sum of the slots of each group, shape (groups, rows, out). Inputs with messages come last."""
+        tensors = [tensor for one in inputs for tensor in one.tensors()]
+        out: Tensor = _NodeStage.apply(self, [one.messages for one in inputs], *tensors, *self.stack.parameters())  # type: ignore[no-untyped-call]
+        return out
+
+
+class _NodeStage(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, stage: NodeStage, messages: list[PassedMessages | None], *rest: Tensor) -> Tensor:
+        rows, stack, slots = stage.rows, stage.stack, len(messages)
+        own, source = [t.contiguous() for t in rest[: 4 * slots : 4]], rest[1 : 4 * slots : 4]
+        x = own[0].new_empty(slots, rows.number, own[0].size(1))
+        plain = messages.count(None)
+        if plain:
+            torch.cat(own[:plain], out=x[:plain].view(-1, x.size(2)))
+        for ts in _together(messages, source):
+            collect([own[t] for t in ts], [_source(own, source, t) for t in ts], [messages[t] for t in ts], [x[t] for t in ts])  # type: ignore[misc]
+        y = x.new_empty(slots, rows.number, stack.out_channels)
+        saved = forward_maps(stack, list(x), rows, stage.training, list(y))
+        channels, outer, none = stack.out_channels, stack.outer, pointers(stack.b1)
+        out = x.new_empty(max(stage.groups) + 1, rows.number, channels)
+        launch(_add_groups, (triton.cdiv(rows.number, 32), out.size(0)),
+            y, y if saved.outer is None else saved.outer, none if outer is None else addresses(outer, "scale"),
+            none if outer is None else addresses(outer, "shift"), numbers(stage.groups, x.device), 0 if outer is None else outer.mask,
+            rows.flags, out, rows.number, channels, stack.slots, BC=block(channels), BM=32, MASKED=rows.outer != 0, num_warps=4,
+        )  # fmt: skip
+        ctx.stage, ctx.messages = stage, messages
+        read = [None if m is None else t for m, t in zip(messages, own, strict=True)]
+        ctx.save_for_backward(x, None if outer is None else y, *read, *source, *saved.tensors())
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        stage, messages, slots = ctx.stage, ctx.messages, len(ctx.messages)
+        x, y, *rest = ctx.saved_tensors
+        own, source, saved = rest[:slots], rest[slots : 2 * slots], Saved.of(rest[2 * slots :])
+        g, gx, group = g.contiguous(), torch.empty_like(x), numbers(stage.groups, x.device)
+        sums = None if y is None else norm_sums(list(y), saved.outer, stage.rows, g, g.stride(0), group)
+        out = list(x) if y is None else list(y)
+        weights = backward_maps(stage.stack, saved, list(x), out, stage.rows, g, g.stride(0), group, sums, list(gx))
+        grads: list[list[Tensor | None]] = [[gx[t], None, None, None] for t in range(slots)]
+        for ts in _together(messages, source):
+            same = source[ts[0]] is None
+            froms = [_source(own, source, t) for t in ts]
+            g_from = [torch.empty_like(f) for f in froms]
+            tables, eps = collect_back([gx[t] for t in ts], froms, [messages[t] for t in ts], g_from, own=same, add=False)
+            for t, found, table, g_eps in zip(ts, g_from, tables, eps, strict=True):
+                g_own, (g_eps,) = (found, [g_eps]) if same else own_back([gx[t]], own[t], [messages[t].eps])
+                grads[t] = [g_own, None if same else found, table, g_eps]
+        return None, None, *(g for slot in grads for g in slot), *weights
+
+
+def _source(own: Sequence[Tensor], source: Sequence[Tensor | None], t: int) -> Tensor:
+    found = source[t]
+    return own[t] if found is None else found
+
+
+def _together(messages: Sequence[PassedMessages | None], source: Sequence[Tensor | None]) -> list[list[int]]:
+    """The slots in groups of one or two whose messages are passed together."""
+    found: list[list[int]] = []
+    for t, m in enumerate(messages):
+        if m is None:
+            continue
+        for ts in found:
+            first = messages[ts[0]]
+            assert first is not None
+            if len(ts) == 1 and first.fits(m) and (source[ts[0]] is None) == (source[t] is None):
+                ts.append(t)
+                break
+        else:
+            found.append([t])
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +240,7 @@ class _Slots(torch.autograd.Function):
         x, kept = _inputs(stage, h, rest, made), list[Tensor | None]()
         for t, stack in stage.groups:
             end = t + stack.slots
-            kept += _stack.forward(stack, x[t:end], stage.rows, stage.training, y[t:end], stats[t:end]).tensors()
+            kept += forward_maps(stack, x[t:end], stage.rows, stage.training, y[t:end], stats[t:end]).tensors()
         between.stats = stats
         ctx.stage, ctx.between, ctx.number = stage, between, number
         ctx.save_for_backward(h, normed, stats, *rest[:number], *made, *kept)
@@ -118,7 +261,7 @@ class _Slots(torch.autograd.Function):
             sums = [_norm_sums(stage, between, normed, stats, n, gy) for n in range(max(t, stage.plain), end)]
             found = None if not sums else sums[0].expand(stack.slots, -1, -1) if len(sums) == 1 else torch.cat(sums)
             targets, add = back.targets(stage.slots[t:end])
-            own = _stack.backward(stack, Saved.of(kept[:size]), x[t:end], y[t:end], stage.rows, gy, 0, group, found, targets, add)
+            own = backward_maps(stack, Saved.of(kept[:size]), x[t:end], y[t:end], stage.rows, gy, 0, group, found, targets, add)
             kept = kept[size:]
             grads += back.of_weights(stage.slots[t:end], own, targets)
         return None, None, None, back.gh if back.written else None, *back.others, *(g for slot in grads for g in slot)
@@ -209,7 +352,7 @@ class _Combine(torch.autograd.Function):
         assert stats is not None
         out, (tile, warps), (size, pieces) = plain.new_empty(number, channels), COMBINE, chunks(channels)
         some = plain if stage.plain else normed
-        launch(_rows._combine, (triton.cdiv(number, tile), pieces),
+        launch(_combine, (triton.cdiv(number, tile), pieces),
             some, normed if normed.size(0) else some, stats, *_tables(stage), *(some if v is None else v for v in (subs, nodes, roots)),
             pairs.sub, pairs.node, pairs.flags, out, number, channels, PLAIN=stage.plain, NORMED=normed.size(0), BC=size, BM=tile,
             HAS_S=subs is not None, HAS_N=nodes is not None, HAS_R=roots is not None, ACT=stage.act, MASK=stage.masked, num_warps=warps,
@@ -239,7 +382,7 @@ def _tables(stage: PairStage) -> tuple[Tensor, Tensor]:
     norms = [slot.stack.outer for slot in stage.slots]
     some = next((n for n in norms if n is not None), None)
     if some is None:
-        none = _stack.pointers(stage.slots[0].stack.b1)
+        none = pointers(stage.slots[0].stack.b1)
         return none, none
-    scale = _stack.pointers([(n or some).scale[0] for n in norms])  # type: ignore[misc]
-    return scale, _stack.pointers([(n or some).shift[0] for n in norms])  # type: ignore[misc]
+    scale = pointers([(n or some).scale[0] for n in norms])  # type: ignore[misc]
+    return scale, pointers([(n or some).shift[0] for n in norms])  # type: ignore[misc]
