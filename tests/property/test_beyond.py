@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data
 import reign
 from property.directed import directed_graphs
 from reign.nn import (
-    OF_PAIRS,
+    PAIR_ENCODINGS,
     PPGNRRWP,
     LocalFolklore,
     LocalFolkloreConv,
@@ -164,7 +164,7 @@ def test_ppgn_is_its_formula() -> None:
     batch = Batch.from_data_list(made)
     out = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
     for g, data in enumerate(made):
-        walks = encoded(reign.policy("null").from_data(data), ["rrwp:4"], OF_PAIRS, "pair", torch.float64)
+        walks = encoded(reign.policy("null").from_data(data), ["rrwp:4"], PAIR_ENCODINGS, "pair", torch.float64)
         expected = plain_ppgn(model, data, walks.view(data.num_nodes, data.num_nodes, 4))
         torch.testing.assert_close(out[g], expected, atol=1e-9, rtol=1e-9)
 

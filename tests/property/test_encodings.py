@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import reign
-from reign.nn import OF_NODES, OF_PAIRS, Encodings, encoded
+from reign.nn import NODE_ENCODINGS, PAIR_ENCODINGS, Encodings, encoded
 from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs
 
 ALL = {"pairs": ["hop:2", "rrwp:3", "resistance", "common", "laplacian:3"], "nodes": ["return:3", "laplacian:2"]}
@@ -107,7 +107,7 @@ def test_encodings_of_pairs(name: str, policy: str) -> None:
     assert [nx.number_connected_components(nx.from_numpy_array(simple(data))) for data in graphs][2] > 2
     for domain in ("all", "members"):
         bag = reign.policy(policy).from_data(Batch.from_data_list(graphs), domain=domain)
-        ours = encoded(bag, [name], OF_PAIRS, "pair", torch.float64)
+        ours = encoded(bag, [name], PAIR_ENCODINGS, "pair", torch.float64)
         dense = [torch.from_numpy(PLAIN[name](data)) for data in graphs]
         first = bag.graph.ptr[bag.pair_batch]
         where = zip(bag.pair_batch.tolist(), (bag.root[bag.sub] - first).tolist(), (bag.node - first).tolist(), strict=True)
@@ -120,20 +120,20 @@ def test_encodings_of_nodes(name: str) -> None:
     graphs = directed()
     bag = reign.policy("nm").from_data(Batch.from_data_list(graphs))
     expected = torch.cat([torch.from_numpy(PLAIN_NODES[name](data)) for data in graphs])
-    torch.testing.assert_close(encoded(bag, [name], OF_NODES, "node", torch.float64), expected, atol=1e-7, rtol=1e-7)
+    torch.testing.assert_close(encoded(bag, [name], NODE_ENCODINGS, "node", torch.float64), expected, atol=1e-7, rtol=1e-7)
 
 
 def test_every_encoding_has_a_formula_here() -> None:
-    assert {name.split(":")[0] for name in PLAIN} == set(OF_PAIRS)
-    assert {name.split(":")[0] for name in PLAIN_NODES} == set(OF_NODES)
+    assert {name.split(":")[0] for name in PLAIN} == set(PAIR_ENCODINGS)
+    assert {name.split(":")[0] for name in PLAIN_NODES} == set(NODE_ENCODINGS)
 
 
 def test_graphs_in_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     policy, batch, names = reign.policy("nm"), Batch.from_data_list(directed()), ALL["pairs"]
-    whole = encoded(policy.from_data(batch), names, OF_PAIRS, "pair", torch.float64)
+    whole = encoded(policy.from_data(batch), names, PAIR_ENCODINGS, "pair", torch.float64)
     monkeypatch.setattr("reign.bags._blocks.ENTRIES", 150)
     torch.testing.assert_close(
-        encoded(policy.from_data(batch), names, OF_PAIRS, "pair", torch.float64), whole, atol=1e-9, rtol=1e-9
+        encoded(policy.from_data(batch), names, PAIR_ENCODINGS, "pair", torch.float64), whole, atol=1e-9, rtol=1e-9
     )
 
 
@@ -171,7 +171,10 @@ def test_they_are_added_by_linear_maps(every_layer: bool) -> None:
     for layer, width in enumerate([5, 4] if every_layer else [5]):
         h = torch.randn(bag.num_pairs, width, dtype=torch.float64)
         W, V = module.of_pairs[layer], module.of_nodes[layer]
-        p, q = encoded(bag, ["rrwp:3"], OF_PAIRS, "pair", h.dtype), encoded(bag, ["return:2"], OF_NODES, "node", h.dtype)
+        p, q = (
+            encoded(bag, ["rrwp:3"], PAIR_ENCODINGS, "pair", h.dtype),
+            encoded(bag, ["return:2"], NODE_ENCODINGS, "node", h.dtype),
+        )
         expected = h + p @ W.weight.t() + W.bias + (q @ V.weight.t())[bag.node]
         assert V.bias is None
         ours, weight = module(h, bag, layer), torch.randn_like(h)
@@ -215,6 +218,6 @@ def test_weights_of_edges_do_not_change_them() -> None:
     batch = Batch.from_data_list(directed())
     bag = reign.policy("nm").from_data(batch)
     weighted = bag.weighted(torch.rand(batch.num_edges))
-    one, other = (encoded(b, ["rrwp:3"], OF_PAIRS, "pair", torch.float64) for b in (bag, weighted))
+    one, other = (encoded(b, ["rrwp:3"], PAIR_ENCODINGS, "pair", torch.float64) for b in (bag, weighted))
     assert isinstance(one, Tensor)
     assert one is other

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from reign.data import from_networkx
-from reign.nn import OF_NODES, OF_PAIRS, SubgraphGNN, encoded
+from reign.nn import NODE_ENCODINGS, PAIR_ENCODINGS, SubgraphGNN, encoded
 from reign.policies import policy
 from reign.theory import Pair, family, model_colours, separate
 from reign.theory._exact_lift import EXACT, PRIMES
@@ -55,7 +55,7 @@ def test_residues_are_those_of_the_fractions(name: str, kind: str) -> None:
     """All degrees on this graph divide 12, so the numbers times 12^5 are whole."""
     graph = from_networkx(nx.lollipop_graph(4, 2))
     bag = policy("nm").from_data(graph)
-    values = encoded(bag, [name], OF_PAIRS if kind == "pair" else OF_NODES, kind, torch.float64)
+    values = encoded(bag, [name], PAIR_ENCODINGS if kind == "pair" else NODE_ENCODINGS, kind, torch.float64)
     scale = 12**5
     whole = (values * scale).round()
     assert torch.allclose(whole, values * scale, atol=1e-6)

@@ -9,7 +9,7 @@ from reign.nn._catalogue import MODELS, ModelSummary, build_model, find_model, l
 from reign.nn._convs import CONVS, GIN, BaseEncoder, Folklore, GraphConv, make_conv
 from reign.nn._describe import Latex, cost, latex_formula, slot_formulas
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
-from reign.nn._encodings import OF_NODES, OF_PAIRS, Encodings, PairLabels, encoded, list_encodings
+from reign.nn._encodings import NODE_ENCODINGS, PAIR_ENCODINGS, Encodings, PairLabels, encoded, list_encodings
 from reign.nn._export import export_program
 from reign.nn._heads import Head, VirtualNode
 from reign.nn._interop import from_authors
@@ -38,6 +38,8 @@ from reign.nn._state import State
 from reign.nn._terms import ALIASES, ALONG, FOLKLORE, TERMS, Term, list_terms, term
 from reign.nn.models import *  # noqa: F403
 
+OF_NODES, OF_PAIRS = NODE_ENCODINGS, PAIR_ENCODINGS  # former names
+
 __all__ = [
     "ALIASES",
     "ALONG",
@@ -45,10 +47,12 @@ __all__ = [
     "FOLKLORE",
     "GIN",
     "MODELS",
+    "NODE_ENCODINGS",
     "OF_NODES",
     "OF_PAIRS",
     "OGB_ATOM",
     "OGB_BOND",
+    "PAIR_ENCODINGS",
     "TERMS",
     "Activation",
     "BaseEncoder",

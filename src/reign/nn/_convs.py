@@ -280,11 +280,7 @@ class Folklore(BaseEncoder):
     takes_edges: ClassVar[bool] = True
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        merged: str = "own+folklore+swap_folklore",
-        **options: Unpack[BaseEncoderOptions],
+        self, in_channels: int, out_channels: int, merged: str = "own+folklore+swap_folklore", **options: Unpack[BaseEncoderOptions]
     ) -> None:
         super().__init__(in_channels, "own+folklore")  # there is nothing to mix
         self.parts = tuple(term.name for term in MERGED[merged].others)

@@ -40,14 +40,14 @@ class Structure:
     default: int | None = None
 
 
-OF_PAIRS: Registry[Structure] = Registry("encoding of pairs", spelling=str)
-OF_NODES: Registry[Structure] = Registry("encoding of nodes", spelling=str)
+PAIR_ENCODINGS: Registry[Structure] = Registry("encoding of pairs", spelling=str)
+NODE_ENCODINGS: Registry[Structure] = Registry("encoding of nodes", spelling=str)
 
 
 def parse(name: str, known: Registry[Structure]) -> tuple[Structure, int]:
     """Split a name into a structural feature and its size.
 
-    >>> parse("rrwp:8", OF_PAIRS)[1], parse("rrwp", OF_PAIRS)[1], parse("common", OF_PAIRS)[1]
+    >>> parse("rrwp:8", PAIR_ENCODINGS)[1], parse("rrwp", PAIR_ENCODINGS)[1], parse("common", PAIR_ENCODINGS)[1]
     (8, 21, 1)
     """
     kind, _, size = name.partition(":") if isinstance(name, str) else (name, "", "")
@@ -110,12 +110,12 @@ def _hops(bag: SubgraphBag, size: int) -> Values:
     return (level[:, None] == torch.arange(size + 2, device=level.device)).double()
 
 
-OF_PAIRS.register("hop")(
+PAIR_ENCODINGS.register("hop")(
     Structure(
         "hop distance, one channel for each distance up to the given one, and one for unreachable nodes", lambda d: d + 2, _hops, 5
     )
 )
-OF_PAIRS.register("rrwp")(
+PAIR_ENCODINGS.register("rrwp")(
     Structure(
         "probability that a random walk of 0, 1, 2, ... steps from the root ends at the node",
         lambda steps: steps,
@@ -123,21 +123,19 @@ OF_PAIRS.register("rrwp")(
         21,
     )
 )
-OF_PAIRS.register("resistance")(
+PAIR_ENCODINGS.register("resistance")(
     Structure(
         "resistance distance in the graph, 0 if there is no path",
         lambda _: 1,
         lambda bag, _: pair_values(bag, 1, resistances, both_ways=True),
     )
 )
-OF_PAIRS.register("common")(
+PAIR_ENCODINGS.register("common")(
     Structure(
-        "number of common neighbours",
-        lambda _: 1,
-        lambda bag, _: pair_values(bag, 1, lambda A: (A @ A)[..., None], both_ways=True),
+        "number of common neighbours", lambda _: 1, lambda bag, _: pair_values(bag, 1, lambda A: (A @ A)[..., None], both_ways=True)
     )
 )
-OF_PAIRS.register("laplacian")(
+PAIR_ENCODINGS.register("laplacian")(
     Structure(
         "entry of the projection onto each of the first eigenspaces of the Laplacian",
         lambda spaces: spaces,
@@ -145,7 +143,7 @@ OF_PAIRS.register("laplacian")(
         8,
     )
 )
-OF_NODES.register("return")(
+NODE_ENCODINGS.register("return")(
     Structure(
         "probability that a random walk of 1, 2, ... steps ends where it started",
         lambda steps: steps,
@@ -153,7 +151,7 @@ OF_NODES.register("return")(
         20,
     )
 )
-OF_NODES.register("laplacian")(
+NODE_ENCODINGS.register("laplacian")(
     Structure(
         "absolute value in each of the first eigenvectors of the Laplacian, or the length of the projection if these are not unique",
         lambda spaces: spaces,
@@ -199,8 +197,8 @@ class Encodings(Resettable):
         check("encodings.channels", channels, good, "a whole number of at least 1 without every_layer, or None")
         self.pairs, self.nodes, self.every_layer, self.in_front = list(pairs), list(nodes), every_layer, channels is not None
         outs = list(widths) if every_layer else [channels or widths[0]]
-        self.of_pairs = _maps(self.pairs, OF_PAIRS, outs, True)
-        self.of_nodes = _maps(self.nodes, OF_NODES, outs, not self.pairs)
+        self.of_pairs = _maps(self.pairs, PAIR_ENCODINGS, outs, True)
+        self.of_nodes = _maps(self.nodes, NODE_ENCODINGS, outs, not self.pairs)
         self.out_channels = widths[0] + (channels or 0)
 
     def forward(self, h: Float[Tensor, "pairs channels"], bag: SubgraphBag, layer: int = 0) -> Float[Tensor, "pairs out_channels"]:
@@ -209,9 +207,9 @@ class Encodings(Resettable):
             return h
         added: Tensor | None = None
         if self.pairs:
-            added = self.of_pairs[layer](encoded(bag, self.pairs, OF_PAIRS, "pair", h.dtype))
+            added = self.of_pairs[layer](encoded(bag, self.pairs, PAIR_ENCODINGS, "pair", h.dtype))
         if self.nodes:
-            nodes = bag.wiring.to_node.t(self.of_nodes[layer](encoded(bag, self.nodes, OF_NODES, "node", h.dtype)))
+            nodes = bag.wiring.to_node.t(self.of_nodes[layer](encoded(bag, self.nodes, NODE_ENCODINGS, "node", h.dtype)))
             added = nodes if added is None else added + nodes
         assert added is not None
         return torch.cat([added, h], dim=1) if self.in_front else h + added
@@ -245,7 +243,7 @@ def list_encodings() -> dict[str, dict[str, str]]:
     >>> list(list_encodings()["pairs"]), list(list_encodings()["nodes"])
     (['hop', 'rrwp', 'resistance', 'common', 'laplacian'], ['return', 'laplacian'])
     """
-    known: dict[str, Registry[Any]] = {"pairs": OF_PAIRS, "nodes": OF_NODES}
+    known: dict[str, Registry[Any]] = {"pairs": PAIR_ENCODINGS, "nodes": NODE_ENCODINGS}
     return {what: {name: entry.meaning for name, entry in registry.items()} for what, registry in known.items()}
 
 

@@ -169,11 +169,7 @@ class SubgraphConv(TermLayer):
         return self.update(State(h, bag, self.domain, self.aggregation), edge_attr).h
 
     def update(
-        self,
-        state: State,
-        edge_attr: EdgeAttr = None,
-        wanted: frozenset[str] = frozenset(),
-        shortcut: nn.Module | None = None,
+        self, state: State, edge_attr: EdgeAttr = None, wanted: frozenset[str] = frozenset(), shortcut: nn.Module | None = None
     ) -> State:
         """The state after this layer.
 

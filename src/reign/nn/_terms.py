@@ -101,16 +101,21 @@ def _at_roots(scope: Scope) -> Callable[[Callable[["State"], Rows]], Value]:
 
 
 def _term(
-    name: str,
-    formula: str,
-    scope: Scope,
-    value: Callable[["State"], Rows],
-    paper: str = "",
-    node_based: bool = False,
-    **facts: Any,
+    name: str, formula: str, scope: Scope, value: Callable[["State"], Rows], paper: str = "", node_based: bool = False, **facts: Any
 ) -> Term:
     """A term whose value does not depend on whether roots alone are updated."""
     return Term(name, formula, scope, _at_roots(scope)(value), paper, node_based, **facts)
+
+
+def _global(name: str, formula: str, scope: Scope, of: Literal["readout", "needle"], paper: str, **facts: Any) -> Term:
+    """A sum over all nodes of a subgraph, or over all subgraphs of a node; "strict" ones leave out the root, as in the paper's table."""
+    strict, facts = facts.pop("strict", False), {"node_based": True} | facts
+
+    def value(s: "State") -> Rows:
+        total: Rows = getattr(s, of)
+        return total - s.root if strict else total
+
+    return _term(name, formula, scope, value, paper, sums=(of, "root") if strict else (of,), same_sum=of, **facts)
 
 
 def _local(
@@ -157,152 +162,81 @@ def _own_root(s: "State", where: Where) -> Rows:
     return s.root if where == "on" else s.h.new_zeros(s.h.shape).index_copy(0, s.bag.wiring.root_row, s.root)
 
 
-INSIDE: dict[str, Any] = {"stays_inside": True}
-AS_IT_IS: dict[str, Any] = {"sums": ("root",), "reads": "nothing"}
-READOUT: dict[str, Any] = {"sums": ("readout",), "same_sum": "readout"}
-NEEDLE: dict[str, Any] = {"sums": ("needle",), "same_sum": "needle"}
-WITHOUT_ROOT: dict[str, Any] = {"sums": ("readout", "root"), "same_sum": "readout"}
-NEEDLE_WITHOUT_ROOT: dict[str, Any] = {"sums": ("needle", "root"), "same_sum": "needle"}
-
+# fmt: off
 _ALL = [
     Term(
-        "own",
-        "x[k,i]",
-        "pair",
-        lambda s, where: s.root if where == "on" else s.h,
-        formula_on="x[i,i]",
-        sums_on=("root",),
-        reads="nothing",
-        **INSIDE,
+        "own", "x[k,i]", "pair", lambda s, where: s.root if where == "on" else s.h,
+        formula_on="x[i,i]", stays_inside=True, sums_on=("root",), reads="nothing",
     ),
     Term(
-        "transpose",
-        "x[i,k]",
-        "pair",
-        lambda s, where: s.root if where == "on" else s.bag.wiring.transpose(s.h),
-        "",
-        True,
-        "x[i,i]",
-        sums_on=("root",),
+        "transpose", "x[i,k]", "pair", lambda s, where: s.root if where == "on" else s.bag.wiring.transpose(s.h),
+        node_based=True, formula_on="x[i,i]", sums_on=("root",),
     ),
-    _term("root", "x[k,k]", "subgraph", lambda s: s.root, **AS_IT_IS, **INSIDE),
-    _term("node_root", "x[i,i]", "node", lambda s: s.root, "", True, **AS_IT_IS),
-    # 2-IGN's global sums: over all rows, and "strict" ones without the root, as in the table
-    _term("readout", "sum_j x[k,j]", "subgraph", lambda s: s.readout, "#2.on #3.off", **READOUT, **INSIDE),
-    _term(
-        "readout_strict", "sum_{j != k} x[k,j]", "subgraph", lambda s: s.readout - s.root, "#2.on #3.off", **WITHOUT_ROOT, **INSIDE
+    _term("root", "x[k,k]", "subgraph", lambda s: s.root, stays_inside=True, sums=("root",), reads="nothing"),
+    _term("node_root", "x[i,i]", "node", lambda s: s.root, node_based=True, sums=("root",), reads="nothing"),
+    # 2-IGN's global sums
+    _global("readout", "sum_j x[k,j]", "subgraph", "readout", "#2.on #3.off", node_based=False, stays_inside=True),
+    _global(
+        "readout_strict", "sum_{j != k} x[k,j]", "subgraph", "readout", "#2.on #3.off", strict=True, node_based=False, stays_inside=True
     ),
-    _term("needle", "sum_h x[h,i]", "node", lambda s: s.needle, "#3.on #2.off", **NEEDLE),
-    _term("needle_strict", "sum_{h != i} x[h,i]", "node", lambda s: s.needle - s.root, "#3.on #2.off", True, **NEEDLE_WITHOUT_ROOT),
-    _term("node_readout", "sum_h x[i,h]", "node", lambda s: s.readout, "#4.off", True, **READOUT),
-    _term("node_readout_strict", "sum_{h != i} x[i,h]", "node", lambda s: s.readout - s.root, "#4.off", True, **WITHOUT_ROOT),
-    _term("root_needle", "sum_h x[h,k]", "subgraph", lambda s: s.needle, "#5.off", True, **NEEDLE),
-    _term(
-        "root_needle_strict",
-        "sum_{h != k} x[h,k]",
-        "subgraph",
-        lambda s: s.needle - s.root,
-        "#5.off",
-        True,
-        **NEEDLE_WITHOUT_ROOT,
-    ),
+    _global("needle", "sum_h x[h,i]", "node", "needle", "#3.on #2.off", node_based=False),
+    _global("needle_strict", "sum_{h != i} x[h,i]", "node", "needle", "#3.on #2.off", strict=True),
+    _global("node_readout", "sum_h x[i,h]", "node", "readout", "#4.off"),
+    _global("node_readout_strict", "sum_{h != i} x[i,h]", "node", "readout", "#4.off", strict=True),
+    _global("root_needle", "sum_h x[h,k]", "subgraph", "needle", "#5.off"),
+    _global("root_needle_strict", "sum_{h != k} x[h,k]", "subgraph", "needle", "#5.off", strict=True),
     _term("roots", "sum_j x[j,j]", "graph", lambda s: s.roots, "#1.on #6.off", True, sums=("root",), reads="subgraphs"),
     _term(
-        "non_roots",
-        "sum_{h != j} x[h,j]",
-        "graph",
-        lambda s: s.total - s.roots,
-        "#4.on #1.off",
-        True,
-        sums=("readout", "root"),
-        same_sum="total",
+        "non_roots", "sum_{h != j} x[h,j]", "graph", lambda s: s.total - s.roots, "#4.on #1.off", True,
+        sums=("readout", "root"), same_sum="total",
     ),
     _term("total", "sum_{h,j} x[h,j]", "graph", lambda s: s.total, "#4.on #1.off", sums=("readout",), reads="subgraphs"),
     # local on the subgraph
-    _local("local", "sum_{j ~_k i} x[k,j]", "kj", "#2.on #3.off", **INSIDE),
+    _local("local", "sum_{j ~_k i} x[k,j]", "kj", "#2.on #3.off", stays_inside=True),
     _local("needle@Ak", "sum_{h ~_k i} x[h,i]", "ji", "#3.on #2.off"),
     _local("node_readout@Ak", "sum_{h ~_k i} x[i,h]", "ij", "#4.off"),
     _local("root_needle@Ak", "sum_{h ~_k i} x[h,k]", "jk", "#5.off"),
     Term(
-        "roots@Ak",
-        "sum_{j ~_k i} x[j,j]",
-        "pair",
-        lambda s, where: s.bag.wiring.nodes("Ak", where)(s.root),
-        "#1.on #6.off",
-        True,
-        "sum_{j ~_i i} x[j,j]",
+        "roots@Ak", "sum_{j ~_k i} x[j,j]", "pair", lambda s, where: s.bag.wiring.nodes("Ak", where)(s.root), "#1.on #6.off", True, "sum_{j ~_i i} x[j,j]",
     ),
     Term(
-        "non_roots@Ak",
-        "sum_{h ~_k i} sum_{j ~_h i} x[h,j]",
-        "pair",
-        _non_roots_Ak,
-        "#4.on #1.off",
-        True,
-        "sum_{h ~_i i} sum_{j ~_h h} x[h,j]",
+        "non_roots@Ak", "sum_{h ~_k i} sum_{j ~_h i} x[h,j]", "pair", _non_roots_Ak, "#4.on #1.off", True, "sum_{h ~_i i} sum_{j ~_h h} x[h,j]",
     ),
     # local on the graph
-    _local("readout@A", "sum_{j ~ i} x[k,j]", "kj", "#2.on #3.off", "A", **INSIDE),
+    _local("readout@A", "sum_{j ~ i} x[k,j]", "kj", "#2.on #3.off", "A", stays_inside=True),
     _on_nodes("needle@A", "sum_{h ~ i} x[h,i]", "ji", "#3.on #2.off"),
     _on_nodes("node_readout@A", "sum_{h ~ i} x[i,h]", "ij", "#4.off"),
     _local("root_needle@A", "sum_{h ~ i} x[h,k]", "jk", "#5.off", "A"),
     _term(
-        "roots@A",
-        "sum_{j ~ i} x[j,j]",
-        "node",
-        lambda s: s.bag.wiring.nodes("nodes")(s.root),
-        "#1.on #6.off",
-        True,
-        reads="nodes",
+        "roots@A", "sum_{j ~ i} x[j,j]", "node", lambda s: s.bag.wiring.nodes("nodes")(s.root), "#1.on #6.off", True, reads="nodes"
     ),
     Term(
-        "non_roots@A",
-        "sum_{h ~ i} sum_{j ~ i} x[h,j]",
-        "node",
-        _non_roots_A,
-        "#4.on #1.off",
-        True,
-        "sum_{h ~ i} sum_{j ~ h} x[h,j]",
+        "non_roots@A", "sum_{h ~ i} sum_{j ~ i} x[h,j]", "node", _non_roots_A, "#4.on #1.off", True, "sum_{h ~ i} sum_{j ~ h} x[h,j]",
         reads="nodes",
     ),
     # beyond the table
     _term(
-        "needle_msg",
-        "sum_{j ~ i} sum_h x[h,j]",
-        "node",
-        lambda s: s.bag.wiring.nodes("nodes")(s.get(TERMS["needle"])),
-        sums=("needle",),
-        reads="nodes",
-        over="needle",
+        "needle_msg", "sum_{j ~ i} sum_h x[h,j]", "node", lambda s: s.bag.wiring.nodes("nodes")(s.get(TERMS["needle"])),
+        sums=("needle",), reads="nodes", over="needle",
     ),
     _term(
-        "needle_msg@agg",
-        "sum_g sum_{j ~_g i} sum_h x[h,j]",
-        "node",
-        lambda s: s.bag.wiring.nodes("agg")(s.get(TERMS["needle"])),
+        "needle_msg@agg", "sum_g sum_{j ~_g i} sum_h x[h,j]", "node", lambda s: s.bag.wiring.nodes("agg")(s.get(TERMS["needle"])),
         over="needle",
     ),
     _local("swap_local", "sum_{h ~ k} x[h,i]", "ji", "", "swap"),
     _folklore("folklore", "sum_{j ~ i} x[k,j] x[j,i]", "A"),
     _folklore("swap_folklore", "sum_{j ~ k} x[k,j] x[j,i]", "swap"),
     Term(
-        "root_msg",
-        "[k ~_k i] x[k,k]",
-        "pair",
-        lambda s, where: s.bag.wiring.root_messages(where)(s.h),
-        formula_on="[i ~_i i] x[i,i]",
-        **INSIDE,
+        "root_msg", "[k ~_k i] x[k,k]", "pair", lambda s, where: s.bag.wiring.root_messages(where)(s.h),
+        formula_on="[i ~_i i] x[i,i]", stays_inside=True,
     ),
-    Term("own_root", "[i = k] x[k,k]", "pair", _own_root, formula_on="x[i,i]", **INSIDE),
+    Term("own_root", "[i = k] x[k,k]", "pair", _own_root, formula_on="x[i,i]", stays_inside=True),
     Term(
-        "local_others",
-        "sum_{j ~_k i, j != k} x[k,j]",
-        "pair",
-        lambda s, where: s.sum(TERMS["local"], where) - s.sum(TERMS["root_msg"], where),
-        formula_on="sum_{j ~_i i, j != i} x[i,j]",
-        **INSIDE,
+        "local_others", "sum_{j ~_k i, j != k} x[k,j]", "pair", lambda s, where: s.sum(TERMS["local"], where) - s.sum(TERMS["root_msg"], where),
+        formula_on="sum_{j ~_i i, j != i} x[i,j]", stays_inside=True,
     ),
 ]
+# fmt: on
 ALIASES = {"readout@Ak": "local"}
 TERMS: Registry[Term] = Registry("term", spelling=str)
 for _entry in _ALL:

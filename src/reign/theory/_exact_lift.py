@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from reign.bags import SubgraphBag
-from reign.nn import OF_PAIRS, Model, encoded
+from reign.nn import PAIR_ENCODINGS, Model, encoded
 
 PRIMES = (2**31 - 1, 2**31 - 19)
 Lift = Callable[[Tensor, SubgraphBag], Tensor]
@@ -74,8 +74,8 @@ def _walks(bag: SubgraphBag, size: int, returns: bool) -> Int[Tensor, "pairs cha
 
 
 EXACT: dict[str, Callable[[SubgraphBag, int], Tensor]] = {
-    "hop": lambda bag, size: encoded(bag, [f"hop:{size}" if size else "hop"], OF_PAIRS, "pair", torch.float64),
-    "common": lambda bag, _: encoded(bag, ["common"], OF_PAIRS, "pair", torch.float64),
+    "hop": lambda bag, size: encoded(bag, [f"hop:{size}" if size else "hop"], PAIR_ENCODINGS, "pair", torch.float64),
+    "common": lambda bag, _: encoded(bag, ["common"], PAIR_ENCODINGS, "pair", torch.float64),
     "rrwp": lambda bag, size: _walks(bag, size, False),
     "return": lambda bag, size: _walks(bag, size, True),
 }
