@@ -18,16 +18,16 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "cli": (21, 2348, 11.8),
     "data": (28, 3266, 8.1),
     "draw": (6, 433, 8.3),
-    "experiments": (16, 1735, 8.4),
+    "experiments": (16, 1736, 8.4),
     "explain": (5, 324, 9.3),
     "explore": (4, 431, 7.9),
-    "kernels": (33, 4385, 6.0),
-    "nn": (72, 7883, 9.6),
+    "kernels": (21, 4317, 4.5),
+    "nn": (49, 7680, 7.7),
     "plots": (19, 2067, 7.6),
     "policies": (13, 1049, 10.0),
     "sklearn": (4, 353, 10.2),
     "smiles": (10, 859, 7.9),
-    "theory": (37, 4003, 8.0),
+    "theory": (37, 4000, 8.0),
     "train": (77, 8203, 9.9),
 }
 
@@ -35,10 +35,10 @@ WHOLE = {
     "training steps": 4,
     "modules that name files of a run": 20,
     "renderers of tables": 8,
-    "cycles of imports": 10,
-    "modules in cycles": 70,
-    "equal class names": 15,
-    "dict[str, Any]": 221,
+    "cycles of imports": 7,
+    "modules in cycles": 67,
+    "equal class names": 11,
+    "dict[str, Any]": 222,
 }
 
 

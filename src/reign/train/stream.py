@@ -1,4 +1,4 @@
-"""Compute new columns for a table of molecules in chunks of rows, so that the memory does not grow with the table.
+"""Compute new columns for a table of molecules in chunks of rows, so that the memory hardly grows with the table.
 
 Chunks are read ahead, in other processes if asked for. Graphs that a model sees as the same are computed once within a window of recent graphs.
 """
