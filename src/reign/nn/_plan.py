@@ -39,6 +39,7 @@ from reign.nn._slots import EncoderSlot, Neighbourhood, Slot, TermLayer
 from reign.nn._state import State
 from reign.nn._terms import SUMS, TERMS
 
+Found = dict[str, Any]  # what stages on nodes, subgraphs and roots give, by the rows that it is added to; some kernels compute it later
 _plans: "WeakKeyDictionary[nn.Module, tuple[object, LayerPlan]]" = WeakKeyDictionary()  # what a plan was made from, and the plan
 
 
@@ -330,13 +331,13 @@ class _Update:
         messages = slot.encoder.messages(edges, near, self.kernels)
         return _NodeSlot(slot, NodeInput(near.own, messages, source), into, rows)
 
-    def _node_stages(self, slots: Sequence[_NodeSlot]) -> dict[str, Any]:
+    def _node_stages(self, slots: Sequence[_NodeSlot]) -> Found:
         """Stacks of slots of one shape, each with its sums for subgraphs, nodes and roots, which some kernels compute later."""
         same_rows = self.state.bag.node_based
         groups: dict[Any, list[_NodeSlot]] = {}
         for slot in sorted(slots, key=lambda slot: slot.input.messages is not None):
             groups.setdefault((_shape_of(slot.slot), "node" if same_rows else slot.rows), []).append(slot)
-        found: dict[str, Any] = {}
+        found: Found = {}
         for (_, rows), members in groups.items():
             into = sorted({slot.into for slot in members})
             own, real = members[0].input.own, self.state.bag.real(rows)
@@ -387,7 +388,7 @@ class _Update:
         return slot.at_roots(state, out[1 + SUMS.index("root")])
 
 
-def _add_to(found: dict[str, Any], name: str, value: Any) -> None:
+def _add_to(found: Found, name: str, value: Any) -> None:
     found[name] = found[name] + value if name in found else value
 
 
