@@ -39,7 +39,7 @@ from reign.nn._slots import EncoderSlot, Neighbourhood, Slot, TermLayer
 from reign.nn._state import State
 from reign.nn._terms import SUMS, TERMS
 
-Found = dict[str, Any]  # what stages on nodes, subgraphs and roots give, by the rows that it is added to; some kernels compute it later
+Found = dict[str, Any]  # sums of stages on nodes, subgraphs and roots, by what they are added to; some kernels compute them later
 _plans: "WeakKeyDictionary[nn.Module, tuple[object, LayerPlan]]" = WeakKeyDictionary()  # what a plan was made from, and the plan
 
 
