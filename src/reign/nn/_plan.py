@@ -103,8 +103,8 @@ def runs_where(layer: TermLayer) -> str:
     return supported + "".join(f", but not {name}, because {reason}" for name, reason in reasons.items() if reason is not None)
 
 
-def why_plain(layer: TermLayer, bag: SubgraphBag, limits: Limits) -> str | None:
-    """Why a layer has to run with plain operations on a bag, or None if the stages with these limits can compute it."""
+def plan_for(layer: TermLayer, bag: SubgraphBag, limits: Limits) -> LayerPlan | str:
+    """The plan of a layer, or why the layer has to run with plain operations on a bag, as stages with these limits cannot compute it."""
     if bag.num_pairs == 0 or bag.num_pairs * layer.out_channels < limits.numbers:
         return "the batch is small"
     if bag.edge_weight is not None:
@@ -116,7 +116,7 @@ def why_plain(layer: TermLayer, bag: SubgraphBag, limits: Limits) -> str | None:
         return "norms take their statistics over all nodes, and only some are roots"
     if limits.hooks and _watched(plan.inside):
         return "a module inside has hooks, which only run where it is called"
-    return limits.unsupported(plan)
+    return limits.unsupported(plan) or plan
 
 
 def _reason(layer: TermLayer, plan: LayerPlan) -> str | None:
@@ -177,9 +177,10 @@ def _hooked(module: nn.Module) -> bool:
 def update(layer: TermLayer, state: State, edge_attr: EdgeAttr, shortcut: nn.Module | None) -> State:
     """The new state of a layer with its shortcut: in stages of kernels where these support it, otherwise with plain operations."""
     kernels = stages_for(state.h)
-    if kernels is None or why_plain(layer, state.bag, kernels.LIMITS) is not None:
+    plan = "there are no kernels" if kernels is None else plan_for(layer, state.bag, kernels.LIMITS)
+    if kernels is None or isinstance(plan, str):
         return update_plainly(layer, state, edge_attr, shortcut)
-    return _Update(layer, plan_of(layer), state, edge_attr, kernels).run(shortcut)
+    return _Update(layer, plan, state, edge_attr, kernels).run(shortcut)
 
 
 def update_plainly(layer: TermLayer, state: State, edge_attr: EdgeAttr, shortcut: nn.Module | None) -> State:
