@@ -63,8 +63,8 @@ def model_summaries() -> list[ModelSummary]:
     >>> model_summaries()[3]
     ModelSummary(name='ds', policy='ego+:3', about='DS-GNN: message passing in every subgraph, then a set network over the subgraphs.')
     """
-    found = []
+    summaries = []
     for name, kind in MODELS.items():
         about = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
-        found.append(ModelSummary(name, str(build_model(name, 8, 8, 2, 1).policy), about))
-    return found
+        summaries.append(ModelSummary(name, str(build_model(name, 8, 8, 2, 1).policy), about))
+    return summaries

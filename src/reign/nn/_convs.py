@@ -313,12 +313,12 @@ class Folklore(BaseEncoder):
             messages = [PassedMessages(*parts) for parts in zip(edges, tables, self.eps.split(1), strict=True)]
             done: tuple[Tensor, ...] = kernels.pass_messages(n.own, along, messages)
             return done
-        found = []
+        collected = []
         for part, table, eps in zip(self.parts, tables, self.eps.split(1), strict=True):
             maps = bag.wiring.folklore(ALONG[part], n.where, n.state.masked)
             source = maps.from_subgraph if part == "folklore" else maps.from_node
-            found.append(own_and_sum(n.own, maps.into_targets((source(along) + maps.from_edges(table)).relu()), eps))
-        return found
+            collected.append(own_and_sum(n.own, maps.into_targets((source(along) + maps.from_edges(table)).relu()), eps))
+        return collected
 
 
 class PyGConv(BaseEncoder):

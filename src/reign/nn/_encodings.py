@@ -51,14 +51,14 @@ def parse(name: str, known: Registry[Structure]) -> tuple[Structure, int]:
     (8, 21, 1)
     """
     kind, _, size = name.partition(":") if isinstance(name, str) else (name, "", "")
-    found = known[kind]
+    entry = known[kind]
     if not size:
-        return found, found.default or 1
-    if found.default is None:
+        return entry, entry.default or 1
+    if entry.default is None:
         raise ValueError(f"'{name}' has a size, expected '{kind}', which takes no size.")
     if not size.isdecimal() or not 1 <= int(size) <= 1000:
-        raise ValueError(f"'{name}' ends in ':{size}', expected a number from 1 to 1000, as in '{kind}:{found.default}'.")
-    return found, int(size)
+        raise ValueError(f"'{name}' ends in ':{size}', expected a number from 1 to 1000, as in '{kind}:{entry.default}'.")
+    return entry, int(size)
 
 
 def walk_matrix(A: Matrices) -> Matrices:
@@ -69,10 +69,10 @@ def walk_matrix(A: Matrices) -> Matrices:
 def walks(A: Matrices, size: int) -> Float[Tensor, "graphs n n size"]:
     """The powers of M, starting with the identity."""
     step = walk_matrix(A)
-    found = [torch.eye(A.size(1), dtype=A.dtype, device=A.device).expand_as(A)]
+    powers = [torch.eye(A.size(1), dtype=A.dtype, device=A.device).expand_as(A)]
     for _ in range(size - 1):
-        found.append(found[-1] @ step)
-    return torch.stack(found, dim=3)
+        powers.append(powers[-1] @ step)
+    return torch.stack(powers, dim=3)
 
 
 def resistances(A: Matrices) -> Float[Tensor, "graphs n n 1"]:
@@ -100,8 +100,8 @@ def projectors(A: Matrices, size: int) -> Float[Tensor, "graphs n n size"]:
     scale = torch.where(degree > 0, degree.clamp(min=1).rsqrt(), 0)
     values, vectors = torch.linalg.eigh(torch.diag_embed((degree > 0).to(A.dtype)) - scale[:, :, None] * A * scale[:, None])
     number = torch.nn.functional.pad((values.diff(dim=1) > SAME).cumsum(1), (1, 0))  # the index of the eigenspace of each vector
-    found = [(vectors * (number == each)[:, None].to(A.dtype)) @ vectors.mT for each in range(size)]
-    return torch.stack(found, dim=3)
+    projections = [(vectors * (number == each)[:, None].to(A.dtype)) @ vectors.mT for each in range(size)]
+    return torch.stack(projections, dim=3)
 
 
 def _hops(bag: SubgraphBag, size: int) -> Values:
@@ -189,12 +189,12 @@ class Encodings(Resettable):
     ) -> None:
         super().__init__()
         for what, names in (("pairs", pairs), ("nodes", nodes)):
-            good = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-            check(f"encodings.{what}", names, good, "a list of names, such as ['rrwp:21']; see reign.nn.list_encodings()")
+            valid = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+            check(f"encodings.{what}", names, valid, "a list of names, such as ['rrwp:21']; see reign.nn.list_encodings()")
         check("encodings", {"pairs": pairs, "nodes": nodes}, bool(pairs or nodes), "at least one encoding of pairs or nodes")
         check("encodings.every_layer", every_layer, isinstance(every_layer, bool), "True or False")
-        good = channels is None or (type(channels) is int and channels >= 1 and not every_layer)
-        check("encodings.channels", channels, good, "a whole number of at least 1 without every_layer, or None")
+        valid = channels is None or (type(channels) is int and channels >= 1 and not every_layer)
+        check("encodings.channels", channels, valid, "a whole number of at least 1 without every_layer, or None")
         self.pairs, self.nodes, self.every_layer, self.in_front = list(pairs), list(nodes), every_layer, channels is not None
         outs = list(widths) if every_layer else [channels or widths[0]]
         self.of_pairs = _maps(self.pairs, PAIR_ENCODINGS, outs, True)
@@ -226,14 +226,14 @@ def encoded(
     bag = bag.plain
 
     def make() -> PerRow:
-        parts = [found.values(bag, size) for found, size in (parse(name, known) for name in names)]
+        parts = [entry.values(bag, size) for entry, size in (parse(name, known) for name in names)]
         return PerRow(torch.cat(parts, dim=1).to(dtype), rows)
 
     return bag.keep(("encoding", rows, *names, str(dtype)), make).values
 
 
 def _maps(names: Sequence[str], known: Registry[Structure], outs: Sequence[int], bias: bool) -> nn.ModuleList:
-    width = sum(found.channels(size) for found, size in (parse(name, known) for name in names))
+    width = sum(entry.channels(size) for entry, size in (parse(name, known) for name in names))
     return nn.ModuleList([nn.Linear(width, out, bias=bias) for out in outs] if names else [])
 
 
@@ -284,8 +284,8 @@ class PairLabels(Resettable):
             "'hop', 'spd', or None with resistance=True",
         )
         check("labels.max_distance", max_distance, type(max_distance) is int and max_distance >= 1, "a whole number of at least 1")
-        good = channels is None or (type(channels) is int and channels >= 1)
-        check("labels.channels", channels, good, "a whole number of at least 1, or None")
+        valid = channels is None or (type(channels) is int and channels >= 1)
+        check("labels.channels", channels, valid, "a whole number of at least 1, or None")
         self.kind, self.max_distance, self.in_front, self.far = kind, max_distance, channels is not None, far
         width = channels or lifted
         rows = max_distance + (1 if kind == "hop" and not far else 2)
@@ -295,12 +295,12 @@ class PairLabels(Resettable):
 
     def forward(self, h: Float[Tensor, "pairs channels"], bag: SubgraphBag) -> Float[Tensor, "pairs out_channels"]:
         """The values with the vectors of their labels."""
-        found: list[Tensor] = []
+        vectors: list[Tensor] = []
         if self.embedding is not None:
-            found += [lookup(self.embedding.weight, label) for label in self.labels(bag)]
+            vectors += [lookup(self.embedding.weight, label) for label in self.labels(bag)]
         if self.resistance is not None:
-            found.append(self.resistance(bag.resistance.to(h.dtype)[:, None]))
-        value = found[0] if len(found) == 1 else torch.stack(found).sum(0)
+            vectors.append(self.resistance(bag.resistance.to(h.dtype)[:, None]))
+        value = vectors[0] if len(vectors) == 1 else torch.stack(vectors).sum(0)
         return torch.cat([value, h], dim=1) if self.in_front else h + value
 
     def labels(self, bag: SubgraphBag) -> list[Int[Tensor, "pairs"]]:

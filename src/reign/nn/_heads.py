@@ -44,8 +44,8 @@ class Head(Resettable):
     ) -> None:
         super().__init__()
         hidden = [2 * in_channels] if hidden is None else hidden
-        good = isinstance(hidden, list | tuple) and all(type(size) is int and size >= 1 for size in hidden)
-        check("head.hidden", hidden, good, "a list of whole numbers of at least 1")
+        valid = isinstance(hidden, list | tuple) and all(type(size) is int and size >= 1 for size in hidden)
+        check("head.hidden", hidden, valid, "a list of whole numbers of at least 1")
         widths = [in_channels, *hidden, out_channels]
         self.depth, self.log_softmax = len(widths) - 1, log_softmax
         for place, (a, b) in enumerate(pairwise(widths), 1):

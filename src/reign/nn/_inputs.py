@@ -54,10 +54,10 @@ def check_ends(ends: Any, level: str, bag: SubgraphBag) -> None:
     """Raise ``ValueError`` unless these are pairs of nodes, and the model predicts for pairs of nodes."""
     if level != "edge":
         raise ValueError(f"edge_label_index was given, but the model predicts at {level} level; make it with task_level='edge'.")
-    good = isinstance(ends, Tensor) and ends.dim() == 2 and ends.size(0) == 2 and ends.dtype == torch.long
-    if good and ends.device.type == "cpu" and ends.numel():
-        good = bool(((ends >= 0) & (ends < bag.num_nodes)).all())
-    if not good:
+    valid = isinstance(ends, Tensor) and ends.dim() == 2 and ends.size(0) == 2 and ends.dtype == torch.long
+    if valid and ends.device.type == "cpu" and ends.numel():
+        valid = bool(((ends >= 0) & (ends < bag.num_nodes)).all())
+    if not valid:
         raise ValueError(
             f"edge_label_index is {kind_of(ends)}, expected shape (2, pairs) and dtype torch.long with nodes from 0 to {bag.num_nodes - 1}."
         )

@@ -91,8 +91,8 @@ class SubgraphConv(TermLayer):
         for name, how in self.aggregation.items():
             check(f"aggregation of '{name}'", how, how in ("sum", "mean"), "'sum' or 'mean'")
         for what, names in (("terms", terms), ("root_terms", root_terms)):
-            good = names is None or (not isinstance(names, str) and bool(names) and all(isinstance(name, str) for name in names))
-            check(what, names, good, "a list of at least one name, such as ['own', 'local']; see reign.list_terms()")
+            valid = names is None or (not isinstance(names, str) and bool(names) and all(isinstance(name, str) for name in names))
+            check(what, names, valid, "a list of at least one name, such as ['own', 'local']; see reign.list_terms()")
         self._check_encoders([*terms, *(root_terms or [])], conv, edge_dim is not None or edge_encoder is not None)
 
         inner = None if norm_at == "end" else norm

@@ -128,7 +128,7 @@ class Model(Claims, Modules, metaclass=ModelType):
 
         outs, item = [], next((p.element_size() for p in self.parameters()), 4)
         for policy in self.policy.draws():
-            made = policy(
+            drawn = policy(
                 x,
                 edge_index,
                 edge_attr,
@@ -138,7 +138,7 @@ class Model(Claims, Modules, metaclass=ModelType):
                 hop_distance=hops,
                 state_bytes=self.hidden_channels * item,
             )
-            outs.append(self.predict(x, made if weight is None else made.weighted(weight), edge_label_index))
+            outs.append(self.predict(x, drawn if weight is None else drawn.weighted(weight), edge_label_index))
         return outs[0] if len(outs) == 1 else torch.stack(outs).mean(0)
 
     def predict(
@@ -395,13 +395,13 @@ class SubgraphGNN(Model):
         elif used:
             raise ValueError(_has_layers_of_its_own(type(self), used))
         makers = [layer] if callable(layer) else layer
-        made = [partial(make, **shared) for make in makers]
+        layers = [partial(make, **shared) for make in makers]
         super().__init__(
             in_channels,
             hidden_channels,
             num_layers,
             out_channels,
-            layer=made[0] if callable(layer) else made,
+            layer=layers[0] if callable(layer) else layers,
             policy=policy,
             act=act,
             domain=domain,

@@ -85,8 +85,8 @@ class Modules(Resettable):
         super().__init__()
         for name, size in (("in_channels", in_channels), ("hidden_channels", hidden_channels), ("num_layers", num_layers)):
             check_count(name, size)
-        good = out_channels is None or (type(out_channels) is int and out_channels >= 1)
-        check("out_channels", out_channels, good, "a whole number of at least 1, or None")
+        valid = out_channels is None or (type(out_channels) is int and out_channels >= 1)
+        check("out_channels", out_channels, valid, "a whole number of at least 1, or None")
         check_probability("dropout", dropout)
         check("pooling", pooling, pooling is None or callable(pooling), "a function that makes a pooling for a number of channels")
         check("jk", jk, jk in (None, "last", "cat", "cat+input", "max", "sum"), "None, 'last', 'cat', 'cat+input', 'max' or 'sum'")
@@ -95,8 +95,8 @@ class Modules(Resettable):
         check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
         makers = [layer] * num_layers if callable(layer) else list(layer)
         widths = [hidden_channels] * len(makers) if widths is None else list(widths)
-        good = len(widths) == len(makers) and all(type(size) is int and size >= 1 for size in widths)
-        check("widths", widths, good, f"one whole number of at least 1 for each of {len(makers)} layers")
+        valid = len(widths) == len(makers) and all(type(size) is int and size >= 1 for size in widths)
+        check("widths", widths, valid, f"one whole number of at least 1 for each of {len(makers)} layers")
         same = len(set(widths)) == 1
         check(
             "widths", widths, same or not (residual or jk in ("max", "sum")), f"equal widths with residual={residual!r}, jk={jk!r}"

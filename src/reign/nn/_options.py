@@ -179,7 +179,7 @@ def full_signature(kind: type) -> Signature:
     Options are passed on to the parents' constructors, which have the defaults. ``**options: Unpack[...]`` declares which options a
     class accepts; without this declaration it accepts all options of its parents.
     """
-    found: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     declared: dict[str, Any] | None = None
     constructors = [vars(parent)["__init__"] for parent in kind.__mro__ if "__init__" in vars(parent)]
     for depth, constructor in enumerate(constructors):
@@ -187,14 +187,14 @@ def full_signature(kind: type) -> Signature:
         if depth > 0:
             named = [p.replace(kind=p.KEYWORD_ONLY) for p in named if declared is None or p.name in declared]
         for p in named:
-            found.setdefault(p.name, p)
+            parameters.setdefault(p.name, p)
         if rest is None:
             break
         if declared is None and get_origin(rest) is Unpack:
             declared = get_args(rest)[0].__annotations__
     for name in declared or {}:
-        found.setdefault(name, Parameter(name, Parameter.KEYWORD_ONLY))
-    return Signature(list(found.values()))
+        parameters.setdefault(name, Parameter(name, Parameter.KEYWORD_ONLY))
+    return Signature(list(parameters.values()))
 
 
 def _split(constructor: Callable[..., None]) -> tuple[list[Parameter], Any]:
@@ -235,9 +235,9 @@ def known_to_parents(kind: type, name: str) -> bool:
 def given(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call by name, in the order of the signature and then of the call. Tuples become lists, as in JSON."""
     signature = inspect.signature(kind.__init__)  # type: ignore[misc]
-    found = dict(signature.bind(None, *args, **kwargs).arguments)
-    found.pop(next(iter(signature.parameters)))
+    arguments = dict(signature.bind(None, *args, **kwargs).arguments)
+    arguments.pop(next(iter(signature.parameters)))
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
-            found |= found.pop(name, {})
-    return {name: list(value) if isinstance(value, tuple | list) else value for name, value in found.items()}
+            arguments |= arguments.pop(name, {})
+    return {name: list(value) if isinstance(value, tuple | list) else value for name, value in arguments.items()}

@@ -39,7 +39,7 @@ from reign.nn._slots import EncoderSlot, Neighbourhood, Slot, TermLayer
 from reign.nn._state import State
 from reign.nn._terms import SUMS, TERMS
 
-Found = dict[str, Any]  # sums of stages on nodes, subgraphs and roots, by what they are added to; some kernels compute them later
+Added = dict[str, Any]  # sums of stages on nodes, subgraphs and roots, by what they are added to; some kernels compute them later
 _plans: "WeakKeyDictionary[nn.Module, tuple[object, LayerPlan]]" = WeakKeyDictionary()  # what a plan was made from, and the plan
 
 
@@ -79,10 +79,10 @@ def plan_of(layer: TermLayer) -> LayerPlan:
 
 def _modules_inside(module: nn.Module) -> list[nn.Module]:
     """All modules inside of a module; ``modules()`` takes several times as long, which counts where batches are small."""
-    found = [m for m in module._modules.values() if m is not None]
-    for m in found:
-        found.extend(inner for inner in m._modules.values() if inner is not None)
-    return list(dict.fromkeys(found))
+    inside = [m for m in module._modules.values() if m is not None]
+    for m in inside:
+        inside.extend(inner for inner in m._modules.values() if inner is not None)
+    return list(dict.fromkeys(inside))
 
 
 # -- what stages support -----------------------------------------------------------------------------------------------
@@ -264,11 +264,11 @@ class _Update:
         self._compute_sums()
         types_of_edges(state, self.edge_attr)  # before the work splits into two streams
         with self._aside() as join:
-            found = self._node_stages([self._node_slot(slot, where) for slot, where in plan.rows])
+            added = self._node_stages([self._node_slot(slot, where) for slot, where in plan.rows])
             for encoder in plan.everywhere:
-                _add_to(found, "root", self._encode_everywhere(encoder))
+                _add_to(added, "root", self._encode_everywhere(encoder))
         for slot in plan.graphs:
-            _add_to(found, "subgraph", bag.wiring.sub_to_graph.t(slot(state, "off", roots_apart, self.edge_attr)))
+            _add_to(added, "subgraph", bag.wiring.sub_to_graph.t(slot(state, "off", roots_apart, self.edge_attr)))
         others: list[Tensor] = []
         inner = INNER if bag.real("pair") is not None or state.masked else 0
         stage = self.kernels.PairStage(
@@ -282,7 +282,7 @@ class _Update:
             narrow_near(bag)[0] if "near" in state.wanted else None,
             state.wanted,
         )
-        out = stage(state.h, found.get("subgraph"), found.get("node"), found.get("root"), others, join, shortcut)
+        out = stage(state.h, added.get("subgraph"), added.get("node"), added.get("root"), others, join, shortcut)
         if layer.training:
             counters = [norm.num_batches_tracked for norm in plan.norms if norm.num_batches_tracked is not None]
             if counters:
@@ -332,13 +332,13 @@ class _Update:
         messages = slot.encoder.messages(edges, near, self.kernels)
         return _NodeSlot(slot, NodeInput(near.own, messages, source), into, rows)
 
-    def _node_stages(self, slots: Sequence[_NodeSlot]) -> Found:
+    def _node_stages(self, slots: Sequence[_NodeSlot]) -> Added:
         """Stacks of slots of one shape, each with its sums for subgraphs, nodes and roots, which some kernels compute later."""
         same_rows = self.state.bag.node_based
         groups: dict[Any, list[_NodeSlot]] = {}
         for slot in sorted(slots, key=lambda slot: slot.input.messages is not None):
             groups.setdefault((_shape_of(slot.slot), "node" if same_rows else slot.rows), []).append(slot)
-        found: Found = {}
+        added: Added = {}
         for (_, rows), members in groups.items():
             into = sorted({slot.into for slot in members})
             own, real = members[0].input.own, self.state.bag.real(rows)
@@ -352,8 +352,8 @@ class _Update:
             )
             sums = stage([slot.input for slot in members])
             for name, value in zip(into, sums, strict=True):
-                _add_to(found, name, value)
-        return found
+                _add_to(added, name, value)
+        return added
 
     def _flags(self, rows: str, real: Tensor) -> Tensor:
         """Which rows are real and not padding, in the format of the kernels."""
@@ -389,8 +389,8 @@ class _Update:
         return slot.at_roots(state, out[1 + SUMS.index("root")])
 
 
-def _add_to(found: Found, name: str, value: Any) -> None:
-    found[name] = found[name] + value if name in found else value
+def _add_to(added: Added, name: str, value: Any) -> None:
+    added[name] = added[name] + value if name in added else value
 
 
 @cache

@@ -51,10 +51,10 @@ class Pretrained:
         if not config.is_file() or not weights.is_file():
             raise ValueError(f"{folder} holds no config.json and model.safetensors, expected a folder written by save_pretrained.")
         saved = read_record(config, model=str, arguments=dict)
-        found, _ = read_tensors(weights)
-        if bad := [name for name, value in found.items() if value.is_floating_point() and not bool(value.isfinite().all())]:
+        tensors, _ = read_tensors(weights)
+        if bad := [name for name, value in tensors.items() if value.is_floating_point() and not bool(value.isfinite().all())]:
             raise ValueError(f"{weights} holds NaN or infinity in '{bad[0]}', expected finite weights.")
-        return cls(saved["model"], saved["arguments"], found)
+        return cls(saved["model"], saved["arguments"], tensors)
 
     def check_sizes(self, kind: Callable[..., nn.Module]) -> None:
         """Raise ``ValueError`` if the weights do not have the sizes that the arguments describe. No memory is allocated for the model."""
@@ -64,11 +64,11 @@ class Pretrained:
                 if isinstance(size, int) and size > numbers:  # every channel, layer and type has at least one weight
                     raise ValueError(f"{name} is {size}, but there are only {numbers} weights")
         with torch.device("meta"):
-            made = kind(**self.arguments).state_dict()
-        for name, value in made.items():
+            expected = kind(**self.arguments).state_dict()
+        for name, value in expected.items():
             if name not in self.weights or self.weights[name].shape != value.shape:
-                found = tuple(self.weights[name].shape) if name in self.weights else "missing"
-                raise ValueError(f"the weight {name} is {found}, expected the shape {tuple(value.shape)}")
+                shape = tuple(self.weights[name].shape) if name in self.weights else "missing"
+                raise ValueError(f"the weight {name} is {shape}, expected the shape {tuple(value.shape)}")
 
 
 def _named(chosen: Policy) -> str:

@@ -163,10 +163,10 @@ class EncoderSlot(Resettable):
     def needs(self, where: Where) -> frozenset[str]:
         """The ``SUMS`` that it is computed from: with messages those of the values, and at roots also the pairs that messages come from."""
         merge = self.merge
-        found = {name for part in (merge.terms if merge.neighbours is None else (merge.own,)) for name in part.needs(where)}
+        needed = {name for part in (merge.terms if merge.neighbours is None else (merge.own,)) for name in part.needs(where)}
         if where == "on" and self.scope == "pair":
-            found |= {"root", "near"} if merge.passes and not self.everywhere else {"root"}
-        return frozenset(found)
+            needed |= {"root", "near"} if merge.passes and not self.everywhere else {"root"}
+        return frozenset(needed)
 
     @property
     def scope(self) -> Scope:

@@ -96,8 +96,8 @@ class State:
         """As ``once``, for values that depend on the bag only and are shared by all layers of a model."""
         if key not in self._for_all:
             self._for_all[key] = compute()
-        found: T = self._for_all[key]
-        return found
+        value: T = self._for_all[key]
+        return value
 
     # -- terms -----------------------------------------------------------------------------------------------------
 
