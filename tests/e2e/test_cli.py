@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from commands import reign
 from reign.cli import app, progress
-from reign.cli.render_runs import summary_table
+from reign.cli.training import summary_table
 from reign.plots._report_run import band
 from reign.theory import family, separate
 from reign.train.callbacks import Callback, Forward
@@ -240,7 +240,7 @@ def test_the_title_and_the_caption_of_results_have_one_line_each() -> None:
     found = {split: {"mean": 1.0, "std": 0.0, "values": [1.0]} for split in ("train", "val", "test")}
     summary = {"metric": "mae", "members": [1], "parameters": 123456, "seconds": 1234.0, "report": "last", "average": 10.0, **found}
     out = StringIO()
-    Console(file=out, width=80).print(summary_table(summary))
+    Console(file=out, width=80).print(summary_table(summary).rich())
     lines = out.getvalue().splitlines()
     assert lines[0].strip() == "mae, weights of the last epoch, averaged over about 10 epochs"
     assert lines[-1].strip() == "123,456 weights, 1234 s of training"

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 # from the lowest layer to the highest; a module may import from its own layer and from those below
 LAYERS = [
-    {"_version", "_validate", "disk", "registry"},
+    {"_version", "_validate", "disk", "registry", "tables"},
     {"draw", "smiles"},
     {"kernels"},
     {"bags"},
@@ -67,6 +67,7 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.experiments", "optuna"): OPTIONAL,
     ("reign.explore", "reign.data.molecules"): OPTIONAL,
     ("reign.sklearn", "reign.data.molecules"): OPTIONAL,
+    ("reign.tables", "rich"): OPTIONAL,  # for the command line
     ("reign.explore", "reign.plots.molecules"): OPTIONAL,
     ("reign.explore", "reign.train"): QUICK,
     ("reign.plots", "rdkit"): OPTIONAL,

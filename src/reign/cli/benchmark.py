@@ -30,9 +30,9 @@ def bench(
         at_least_one(name, value)
     with user_mistakes():
         from reign.cli.progress import showing_progress
-        from reign.cli.render_bench import cost_table, explanations, kernel_table
         from reign.disk import write_json
         from reign.experiments.bench import bench as run
+        from reign.experiments.bench import cost_table, explanations, kernel_table
         from reign.experiments.workload import Workload
 
         check_writable(json)
@@ -42,8 +42,8 @@ def bench(
         if json is not None:
             write_json(json, report.to_dict())
     console = plain_console()
-    console.print(cost_table(report))
+    console.print(cost_table(report).rich())
     if report.kernels:
-        console.print(kernel_table(report))
+        console.print(kernel_table(report).rich())
     for line in explanations(report):
         console.print(line, soft_wrap=True)

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from reign.cli.options import Quiet
-from reign.cli.render import dataset_table
-from reign.cli.render_runs import split_table, target_table
 from reign.cli.tools import plain_console, user_mistakes
+from reign.tables import Table, number
 
 app = typer.Typer(name="data", help="List, describe and prepare data sets.", no_args_is_help=True)
 Options = Annotated[
@@ -20,7 +19,15 @@ Options = Annotated[
 def list_sets() -> None:
     """List the data sets and their options."""
     with user_mistakes():
-        plain_console().print(dataset_table())
+        from reign.data import DATASETS
+
+        rows = [
+            (name, kind.about, ", ".join(f"{key}={value}" for key, value in kind.defaults().items()))
+            for name, kind in DATASETS.items()
+        ]
+        caption = "reign data info NAME --set KEY=VALUE shows a data set with other options."
+        table = Table("Data sets", ["name", "description", "options"], rows, caption, "l", names=True)
+        plain_console().print(table.rich())
 
 
 @app.command()
@@ -35,8 +42,11 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
         kind = find_dataset(name)
         with showing_progress(not quiet) as callback:
             (problem,) = (load_problem(each, **chosen) for each in callback.track([name], f"loading {name}"))
-        console.print(split_table(kind.about, split_statistics(problem)))
-        console.print(target_table(problem.task, target_statistics(problem)))
+        sizes = [(s.split, s.graphs, f"{s.nodes:.2f}", s.largest, f"{s.edges:.2f}") for s in split_statistics(problem)]
+        console.print(Table(kind.about, ["split", "graphs", "nodes per graph", "largest", "edges per graph"], sizes).rich())
+        values = [(t.target, t.split, *map(number, (t.mean, t.std, t.smallest, t.largest))) for t in target_statistics(problem)]
+        columns = ["target", "split", "mean", "std", "smallest", "largest"]
+        console.print(Table(f"Targets ({problem.task})", columns, values, align="llr").rich())
         if kind.wl_census:
             from reign.theory import census
 

@@ -24,10 +24,9 @@ from reign.cli.options import (
     recipe_for,
     training_option,
 )
-from reign.cli.render_runs import show_predict_command, study_table
 from reign.cli.reports import report_at_end
 from reign.cli.results import show_status
-from reign.cli.tools import at_least_one, fail, free, plain_console, stem, user_mistakes
+from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem, user_mistakes
 
 
 def recipes(
@@ -35,13 +34,13 @@ def recipes(
 ) -> None:
     """List the tables of the paper. Each cell is a recipe, TABLE/ROW/COLUMN."""
     with user_mistakes():
-        from reign.cli.render_paper import list_of_tables, paper_table
         from reign.experiments import find_table, list_tables
+        from reign.experiments.tables import list_of_tables, paper_table
 
         if name is None:
-            plain_console().print(list_of_tables({each: find_table(each) for each in list_tables()}))
+            plain_console().print(list_of_tables({each: find_table(each) for each in list_tables()}).rich())
         else:
-            plain_console().print(paper_table(find_table(name)))
+            plain_console().print(paper_table(find_table(name)).rich())
 
 
 def reproduce(
@@ -54,7 +53,7 @@ def reproduce(
     column: Annotated[list[str] | None, training_option(help="Run only this column; repeat for more.")] = None,
     output: Annotated[
         Path | None,
-        output_option("-o", "--output-dir", help="Folder of the runs; runs/<table> if not given."),
+        output_option("-o", "--output-dir", help="Folder of the runs; runs/TABLE if not given."),
     ] = None,
     settings: Settings = None,
     jobs: Jobs = None,
@@ -79,10 +78,9 @@ def reproduce(
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
-        from reign.cli.render_paper import comparison_table
         from reign.experiments import find_table
+        from reign.experiments.reproduce import comparison_table, write_comparison
         from reign.experiments.reproduce import reproduce as run
-        from reign.experiments.reproduce import write_comparison
         from reign.train.devices import make_fabric
         from reign.train.overrides import override
 
@@ -110,7 +108,7 @@ def reproduce(
                 fail("stopped; run the same command again to continue.")
         if fabric.is_global_zero:
             write_comparison(folder / "table.csv", plan, found)
-            plain_console().print(comparison_table(plan, found, quick))
+            plain_console().print(comparison_table(plan, found, quick).rich())
             if write_report:
                 report_at_end(folder)
 
@@ -163,7 +161,7 @@ def tune(
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
-        from reign.experiments.tune import Search
+        from reign.experiments.tune import Search, study_table
         from reign.experiments.tune import tune as run
         from reign.train.devices import make_fabric
         from reign.train.overrides import choices, merge, override
@@ -202,7 +200,7 @@ def tune(
                 )
             except KeyboardInterrupt:
                 fail("stopped; if --storage was given, run the same command again to continue.")
-        plain_console().print(study_table(found))
+        plain_console().print(study_table(found).rich())
 
 
 def tune_on_table(
@@ -221,7 +219,7 @@ def tune_on_table(
     """Search the settings for a table, then train the best ones."""
     from reign.cli.progress import showing_progress
     from reign.experiments import find_recipe
-    from reign.experiments.tune import best_first
+    from reign.experiments.tune import best_first, study_table
     from reign.experiments.tune_table import TableSearch, best_folder, tune_table
     from reign.train import train
     from reign.train.devices import make_fabric
@@ -249,7 +247,7 @@ def tune_on_table(
         except KeyboardInterrupt:
             fail("stopped; if --storage was given, run the same command again to continue.")
     console = plain_console()
-    console.print(study_table(found))
+    console.print(study_table(found).rich())
     stopped = sum(trial.state.name == "PRUNED" for trial in found.trials)
     console.print(
         f"{stopped} of {len(found.trials)} trials were stopped early. The best settings are those of trial {best.number}."

@@ -30,8 +30,8 @@ def results(
 ) -> None:
     """Show full-length results next to the paper's numbers, and what has not been run yet."""
     with user_mistakes():
-        from reign.cli.render_paper import progress_table
         from reign.experiments import find_table
+        from reign.experiments.evidence import progress_table
         from reign.experiments.pages import results_markdown, write_pages
         from reign.experiments.records import read_records, record_table
 
@@ -53,12 +53,12 @@ def results(
             for file in write_pages(folder, records):
                 console.print(f"{file} was written.", soft_wrap=True)
         console.print(results_markdown(records), soft_wrap=True, highlight=False)
-        console.print(progress_table(records))
+        console.print(progress_table(records).rich())
 
 
 def show_status(folder: Path) -> None:
     """Show which planned runs are done, which are missing, and how long these would take."""
-    from reign.cli.render_paper import progress_table
+    from reign.experiments.evidence import progress_table
     from reign.experiments.records import read_records
 
-    plain_console().print(progress_table(read_records(folder)))
+    plain_console().print(progress_table(read_records(folder)).rich())

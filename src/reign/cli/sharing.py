@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from reign.cli.options import output_option
-from reign.cli.render_runs import show_predict_command
-from reign.cli.tools import check_writable, plain_console, user_mistakes
+from reign.cli.tools import check_writable, plain_console, show_predict_command, user_mistakes
 
 
 def export(

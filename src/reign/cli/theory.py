@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reign.cli.options import Quiet, data_option, model_option, output_option
-from reign.cli.render import family_table, separation_table
 from reign.cli.tools import check_writable, fail, plain_console, user_mistakes
+from reign.tables import Table
 
 if TYPE_CHECKING:
     from reign.nn import SubgraphGNN
+    from reign.theory import Verdict
 
 margin_option = partial(typer.Option, rich_help_panel="Margins")
 TERMS = "A model from a list of terms, such as own,local,transpose; reign.list_terms() lists them"
@@ -73,7 +74,10 @@ def separate(
 
     console = plain_console()
     if show:
-        console.print(family_table())
+        from reign.theory import FAMILIES
+
+        families = [(name, about.meaning) for name, about in FAMILIES.items()]
+        console.print(Table("Families of graph pairs", ["name", "description"], families, align="l", names=True).rich())
         return
     if family is None:
         fail("give a family or a file of pairs, as in: reign separate csl --model sun:nm --wl 3; --list shows the families.")
@@ -118,7 +122,31 @@ def separate(
     if each:
         for verdict in verdicts:
             console.print(f"{verdict.pair}, {verdict.method}: {verdict}", soft_wrap=True)
-    console.print(separation_table(family, verdicts, exact=not use_float))
+    console.print(_separation(family, verdicts, exact=not use_float).rich())
+
+
+def _separation(family: str, verdicts: "list[Verdict]", exact: bool) -> Table:
+    """The number of pairs that each method separates, the layers or rounds it needs, and the margins."""
+    caption = "Layers (or rounds) are the smallest number that tells a pair apart."
+    if any(v.margin is not None for v in verdicts):
+        caption += (
+            " The number of separated pairs is exact. Margins are measured in float64, in units of a threshold: above 1, rounding does not "
+            "hide the difference."
+            if exact
+            else " A model separates a pair if the margin, measured in float64 in units of a threshold, is above 1."
+        )
+    if any(v.method.endswith(" colours") for v in verdicts):
+        caption += " Colours are the colour refinement of a model, which bounds what it can separate."
+    rows = []
+    for method in dict.fromkeys(v.method for v in verdicts):
+        mine = [v for v in verdicts if v.method == method]
+        layers = [v.layer for v in mine if v.layer is not None]
+        margins = sorted(v.margin for v in mine if v.margin is not None)
+        ends = [f"{margins[0]:.2g}", f"{margins[-1]:.2g}"] if margins else ["", ""]
+        span = "" if not layers else str(layers[0]) if min(layers) == max(layers) else f"{min(layers)} to {max(layers)}"
+        rows.append([method, sum(v.separated for v in mine), len(mine), span, *ends])
+    columns = ["method", "separated", "of", "layers", "smallest margin", "largest margin"]
+    return Table(f"Pairs of {family} told apart", columns, rows, caption)
 
 
 def card(

@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from reign.train.config import DataConfig
 
 
 def fail(message: str) -> NoReturn:
@@ -18,6 +21,14 @@ def fail(message: str) -> NoReturn:
 def plain_console(stderr: bool = False) -> Console:
     """A console that prints text literally: brackets in the names of files and columns are not markup."""
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def show_predict_command(console: Console, data: "DataConfig", model: Path) -> None:
+    """Print the command that predicts with a model of molecules."""
+    from reign.train.model_card import predict_command
+
+    if (command := predict_command(data, model)) is not None:
+        console.print(f"Predict with: {command}", soft_wrap=True)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """``reign train``."""
 
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Annotated, Any
 
 import typer
@@ -28,9 +29,9 @@ from reign.cli.options import (
     rows_option,
     training_option,
 )
-from reign.cli.render_runs import metrics_table, replicates_table, show_predict_command, summary_table
 from reign.cli.reports import report_at_end
-from reign.cli.tools import at_least_one, fail, free, plain_console, stem, user_mistakes
+from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem, user_mistakes
+from reign.tables import Table, number
 
 
 def train(
@@ -197,9 +198,9 @@ def train(
     if fabric.is_global_zero:
         console = plain_console()
         summary = summaries[0]
-        console.print(summary_table(summary) if num_replicates is None else replicates_table(summaries))
+        console.print((summary_table(summary) if num_replicates is None else replicates_table(summaries)).rich())
         if num_replicates is None and (more := metrics_table(summary)) is not None:
-            console.print(more)
+            console.print(more.rich())
         console.print(
             f"The run is in {folder}." if num_replicates is None else f"The runs are in {folder}/replicate-0, ...", soft_wrap=True
         )
@@ -208,3 +209,52 @@ def train(
         if write_report:
             for _, place in plans:
                 report_at_end(place)
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
+    """The results of a run."""
+    from reign.train.summary import in_words
+
+    name, several = summary["metric"], len(summary["members"]) > 1
+    over = "models" if "folds" not in summary else "seeds" if "seeds" in summary["val"] else "folds"  # what the deviation is over
+    rows = []
+    for split in ("train", "val", "test"):
+        if split in summary:
+            found = summary[split]
+            rows.append([split, number(found["mean"]), *([number(found["std"]), len(found["values"])] if several else [])])
+    if several and "ensemble" in summary:
+        rows.append(["test, ensemble", number(summary["ensemble"]["test"]), "", summary["ensemble"]["size"]])
+    caption = f"{summary['parameters']:,} weights, {summary['seconds']:.0f} s of training"
+    return Table(f"{name}, {in_words(summary)}", ["split", "mean", "std", over] if several else ["split", name], rows, caption)
+
+
+def metrics_table(summary: dict[str, Any]) -> Table | None:
+    """All metrics of a run on all splits, for each target; None if that is no more than the summary has."""
+    from reign.train.summary import in_words
+
+    found: dict[str, dict[str, Any]] = summary.get("metrics") or {}
+    first: dict[str, Any] = next(iter(found.values()), {})
+    targets = list(next(iter(first.values()))["targets"]) if first and "targets" in next(iter(first.values())) else []
+    if len(first) < 2 and not targets:
+        return None
+    own = bool(summary.get("folds")) and summary["report"] == "best"  # these are measured with the weights that are kept
+    title = "the best epoch of each fold" if own else in_words(summary)
+    rows = [
+        [split, name, number(about["mean"]), *(number(about["targets"][t]) for t in targets)]
+        for split in ("train", "val", "test")
+        for name, about in found.get(split, {}).items()
+    ]
+    columns = ["split", "metric", "all targets" if targets else "value", *targets]
+    return Table(title + (", mean over models" if len(summary["members"]) > 1 else ""), columns, rows, align="llr")
+
+
+def replicates_table(summaries: list[dict[str, Any]]) -> Table:
+    """The results of the same training on several splits, and their mean and deviation."""
+    splits = [split for split in ("train", "val", "test") if all(split in summary for summary in summaries)]
+    values = [[float(summary[split]["mean"]) for split in splits] for summary in summaries]
+    rows: list[list[object]] = [[str(r), *row] for r, row in enumerate(values)]
+    columns = list(zip(*values, strict=True))
+    rows.append(["mean", *map(mean, columns)])
+    if len(values) > 1:
+        rows.append(["std", *map(stdev, columns)])
+    return Table(f"{summaries[0]['metric']} on {len(summaries)} splits", ["replicate", *splits], rows)

@@ -16,9 +16,11 @@ from reign.experiments.steps import PRECISION, EagerStep, ResidentStep, our_step
 from reign.experiments.workload import Workload, bench_graphs
 from reign.kernels import keep_freed_memory, kernels_for
 from reign.nn import SUN, Model
+from reign.tables import Table
 from reign.train.batches import bag_of, shuffled
 from reign.train.devices import find_device
 
+SHOWN = 15  # number of kernels with their own row
 PASSES = 30  # passes over the pair rows in a layer: 10 forward, 20 backward
 VERSIONS = {
     "resident": "one CUDA graph, with batches assembled on the GPU",
@@ -186,3 +188,68 @@ def _environment(device: torch.device) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
     }
+
+
+def cost_table(report: Report) -> Table:
+    """Time and memory of every version of the step, compared with the yardstick and the floor."""
+    work = report.workload
+    rows = []
+    for name, cost in report.to_dict()["steps"].items():
+        ratios = [cost["speedup_over_yardstick"], cost["share_of_yardstick_memory"]]
+        rows.append(
+            [
+                name,
+                milliseconds(cost["seconds"]),
+                f"{cost['graphs_per_second']:,.0f}",
+                f"{cost['peak_bytes'] / 1e6:,.1f}",
+                *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+                f"{cost['times_floor']:.1f}",
+            ]
+        )
+    columns = ["step", "ms", "graphs/s", "memory MB", "speed-up", "memory share", "x floor"]
+    return Table(f"Training step of {work.model} {work.num_layers} x {work.hidden_channels}, {report.policy}", columns, rows)
+
+
+def kernel_table(report: Report) -> Table:
+    """The kernels of a step that take the most time."""
+    assert report.kernels_of is not None
+    whole = report.steps[report.kernels_of].seconds
+
+    def row(name: str, kernels: list[Kernel]) -> list[str]:
+        seconds = sum(kernel.seconds for kernel in kernels)
+        name = name if len(name) <= 36 else f"{name[:35]}…"  # names can be very long
+        return [name, f"{sum(kernel.calls for kernel in kernels):g}", f"{1e6 * seconds:,.1f}", f"{seconds / whole:.1%}"]
+
+    rows = [row(kernel.name, [kernel]) for kernel in report.kernels[:SHOWN]]
+    if rest := report.kernels[SHOWN:]:
+        rows.append(row(f"{len(rest)} more", rest))
+    rows += [[], row("all", report.kernels)]
+    return Table(f"Kernels of the {report.kernels_of} step", ["kernel", "calls", "us", "share of the step"], rows)
+
+
+def explanations(report: Report) -> list[str]:
+    """Explanations of the figures in the table, and how they were measured."""
+    work, where = report.workload, report.environment
+    threads = "1 thread" if where["threads"] == 1 else f"{where['threads']} threads"
+    device = where["device_name"] if work.device == "cuda" else f"CPU with {where['cores']} cores, {threads}"
+    lines = [
+        f"{device}, torch {where['torch']}. {work.batch_size} graphs with {report.nodes:,} nodes and {report.pairs:,} pairs: {report.data}.",
+        *(f"{name}: {VERSIONS[name]}." for name in report.steps),
+        "A step is a forward pass, a backward pass and an Adam update. Its memory is its peak minus the memory held between steps.",
+        f"Floor: a step reads and writes at least {report.floor_bytes / 1e6:,.0f} MB; at {report.bytes_per_second / 1e9:,.1f} GB/s, the "
+        f"speed of a large copy, this takes {milliseconds(report.floor_seconds)} ms.",
+    ]
+    if "yardstick" in report.steps:
+        lines.append("Speed-up and memory share are relative to the yardstick.")
+    if report.store_bytes is not None:
+        lines.append(
+            f"The bags of the whole data set take {report.store_bytes / 1e6:,.0f} MB on the GPU, the index maps of a batch and the optimiser "
+            f"{(report.frame_bytes or 0) / 1e6:,.0f} MB."
+        )
+    return lines + report.notes
+
+
+def milliseconds(seconds: float) -> str:
+    """A time in milliseconds, with three digits or more."""
+    value = 1000 * seconds
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

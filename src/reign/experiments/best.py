@@ -5,6 +5,7 @@ from statistics import mean
 
 from reign.experiments.records import Record, devices, mean_and_spread, span
 from reign.experiments.table_files import find_table
+from reign.tables import Table, number
 
 DATA, METRIC = "zinc", "mae"
 TITLE = """# Records on ZINC-12k
@@ -13,16 +14,15 @@ All models that were trained at full length, those with the least validation MAE
 validation epoch, as means over seeds, whatever the recipe reports: nothing was chosen by the test. Minutes are those of one model,
 divided by the number of models that were trained on the same GPU at the same time, where its file has it. This page is written by `reign results --write`.
 
-| date | model | weights | recipe | epochs | minutes | GPU | validation MAE | test MAE | seeds | commit |
-|---|---|---|---|---|---|---|---|---|---|---|
 """
+COLUMNS = ["date", "model", "weights", "recipe", "epochs", "minutes", "GPU", "validation MAE", "test MAE", "seeds", "commit"]
 
 
 def best_markdown(records: Sequence[Record]) -> str:
     """The table of records as Markdown."""
     mine = [r for r in records if r.metric == METRIC and _data(r) == DATA and r.values("best", "val") and r.values("best", "test")]
     mine.sort(key=lambda record: mean(record.values("best", "val")))
-    return TITLE + "".join(f"| {' | '.join(_cells(record))} |\n" for record in mine)
+    return TITLE + Table("", COLUMNS, map(_cells, mine)).markdown() + "\n"
 
 
 def _data(record: Record) -> object:
@@ -32,21 +32,17 @@ def _data(record: Record) -> object:
     return data.get("name") if isinstance(data, dict) and whole else None
 
 
-def _cells(record: Record) -> list[str]:
+def _cells(record: Record) -> list[object]:
     results = record.results
     return [
         max(result.date for result in results)[:10],
         find_table(record.table).rows[record.row].title,
-        f"{results[0].parameters:,}",
+        results[0].parameters,
         f"{record.table}/{record.row}",
         span([result.epochs for result in results]),
         f"{mean(result.own_seconds for result in results) / 60:.1f}",
         devices(results),
-        *(_number(*mean_and_spread(record.values("best", split))) for split in ("val", "test")),
+        *(number(*mean_and_spread(record.values("best", split)), decimals=4) for split in ("val", "test")),
         ", ".join(str(result.seed) for result in results),
         ", ".join(sorted({result.commit or "" for result in results})),
     ]
-
-
-def _number(value: float, deviation: float | None) -> str:
-    return f"{value:.4f}" if deviation is None else f"{value:.4f} ± {deviation:.4f}"

@@ -8,6 +8,7 @@ from statistics import mean, mode
 from reign.experiments.records import Record
 from reign.experiments.table_files import find_table
 from reign.experiments.tables import cells
+from reign.tables import Table
 from reign.train.overrides import parse_yaml
 
 
@@ -74,3 +75,17 @@ def usual_device(records: Sequence[Record]) -> str | None:
     """The device on which most models were trained; None without records."""
     devices = [result.device for record in records for result in record.results]
     return mode(devices) if devices else None
+
+
+def progress_table(records: Sequence[Record]) -> Table:
+    """How much of the planned runs is done."""
+    lines = []
+    for each in progress(records):
+        rows = list(dict.fromkeys(row for row, _ in each.missing))
+        left = ", ".join(rows[:4]) + (f" and {len(rows) - 4} more rows" if len(rows) > 4 else "")
+        hours = "unknown" if each.seconds is None else f"{each.seconds / 3600:.1f} on {each.device}"
+        done = f"{each.done} of {each.total}"
+        lines.append([each.part.title, each.part.table, done, left or "-", hours if each.missing else "0"])
+    columns = ["part", "table", "models done", "still to run", "hours left"]
+    caption = "Hours are estimated from finished models of the same table."
+    return Table("Runs at full length", columns, lines, caption, "llrlr")

@@ -9,7 +9,8 @@ from reign.experiments.best import best_markdown
 from reign.experiments.evidence import plan, usual_device
 from reign.experiments.records import Record, devices, mean_and_spread, span
 from reign.experiments.table_files import find_table
-from reign.experiments.tables import Table, mean_and_std
+from reign.experiments.tables import PaperTable, mean_and_std
+from reign.tables import Table, number
 
 BEGIN, END = "<!-- results: written by reign results --write -->", "<!-- end of results -->"
 HEADER = """# Results
@@ -58,20 +59,20 @@ def summary_markdown(records: Sequence[Record]) -> str:
     for name, rows in done.items():
         table = find_table(name)
         columns = [column for column in table.columns if any(column in row for row in rows.values())]
-        heads = ["ours (paper)", *columns, "seeds", "device"]
-        lines = [f"### {table.title}: {table.unit}", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+        lines = []
         for row, own in sorted(rows.items(), key=lambda item: list(table.rows).index(item[0])):
             shown = [_cell(table, own[column], column) if column in own else "" for column in columns]
             seeds = span([len({result.seed for result in record.results}) for record in own.values()])
             where = devices(result for record in own.values() for result in record.results)
-            lines.append(f"| {table.rows[row].title} | {' | '.join(shown)} | {seeds} | {where} |")
-        parts.append("\n".join(lines))
+            lines.append([table.rows[row].title, *shown, seeds, where])
+        heads = ["ours (paper)", *columns, "seeds", "device"]
+        parts.append(Table(f"{table.title}: {table.unit}", heads, lines).markdown())
     return "\n\n".join(parts) + "\n"
 
 
-def _cell(table: Table, record: Record, column: str) -> str:
-    theirs = _number(*_paper(table, record.row, column))
-    return _number(*_ours(table, record, record.report)) + (f" ({theirs})" if theirs else "")
+def _cell(table: PaperTable, record: Record, column: str) -> str:
+    theirs = number(*_paper(table, record.row, column))
+    return number(*_ours(table, record, record.report)) + (f" ({theirs})" if theirs else "")
 
 
 def results_markdown(records: Sequence[Record]) -> str:
@@ -80,19 +81,14 @@ def results_markdown(records: Sequence[Record]) -> str:
     for name in dict.fromkeys(record.table for record in records):
         table, own = find_table(name), [record for record in records if record.table == name]
         device = usual_device(own)
-        lines = [
-            f"## {table.title}",
-            "",
-            f"| row | paper | ours | difference | last epoch | best validation epoch | models | minutes on {device} |",
-        ]
-        lines += ["|---|---|---|---|---|---|---|---|"]
         ours = sorted(own, key=lambda record: list(table.rows).index(record.row))
-        lines += [_line(table, record, column, device) for record in ours for column in _shown(table, record)]
-        parts.append("\n".join(lines))
+        lines = [_line(table, record, column, device) for record in ours for column in _shown(table, record)]
+        heads = ["row", "paper", "ours", "difference", "last epoch", "best validation epoch", "models", f"minutes on {device}"]
+        parts.append(Table(table.title, heads, lines).markdown(2))
     return "\n\n".join(parts) + "\n"
 
 
-def _shown(table: Table, record: Record) -> list[str]:
+def _shown(table: PaperTable, record: Record) -> list[str]:
     """The columns that show a run on the test split, or with folds on the validation split."""
     return [
         name for name, column in table.columns.items() if table.own_run(name) == record.column and column.value == _split(record)
@@ -103,31 +99,25 @@ def _split(record: Record) -> str:
     return "test" if record.recipe.get("folds") is None else "val"
 
 
-def _paper(table: Table, row: str, column: str) -> tuple[float | None, float | None]:
+def _paper(table: PaperTable, row: str, column: str) -> tuple[float | None, float | None]:
     """The paper's number and its standard deviation, as far as there are any."""
     theirs = table.rows[row].paper.get(column)
     return (None, None) if theirs is None else mean_and_std(theirs)
 
 
-def _ours(table: Table, record: Record, weights: str) -> tuple[float, float | None]:
+def _ours(table: PaperTable, record: Record, weights: str) -> tuple[float, float | None]:
     """Our number and its standard deviation, with the weights of the last or the best validation epoch."""
     return mean_and_spread(table.factor * value for value in record.values(weights, _split(record)))
 
 
-def _line(table: Table, record: Record, column: str, device: str | None) -> str:
+def _line(table: PaperTable, record: Record, column: str, device: str | None) -> list[object]:
     reported, (paper, deviation) = _ours(table, record, record.report), _paper(table, record.row, column)
     unit = deviation or reported[1]
     difference = "" if paper is None or not unit else f"{(reported[0] - paper) / unit:+.1f} std"
     title = table.rows[record.row].title + ("" if len(table.columns) == 1 else f", {column}")
     own = usual_device([record])
     minutes = mean(result.own_seconds for result in record.results if result.device == own) / 60
-    shown = [_number(paper, deviation), f"**{_number(*reported)}**", difference]
-    shown += [_number(*_ours(table, record, weights)) for weights in ("last", "best")]
+    shown = [number(paper, deviation), f"**{number(*reported)}**", difference]
+    shown += [number(*_ours(table, record, weights)) for weights in ("last", "best")]
     where = "" if own == device else f" on {own}"
-    return f"| {title} | {' | '.join(shown)} | {len(record.results)} | {minutes:.1f}{where} |"
-
-
-def _number(value: float | None, deviation: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if deviation is None else f"{value:.4g} ± {deviation:.2g}"
+    return [title, *shown, len(record.results), f"{minutes:.1f}{where}"]

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from reign.disk import read_json, write_json
-from reign.experiments.tables import Table
+from reign.experiments.tables import PaperTable
 from reign.train.recipe import Recipe
 from reign.train.results import deviation
 from reign.train.run_folder import has_run, saved_recipe
@@ -128,7 +128,7 @@ def read_records(folder: Path) -> list[Record]:
     return [Record.read(file) for file in sorted(folder.glob("*/*.json"))]
 
 
-def record_table(runs: Path, name: str, table: Table, results: Path, commit: str | None = None) -> list[Path]:
+def record_table(runs: Path, name: str, table: PaperTable, results: Path, commit: str | None = None) -> list[Path]:
     """Write records of all finished runs of a table in ``runs/row/column``, as written by ``reign reproduce``."""
     return [
         Record.of(folder, name, row, column, commit).write(results)
@@ -137,7 +137,7 @@ def record_table(runs: Path, name: str, table: Table, results: Path, commit: str
     ]
 
 
-def _cells(runs: Path, table: Table) -> Iterator[tuple[str, str, Path]]:
+def _cells(runs: Path, table: PaperTable) -> Iterator[tuple[str, str, Path]]:
     for row in table.rows:
         for column in dict.fromkeys(map(table.own_run, table.columns)):
             yield row, column, runs / row / column

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from reign.disk import write_csv
-from reign.experiments.tables import Table, cells, mean_and_std
+from reign.experiments.tables import PaperTable, cells, in_print, mean_and_std
+from reign.tables import Table, number
 from reign.train.callbacks import Callback
 from reign.train.processes import Fabric
 from reign.train.run import train_all
@@ -31,7 +32,7 @@ class Cell:
 
 
 def reproduce(
-    table: Table,
+    table: PaperTable,
     folder: Path,
     *changes: dict[str, Any],
     rows: list[str] | None = None,
@@ -62,7 +63,7 @@ def reproduce(
     return [_cell(table, row, column, summaries[folder / row / table.own_run(column)]) for row, column in chosen]
 
 
-def _cell(table: Table, row: str, column: str, summary: dict[str, Any]) -> Cell:
+def _cell(table: PaperTable, row: str, column: str, summary: dict[str, Any]) -> Cell:
     found = summary[table.columns[column].value]
     theirs = table.rows[row].paper.get(column)
     mean, deviation = (None, None) if theirs is None else mean_and_std(theirs)
@@ -70,7 +71,7 @@ def _cell(table: Table, row: str, column: str, summary: dict[str, Any]) -> Cell:
     return Cell(row, column, found["mean"] * table.factor, spread, len(found["values"]), mean, deviation)
 
 
-def write_comparison(file: Path, table: Table, found: list[Cell]) -> None:
+def write_comparison(file: Path, table: PaperTable, found: list[Cell]) -> None:
     """Write our numbers and the paper's as a CSV."""
     header = ["row", "model", "column", "ours", "ours_std", "runs", "paper", "paper_std", "difference_in_std"]
     rows = [
@@ -78,3 +79,24 @@ def write_comparison(file: Path, table: Table, found: list[Cell]) -> None:
         for c in found
     ]
     write_csv(file, header, [["" if value is None else value for value in row] for row in rows])
+
+
+def comparison_table(paper: PaperTable, found: list[Cell], quick: bool) -> Table:
+    """Our results next to the paper's."""
+    caption = "Differences are in standard deviations of the paper, or ours if the paper gives none. " + " ".join(paper.notes)
+    if quick:
+        caption = "A quick test on a small share of the data; these numbers cannot be compared with the paper's. " + caption
+    rows: list[list[str]] = []
+    last = ""
+    for c in found:
+        title = paper.rows[c.row].title
+        ours, theirs = f"{number(c.ours, c.deviation)} ({c.runs})", number(c.paper, c.paper_deviation)
+        rows.append(
+            ["" if title == last else title, c.column, ours, theirs, "" if c.difference is None else f"{c.difference:+.1f}"]
+        )
+        last = title
+    wanted = dict.fromkeys(c.column for c in found)
+    for title, numbers in paper.quoted.items():
+        for i, column in enumerate(name for name in wanted if numbers.get(name) is not None):
+            rows.append([f"{title} (quoted)" if i == 0 else "", column, "", in_print(numbers[column]), ""])
+    return Table(f"{paper.title}: {paper.unit}", ["model", "column", "ours", "paper", "difference"], rows, caption, "llr")

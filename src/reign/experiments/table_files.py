@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from reign._validate import did_you_mean
-from reign.experiments.tables import Table, find_name
+from reign.experiments.tables import PaperTable, find_name
 from reign.train.overrides import merge, read_yaml
 from reign.train.recipe import Recipe
 from reign.train.settings import explain
@@ -32,7 +32,7 @@ def list_tables() -> list[str]:
     return [name for name in _built_in() if not name.startswith("_")]
 
 
-def find_table(name: str) -> Table:
+def find_table(name: str) -> PaperTable:
     """Find a table by its name, or read it from a YAML file. A recipe becomes a table with one cell."""
     if not name.endswith(YAML):
         name = find_name(name, list_tables(), "table or recipe")
@@ -40,11 +40,11 @@ def find_table(name: str) -> Table:
         raise ValueError(f"the file {name} does not exist.")
     values = read_extended(name)
     if "rows" not in values:
-        return Table.single(name, {str(key): value for key, value in values.items()})
+        return PaperTable.single(name, {str(key): value for key, value in values.items()})
     try:
-        return Table.model_validate(values)
+        return PaperTable.model_validate(values)
     except ValidationError as error:
-        raise ValueError(f"{name}: {explain(error, Table)}") from None
+        raise ValueError(f"{name}: {explain(error, PaperTable)}") from None
 
 
 def find_recipe(name: str, *changes: dict[str, Any]) -> tuple[Recipe, str]:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from reign._validate import did_you_mean
+from reign.tables import Table, number
 from reign.train.overrides import merge
 from reign.train.recipe import Recipe
 from reign.train.settings import Settings
@@ -40,7 +41,7 @@ class Quick(Settings):
     columns: list[str] | None = None
 
 
-class Table(Settings):
+class PaperTable(Settings):
     """A table of the paper."""
 
     title: str
@@ -58,7 +59,7 @@ class Table(Settings):
     notes: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _check(self) -> "Table":
+    def _check(self) -> "PaperTable":
         for name, row in self.rows.items():
             for column in row.cells:
                 if column not in self.columns:
@@ -66,7 +67,7 @@ class Table(Settings):
         return self
 
     @classmethod
-    def single(cls, title: str, settings: dict[str, Any]) -> "Table":
+    def single(cls, title: str, settings: dict[str, Any]) -> "PaperTable":
         """A single recipe as a table with one cell."""
         return cls(title=title, unit="", settings=settings, rows={SINGLE: Row(title=title)})
 
@@ -109,7 +110,7 @@ class Table(Settings):
         return {**self.grid, **self.rows[row].grid}
 
 
-def cells(table: Table, rows: list[str] | None = None, columns: list[str] | None = None) -> Iterator[tuple[str, str]]:
+def cells(table: PaperTable, rows: list[str] | None = None, columns: list[str] | None = None) -> Iterator[tuple[str, str]]:
     """The cells of a table in the given rows and columns; all if not given."""
     for row in [table.find_row(r) for r in rows] if rows else table.rows:
         for column in [table.find_column(c) for c in columns] if columns else table.columns:
@@ -130,3 +131,32 @@ def find_name(name: str, known: list[str], what: str) -> str:
     if name in known:
         return name
     raise ValueError(f"unknown {what} '{name}'{did_you_mean(name, known)} Known: {', '.join(known)}.")
+
+
+def list_of_tables(papers: dict[str, PaperTable]) -> Table:
+    """The tables of the paper by name."""
+    rows = [
+        [name, "the recipe of reign train -i FILE.csv", "", ""]
+        if paper.is_single
+        else [name, paper.title, ", ".join(paper.rows), ", ".join(paper.columns)]
+        for name, paper in papers.items()
+    ]
+    caption = "Use reign train TABLE/ROW/COLUMN, or reign reproduce TABLE."
+    return Table("Tables of recipes", ["table", "description", "rows", "columns"], rows, caption, "l", names=True)
+
+
+def paper_table(paper: PaperTable) -> Table:
+    """The rows and columns of a table, with the numbers of the paper."""
+    rows = [[row, about.title, *(in_print(about.paper.get(c)) for c in paper.columns)] for row, about in paper.rows.items()]
+    rows += [["", f"{title} (quoted)", *(in_print(of.get(c)) for c in paper.columns)] for title, of in paper.quoted.items()]
+    columns = ["row", "model", *(f"{column} (paper)" for column in paper.columns)]
+    return Table(f"{paper.title}: {paper.unit}", columns, rows, " ".join(paper.notes), "llr", names=True)
+
+
+def in_print(value: float | Number | None) -> str:
+    """A number of the paper, if there is one.
+
+    >>> in_print((0.083, 0.003)), in_print(0.1), in_print(None)
+    ('0.083 ± 0.003', '0.1', '')
+    """
+    return "" if value is None else number(*mean_and_std(value))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reign.experiments.table_files import YAML, find_recipe, find_table
+from reign.tables import Table
 from reign.train.callbacks import Callback
 from reign.train.job_threads import MOST
 from reign.train.metrics import METRICS
@@ -177,6 +178,15 @@ def best_first(study: Any) -> list[Any]:
     """The finished trials of a study, best first."""
     sign = -1 if study.direction.name == "MAXIMIZE" else 1
     return sorted((trial for trial in study.trials if trial.state.name == "COMPLETE"), key=lambda trial: sign * trial.value)
+
+
+def study_table(study: Any) -> Table:
+    """The points of a grid, best first."""
+    done = best_first(study)
+    names = list(done[0].params) if done else []
+    rows = [[str(trial.number), *(str(trial.params[name]) for name in names), float(trial.value)] for trial in done]
+    columns = ["trial", *names, "validation"]
+    return Table(f"{study.study_name}: {len(done)} points", columns, rows, align="l" * len(columns[1:]) + "r")
 
 
 def _word(value: Any) -> Any:

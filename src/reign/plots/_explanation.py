@@ -11,7 +11,8 @@ from reign.data.molecules import Molecule
 from reign.draw import BLUE, LIGHT, Picture, Theme, finish, new_figure, style_axes
 from reign.explain import Attribution, Explanation
 from reign.plots._molecule import Colour, Panel, draw_molecules
-from reign.plots._page import Page, number
+from reign.plots._page import Page
+from reign.tables import number
 
 COLOURS = "PuOr_r"  # from violet (lowers) to white to orange (raises); safe for colour-blind readers
 
@@ -109,13 +110,13 @@ def write_explanations(file: Path, title: str, explained: Sequence[Explained], e
         page.picture(f"matrix-{number_}", draw_pairs(parts, names))
         order = parts.nodes.abs().argsort(descending=True).tolist()[:10]
         left = {int(r): float(s) for r, s in zip(parts.root, parts.subgraphs, strict=True)}
-        rows = [[names[i], number(float(parts.nodes[i])), number(left.get(i))] for i in order]
+        rows = [[names[i], float(parts.nodes[i]), left.get(i)] for i in order]
         page.table(["atom", "score", "effect of leaving out its subgraph"], rows, "the atoms with the largest scores")
         bonds = [(parts.bond(b.GetBeginAtomIdx(), b.GetEndAtomIdx()), b) for b in each.molecule.mol.GetBonds()]
         bonds.sort(key=lambda pair: -abs(pair[0]))
         page.table(
             ["bond", "score"],
-            [[f"{names[b.GetBeginAtomIdx()]} - {names[b.GetEndAtomIdx()]}", number(score)] for score, b in bonds[:10]],
+            [[f"{names[b.GetBeginAtomIdx()]} - {names[b.GetEndAtomIdx()]}", score] for score, b in bonds[:10]],
             "the bonds with the largest scores",
         )
     page.save(file)

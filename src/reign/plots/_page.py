@@ -1,6 +1,5 @@
 """A self-contained HTML page: it needs no network, runs no scripts, and is readable in light mode, in dark mode and in print."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from reign.disk import write_text
 from reign.draw import DARK, LIGHT, Picture
+from reign.tables import Table
 
 # browsers then load nothing from outside the page, even if a name in a run contained HTML
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -51,12 +51,9 @@ class Page:
         """Add a paragraph with a link to a file, given by its path relative to the page."""
         self.parts.append(f'<p><a href="{escape(place, quote=True)}">{escape(text)}</a></p>')
 
-    def table(self, header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> None:
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "", title: str = "") -> None:
         """Add a table."""
-        head = "".join(f"<th>{escape(word)}</th>" for word in header)
-        body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-        title = f"<caption>{escape(caption)}</caption>" if caption else ""
-        self.parts.append(f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        self.parts.append(Table(title, columns, rows, caption).html())
 
     def picture(self, name: str, picture: Picture, caption: str = "") -> None:
         """Add a picture, and save it under its name."""
@@ -85,8 +82,3 @@ class Page:
     def save(self, file: Path) -> None:
         """Write the page."""
         write_text(file, self.html())
-
-
-def number(value: float | None) -> str:
-    """A number with four digits, or an empty text for None or NaN."""
-    return "" if value is None or math.isnan(value) else f"{value:.4g}"

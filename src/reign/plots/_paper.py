@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from reign.experiments import find_table, list_tables
-from reign.experiments.tables import Table, mean_and_std
+from reign.experiments.tables import PaperTable, mean_and_std
 from reign.train.recipe import Recipe
 
 
@@ -20,7 +20,7 @@ class PaperCell:
         other: the settings that differ between the cell and the run, with both values.
     """
 
-    table: Table
+    table: PaperTable
     name: str
     row: str
     column: str
@@ -51,7 +51,7 @@ def paper_cells(recipe: Recipe) -> list[PaperCell]:
 
 
 @cache
-def _tables() -> dict[str, Table]:
+def _tables() -> dict[str, PaperTable]:
     """The tables of the paper. They are read only once."""
     tables = {name: find_table(name) for name in list_tables()}
     return {name: table for name, table in tables.items() if not table.is_single}

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reign.experiments import find_table, list_tables
-from reign.experiments.tables import Table, mean_and_std
+from reign.experiments.tables import PaperTable, mean_and_std
 from reign.plots._curves import Curve, Panel, draw_curves
-from reign.plots._page import Page, number
+from reign.plots._page import Page
 from reign.plots._paper import paper_cells
 from reign.plots._record import Record
 from reign.plots._report_run import add_run
+from reign.tables import number
 from reign.train.run_folder import has_run
 
 NAME = "report.html"
@@ -98,15 +99,14 @@ def _comparison(page: Page, runs: dict[str, Record]) -> None:
         row: list[object] = [name, run.recipe.model.name, run.summary["metric"]]
         for split in ("train", "val", "test"):
             found = run.summary.get(split)
-            spread = "" if not isinstance(found, dict) or found.get("std") is None else f" ± {number(found['std'])}"
-            row.append("" if not isinstance(found, dict) else f"{number(found.get('mean'))}{spread}")
+            row.append(number(found.get("mean"), found.get("std")) if isinstance(found, dict) else "")
         seconds = run.summary.get("seconds")
         rows.append([*row, len(run.history), paper, f"{seconds:.0f} s" if isinstance(seconds, int | float) else ""])
     header = ["run", "model", "metric", "train", "val", "test", "models", "paper", "time"]
     page.table(header, rows, "mean ± standard deviation over models; * the paper used other training settings")
 
 
-def _table_of(folder: Path) -> Table | None:
+def _table_of(folder: Path) -> PaperTable | None:
     """The table that a folder belongs to: the table of the same name, if the folders in it are named after its rows."""
     name = folder.resolve().name.removesuffix("-quick")
     if name not in list_tables():
@@ -115,46 +115,36 @@ def _table_of(folder: Path) -> Table | None:
     return table if any((folder / row).is_dir() for row in table.rows) else None
 
 
-def _whole_table(page: Page, file: Path, table: Table) -> None:
+def _whole_table(page: Page, file: Path, table: PaperTable) -> None:
     """Add the comparison of our numbers with the paper's that reign reproduce wrote."""
     if not file.is_file():
         return
-    page.heading(f"{table.title}: {table.unit}")
     with file.open(newline="") as lines:
         found = list(csv.DictReader(lines))
-    rows = []
+    rows: list[list[object]] = []
     for cell in found:
-        ours = f"{_text(cell, 'ours')}{_spread(cell, 'ours_std')} ({cell.get('runs', '')})"
-        rows.append(
-            [
-                cell.get("model", ""),
-                cell.get("column", ""),
-                ours,
-                f"{_text(cell, 'paper')}{_spread(cell, 'paper_std')}",
-                _text(cell, "difference_in_std"),
-            ]
-        )
+        ours = number(_value(cell, "ours"), _value(cell, "ours_std"))
+        paper = number(_value(cell, "paper"), _value(cell, "paper_std"))
+        ours = f"{ours} ({cell.get('runs', '')})"
+        rows.append([cell.get("model"), cell.get("column"), ours, paper, _value(cell, "difference_in_std")])
     for title, numbers in table.quoted.items():
         rows += [
-            [f"{title} (quoted)", column, "", number(mean_and_std(value)[0]), ""]
+            [f"{title} (quoted)", column, "", mean_and_std(value)[0], None]
             for column, value in numbers.items()
             if value is not None
         ]
-    page.table(["model", "column", "ours (models)", "paper", "difference in std"], rows, " ".join(table.notes))
+    columns = ["model", "column", "ours (models)", "paper", "difference in std"]
+    page.table(columns, rows, " ".join(table.notes), f"{table.title}: {table.unit}")
 
 
-def _text(cell: dict[str, str], key: str) -> str:
+def _value(cell: dict[str, str], key: str) -> float | None:
     try:
-        return number(float(cell.get(key) or "nan"))
+        return float(cell.get(key) or "")
     except ValueError:
-        return ""
+        return None
 
 
-def _spread(cell: dict[str, str], key: str) -> str:
-    return f" ± {_text(cell, key)}" if _text(cell, key) else ""
-
-
-def _generalisation(table: Table, runs: dict[str, Record]) -> Panel | None:
+def _generalisation(table: PaperTable, runs: dict[str, Record]) -> Panel | None:
     """Curves by the number of training graphs, if the columns of a table differ in it."""
     sizes = {c: column.settings.get("data", {}).get("num_train") for c, column in table.columns.items()}
     if len({size for size in sizes.values() if size is not None}) < 2:

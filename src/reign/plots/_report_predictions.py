@@ -3,8 +3,9 @@
 import numpy as np
 
 from reign.plots._curves import Floats, draw_classification, draw_confusion, draw_parity, draw_uncertainty
-from reign.plots._page import Page, number
+from reign.plots._page import Page
 from reign.plots._record import Predictions, Record
+from reign.tables import number
 
 ERRORS = 8  # number of molecules with the largest errors that are shown
 TARGETS = 12  # largest number of targets with their own panel
@@ -17,7 +18,7 @@ def add_predictions(page: Page, run: Record, found: Predictions, prefix: str) ->
     names, rows = run.metrics_of_targets()
     page.table(
         ["target", "labels", *names],
-        [[t, int((~np.isnan(found.y[:, c])).sum()), *map(number, rows[c])] for c, t in enumerate(targets)],
+        [[t, int((~np.isnan(found.y[:, c])).sum()), *rows[c]] for c, t in enumerate(targets)],
     )
     shown = targets[:TARGETS]
     if task == "regression":
@@ -72,7 +73,7 @@ def _largest(page: Page, run: Record, found: Predictions, error: Floats, prefix:
     def truth(g: int) -> str:
         return number(found.y[g, 0]) if not run.about["classes"] else first[int(found.y[g, 0])]
 
-    rows = [[found.names[g], *(found.texts[c][g] for c in columns), truth(g), value(g), number(float(error[g]))] for g in worst]
+    rows = [[found.names[g], *(found.texts[c][g] for c in columns), truth(g), value(g), float(error[g])] for g in worst]
     page.table(["graph", *columns, run.about["targets"][0], "prediction", "error"], rows)
     if not columns:
         return

@@ -8,10 +8,11 @@ import yaml
 
 from reign.draw import Picture
 from reign.plots._curves import Curve, Panel, draw_curves
-from reign.plots._page import Page, number
+from reign.plots._page import Page
 from reign.plots._paper import PaperCell, paper_cells
 from reign.plots._record import Record
 from reign.plots._report_predictions import add_predictions
+from reign.tables import number
 from reign.train.summary import in_words
 
 
@@ -39,12 +40,10 @@ def _results(page: Page, run: Record) -> None:
     for split in ("train", "val", "test"):
         found = summary.get(split)
         if isinstance(found, dict):
-            rows.append(
-                [split, number(found.get("mean")), *([number(found.get("std")), len(found.get("values", []))] if several else [])]
-            )
+            rows.append([split, found.get("mean"), *([found.get("std"), len(found.get("values", []))] if several else [])])
     ensemble = summary.get("ensemble")
     if several and isinstance(ensemble, dict):
-        rows.append(["test, ensemble", number(ensemble.get("test")), "", ensemble.get("size", "")])
+        rows.append(["test, ensemble", ensemble.get("test"), "", ensemble.get("size", "")])
     page.heading("Results")
     page.table(header, rows, f"{run.recipe.model.name}, {in_words(summary)}, {summary.get('parameters', 0):,} weights")
     if cells := paper_cells(run.recipe):
@@ -81,15 +80,14 @@ def _beside_the_paper(page: Page, run: Record, cells: Sequence[PaperCell]) -> No
         if not isinstance(found, dict) or theirs is None:
             continue
         ours = found["mean"] * cell.table.factor
-        spread = "" if found.get("std") is None else f" ± {number(found['std'] * cell.table.factor)}"
-        paper = number(theirs[0]) + ("" if theirs[1] is None else f" ± {number(theirs[1])}")
+        spread = None if found.get("std") is None else found["std"] * cell.table.factor
         gap = f"{(ours - theirs[0]) / theirs[1]:+.1f}" if theirs[1] else ""
         rows.append(
             [
                 f"{cell.name}/{cell.row}/{cell.column}",
                 cell.table.unit,
-                f"{number(ours)}{spread} ({len(found['values'])})",
-                paper,
+                f"{number(ours, spread)} ({len(found['values'])})",
+                number(*theirs),
                 gap,
             ]
         )

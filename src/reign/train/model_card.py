@@ -5,6 +5,7 @@ from typing import Any
 
 import reign._version
 from reign.disk import read_record
+from reign.tables import Table, number
 from reign.train.calibration import Calibration
 from reign.train.config import DataConfig
 from reign.train.recipe import Recipe
@@ -126,16 +127,9 @@ def _metrics(summary: dict[str, Any]) -> list[str]:
     splits = list(found)
     if not splits:
         return ["No metrics were recorded."]
-    lines = [f"| metric | {' | '.join(splits)} |", "|" + "---|" * (len(splits) + 1)]
-    for name in found[splits[0]]:
-        cells = [_number(found[split].get(name, {})) for split in splits]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return lines
-
-
-def _number(value: dict[str, Any]) -> str:
-    mean, std = value.get("mean"), value.get("std")
-    return "" if mean is None else f"{mean:.4g}" + (f" ± {std:.2g}" if std else "")
+    values = {name: [found[split].get(name, {}) for split in splits] for name in found[splits[0]]}
+    rows = ([name, *(number(each.get("mean"), each.get("std") or None) for each in row)] for name, row in values.items())
+    return [Table("", ["metric", *splits], rows).markdown()]
 
 
 def _calibrated(run: Path) -> str:

@@ -9,8 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from reign.cli.render_bench import cost_table, explanations, kernel_table
-from reign.experiments.bench import VERSIONS, Cost, Report, bench
+from reign.experiments.bench import VERSIONS, Cost, Report, bench, cost_table, explanations, kernel_table
 from reign.experiments.measure import Kernel
 from reign.experiments.steps import our_step, yardstick_step
 from reign.experiments.workload import Workload, bench_graphs
@@ -41,7 +40,7 @@ def report(**changes: Any) -> Report:
 
 def shown(part: Any, width: int = 200) -> str:
     console = Console(width=width, file=io.StringIO())
-    console.print(part)
+    console.print(part.rich())
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reign.experiments.reproduce import Cell, _cell
-from reign.experiments.tables import Column, Quick, Row, Table
+from reign.experiments.tables import Column, PaperTable, Quick, Row
 from reign.experiments.tune import Search, best_first
 
 
@@ -27,7 +27,7 @@ def test_differences(
 
 
 def test_a_cell_in_the_unit_of_the_paper() -> None:
-    table = Table(
+    table = PaperTable(
         title="t",
         unit="percent",
         factor=100.0,
@@ -64,7 +64,7 @@ def test_all_points_of_a_grid() -> None:
 
 def test_whose_settings_count() -> None:
     """Those of a table, then of its column, then of its row, then of the quick look."""
-    table = Table(
+    table = PaperTable(
         title="t",
         unit="",
         seeds=2,
