@@ -38,7 +38,7 @@ HERE = Path(__file__).absolute().parents[2]
 PARTS = ("help", "results", "epoch", "rows", "launches", "gpu")
 ON_GPU = ("zinc/sun-ego", "zinc/gin", "zinc/ds-ego", "zinc/gnn-ak+", "zinc/own")
 # names that a tree has in some module; after one is changed on purpose, its new name is added
-PRIVATE = {"worth": ("WORTH_BLOCKS",), "captured": ("why_not_resident",), "load": ("load_problem",)}
+PRIVATE = {"captured": ("why_not_resident",), "load": ("load_problem",)}
 MOLECULES = ["C" * (6 + n % 9) + "c1ccccc1" + "O" * (n % 2) + "C(C)" * (n % 4) + "N" for n in range(64)]
 SMALL = [
     "--set",
@@ -157,7 +157,7 @@ def _row(name: str, row: str) -> dict[str, Any]:
     recipe = table.recipe(row, next(iter(table.columns)), start)
     more = [{"data": {"num_train": 10}} if recipe.data.num_train else {}, {"folds": 2} if recipe.folds else {}]
     recipe = table.recipe(row, next(iter(table.columns)), start, *more)
-    with _replaced("load", tiny.like), _replaced("worth", 0), _noted() as notes, tempfile.TemporaryDirectory() as place:
+    with _replaced("load", tiny.like), _small_layers_in_blocks(), _noted() as notes, tempfile.TemporaryDirectory() as place:
         try:
             train(recipe, Path(place) / "run", fabric=_on_cpu())
         except (ValueError, RuntimeError) as error:
@@ -202,6 +202,24 @@ def _replaced(what: str, value: Any) -> Iterator[Any]:
     finally:
         for module, name, before in found:
             setattr(module, name, before)
+
+
+@contextmanager
+def _small_layers_in_blocks() -> Iterator[None]:
+    """Let layers of any size run in blocks of rows. Until November 2026 the bound was WORTH_BLOCKS, now it is a field of BLOCKED."""
+    import reign.kernels
+    import reign.nn
+
+    if (limits := getattr(reign.kernels, "BLOCKED", None)) is not None:
+        place, name = limits, "numbers"
+    else:
+        place, name = reign.nn._fused, "WORTH_BLOCKS"  # type: ignore[attr-defined]
+    before = getattr(place, name)
+    object.__setattr__(place, name, 0)  # also where it is frozen
+    try:
+        yield
+    finally:
+        object.__setattr__(place, name, before)
 
 
 @contextmanager

@@ -13,32 +13,32 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
-    ".": (11, 998, 8.3),
+    ".": (12, 1108, 8.1),
     "bags": (19, 2158, 7.1),
-    "cli": (21, 2348, 11.8),
+    "cli": (17, 2072, 12.1),
     "data": (28, 3266, 8.1),
     "draw": (6, 433, 8.3),
-    "experiments": (16, 1736, 8.4),
+    "experiments": (16, 1865, 8.2),
     "explain": (5, 324, 9.3),
     "explore": (4, 431, 7.9),
     "kernels": (21, 4317, 4.5),
-    "nn": (49, 7680, 7.7),
-    "plots": (19, 2067, 7.6),
+    "nn": (49, 7682, 7.7),
+    "plots": (19, 2049, 7.9),
     "policies": (13, 1049, 10.0),
     "sklearn": (4, 353, 10.2),
     "smiles": (10, 859, 7.9),
     "theory": (37, 4000, 8.0),
-    "train": (77, 8203, 9.9),
+    "train": (77, 8197, 9.9),
 }
 
 WHOLE = {
     "training steps": 4,
     "modules that name files of a run": 20,
-    "renderers of tables": 8,
+    "renderers of tables": 1,
     "cycles of imports": 7,
     "modules in cycles": 67,
     "equal class names": 11,
-    "dict[str, Any]": 222,
+    "dict[str, Any]": 219,
 }
 
 
