@@ -162,9 +162,8 @@ def _reason_of_norm(norm: nn.Module) -> str | None:
 def _watched(inside: list[nn.Module]) -> bool:
     """Whether some of the modules inside of a layer has hooks, which only run where the module itself is called."""
     every = nn.modules.module
-    if every._global_forward_hooks or every._global_forward_pre_hooks or every._global_backward_hooks:
-        return True
-    return any(_hooked(m) for m in inside)
+    hooks = every._global_forward_hooks or every._global_forward_pre_hooks or every._global_backward_hooks
+    return bool(hooks) or any(_hooked(m) for m in inside)
 
 
 def _hooked(module: nn.Module) -> bool:
