@@ -12,10 +12,9 @@ def _forget_what_was_registered() -> Iterator[None]:
     from reign.nn import CONVS, MODELS, TERMS
     from reign.policies import POLICIES
     from reign.theory import FAMILIES
-    from reign.train.losses import LOSSES
-    from reign.train.metrics import METRICS
-    from reign.train.optimisers import OPTIMISERS
-    from reign.train.schedules import SCHEDULES
+    from reign.train.settings.losses import LOSSES
+    from reign.train.settings.metrics import METRICS
+    from reign.train.settings.optim import OPTIMISERS, SCHEDULES
 
     registries = (POLICIES, CONVS, TERMS, MODELS, DATASETS, FAMILIES, LOSSES, METRICS, OPTIMISERS, SCHEDULES)
     before = [(dict(registry._entries), dict(registry._aliases)) for registry in registries]

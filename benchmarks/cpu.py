@@ -30,18 +30,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import reign.__main__
 import reign.kernels
-import reign.train.formats
+import reign.train.engine.execution
 from reign.experiments.workload import Workload, bench_graphs
 from reign.kernels import fast_path
 from reign.train import Callback, fit
 from reign.train.build import make_model, make_problem
-from reign.train.formats import number_format
-from reign.train.recipe import Recipe
+from reign.train.engine.execution import number_format
+from reign.train.settings.config import Recipe
 
 SPINS = getattr(reign.__main__, "SPINS", "")  # versions before have none
 keep_freed_memory = getattr(reign.kernels, "keep_freed_memory", nullcontext)
 threads_for_blocks_only = getattr(reign.kernels, "threads_for_blocks_only", nullcontext)
-onednn_pays = getattr(reign.train.formats, "onednn_pays", bool)
+onednn_pays = getattr(reign.train.engine.execution, "onednn_pays", bool)
 CPU = torch.device("cpu")
 HERE = Path(__file__).absolute().parents[1] / "src"
 

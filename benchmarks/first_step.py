@@ -31,7 +31,7 @@ def main() -> None:
 
     marks.append(("torch and torch_geometric", now()))
     from reign.__main__ import main as reign
-    from reign.train.frames import Played, Player
+    from reign.train.engine.captured import Played, Player
 
     if not torch.cuda.is_available():
         sys.exit("this machine has no GPU.")

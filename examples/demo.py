@@ -11,7 +11,7 @@ from rich.table import Table
 
 from reign.cli.progress import showing_progress
 from reign.train import Recipe, train
-from reign.train.devices import make_fabric
+from reign.train.engine.execution import make_fabric
 
 SETTINGS = {
     "data": {"name": "counting", "targets": ["4-cycle"]},

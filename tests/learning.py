@@ -8,7 +8,7 @@ from torch import nn
 import tiny
 from reign.nn import SUN
 from reign.train import Callback, Training, fit
-from reign.train.devices import make_fabric
+from reign.train.engine.execution import make_fabric
 
 CPU = make_fabric(accelerator="cpu")
 

@@ -10,8 +10,8 @@ import reign
 
 MODULES = [
     *(f"reign.{name}" for name in reign.__all__ if isinstance(getattr(reign, name), ModuleType)),
-    "reign.data.molecules", "reign.explore", "reign.plots.molecules", "reign.registry", "reign.train.losses", "reign.train.metrics",
-    "reign.train.optimisers", "reign.train.schedules", "reign.experiments.reproduce", "reign.experiments.tune",
+    "reign.data.molecules", "reign.explore", "reign.plots.molecules", "reign.registry", "reign.train.settings.losses",
+    "reign.train.settings.metrics", "reign.train.settings.optim", "reign.experiments.reproduce", "reign.experiments.tune",
 ]  # fmt: skip
 
 

@@ -9,9 +9,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from reign.nn import Model
-from reign.train.losses import LOSSES
-from reign.train.metrics import METRICS
-from reign.train.tasks import choose
+from reign.train.settings.losses import LOSSES, choose
+from reign.train.settings.metrics import METRICS
 
 Task = Literal["regression", "classification", "multiclass"]
 

@@ -34,11 +34,11 @@ from reign.disk import check_writable, read_json, read_tensors, remove_unfinishe
 from reign.nn import DS, SUN, Model
 from reign.policies import NodeMarking, Sampled
 from reign.testing import random_graphs
-from reign.train.batches import bytes_of_a_pair
 from reign.train.build import make_problem
+from reign.train.engine.batches import bytes_of_a_pair
 from reign.train.lock import only_one
-from reign.train.overrides import parse_yaml
-from reign.train.recipe import Recipe
+from reign.train.settings.config import Recipe
+from reign.train.settings.yaml import parse_yaml
 from reign.train.too_large import problem_of_run
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -213,7 +213,7 @@ def test_2_such_a_molecule_is_left_out_of_training(tmp_path: Path, split: str) -
 
 
 def test_2_a_molecule_too_large_for_the_memory_is_an_error_of_its_row(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reign.train.budget.free_memory", lambda device: 4e9)
+    monkeypatch.setattr("reign.train.engine.batches.free_memory", lambda device: 4e9)
     pd.DataFrame({"smiles": ["CC", "C" * 4_000, "CCO"]}).to_csv("in.csv", index=False)
     works("predict", "-i", "in.csv", "--model-paths", trained / "run", "-o", "out.csv")
     out = pd.read_csv("out.csv", keep_default_na=False)
@@ -226,7 +226,7 @@ LARGE = "C" * 2_100
 
 
 def _little_memory(monkeypatch: pytest.MonkeyPatch, size: float = 1e9) -> None:
-    monkeypatch.setattr("reign.train.budget.free_memory", lambda device: size)
+    monkeypatch.setattr("reign.train.engine.batches.free_memory", lambda device: size)
 
 
 @pytest.mark.parametrize("place", [0, 10])

@@ -22,7 +22,7 @@ from reign.cli import app, progress
 from reign.cli.training import summary_table
 from reign.plots._report_run import band
 from reign.theory import family, separate
-from reign.train.callbacks import Callback, Forward
+from reign.train.engine.callbacks import Callback, Forward
 
 
 def test_separate(tmp_path: Path) -> None:

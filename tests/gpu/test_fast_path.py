@@ -16,11 +16,12 @@ from reign.data import Problem
 from reign.experiments import find_recipe
 from reign.experiments.workload import _random_molecules
 from reign.nn import from_authors
-from reign.train import fit, frames, train
+from reign.train import fit, train
 from reign.train.build import make_model
-from reign.train.config import ModelConfig, OptimiserConfig, TrainingConfig
-from reign.train.devices import make_fabric
-from reign.train.resident import Resident
+from reign.train.engine import captured
+from reign.train.engine.captured import Resident
+from reign.train.engine.execution import make_fabric
+from reign.train.settings.config import ModelConfig, OptimiserConfig, TrainingConfig
 from reproduction.test_golden import FILES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")]
@@ -126,15 +127,15 @@ def test_the_same_seed_gives_the_same_losses(name: str, precision: str) -> None:
 @pytest.mark.parametrize("number", [1, 3])
 def test_frames_of_several_sizes(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """The model of another run of the same process, whose kernels need not be compiled, learns the same."""
-    monkeypatch.setattr(frames, "FEW", 1 if number == 3 else 10**6)
-    monkeypatch.setattr(frames, "_COMPILED", set())
-    problem, seen, real = _random_molecules(256), list[Any](), frames.Player.play
+    monkeypatch.setattr(captured, "FEW", 1 if number == 3 else 10**6)
+    monkeypatch.setattr(captured, "_COMPILED", set())
+    problem, seen, real = _random_molecules(256), list[Any](), captured.Player.play
 
-    def play(player: frames.Player, played: frames.Played) -> None:
+    def play(player: captured.Player, played: captured.Played) -> None:
         seen.extend([played.frame] if all(played.frame is not frame for frame in seen) else [])
         real(player, played)
 
-    monkeypatch.setattr(frames.Player, "play", play)
+    monkeypatch.setattr(captured.Player, "play", play)
     config = changed(IEEE, batch_size=16, epochs=3, optimiser=OptimiserConfig(name="sgd", lr=0.002, momentum=0.9))
     fast, again, plain = (curve(problem, changed(config, eager=eager), small("dss")) for eager in (False, False, True))
     assert fast.notes == again.notes == []

@@ -35,12 +35,12 @@ REGISTRIES = {
     "data sets": ("reign.data", "DATASETS"),
     "encoders": ("reign.nn", "CONVS"),
     "families": ("reign.theory", "FAMILIES"),
-    "losses": ("reign.train.losses", "LOSSES"),
-    "metrics": ("reign.train.metrics", "METRICS"),
+    "losses": ("reign.train.settings.losses", "LOSSES"),
+    "metrics": ("reign.train.settings.metrics", "METRICS"),
     "models": ("reign.nn", "MODELS"),
-    "optimisers": ("reign.train.optimisers", "OPTIMISERS"),
+    "optimisers": ("reign.train.settings.optim", "OPTIMISERS"),
     "policies": ("reign.policies", "POLICIES"),
-    "schedules": ("reign.train.schedules", "SCHEDULES"),
+    "schedules": ("reign.train.settings.optim", "SCHEDULES"),
     "terms": ("reign.nn", "TERMS"),
 }
 

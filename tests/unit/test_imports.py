@@ -62,7 +62,7 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.train", "sklearn"): QUICK,
     ("reign.train.ray_engine", "ray"): OPTIONAL,
     ("reign.train.shards", "reign.train.ray_engine"): OPTIONAL,  # which needs ray
-    ("reign.train.devices", "lightning"): QUICK,
+    ("reign.train.engine.execution", "lightning"): QUICK,
     ("reign.train", "torch.utils.tensorboard"): OPTIONAL,
     ("reign.experiments", "optuna"): OPTIONAL,
     ("reign.explore", "reign.data.molecules"): OPTIONAL,

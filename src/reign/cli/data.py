@@ -91,7 +91,7 @@ def prepare(
 
 def _options(name: str, given: list[str] | None) -> dict[str, Any]:
     from reign.data import find_dataset
-    from reign.train.overrides import override
+    from reign.train.settings.yaml import override
 
     chosen = {key: value for text in given or [] for key, value in override(text).items()}
     find_dataset(name).complete(chosen)  # raises an error for an unknown option

@@ -81,8 +81,8 @@ def reproduce(
         from reign.experiments import find_table
         from reign.experiments.reproduce import comparison_table, write_comparison
         from reign.experiments.reproduce import reproduce as run
-        from reign.train.devices import make_fabric
-        from reign.train.overrides import override
+        from reign.train.engine.execution import make_fabric
+        from reign.train.settings.yaml import override
 
         if status:
             show_status(Path("results"))
@@ -163,8 +163,8 @@ def tune(
         from reign.cli.progress import showing_progress
         from reign.experiments.tune import Search, study_table
         from reign.experiments.tune import tune as run
-        from reign.train.devices import make_fabric
-        from reign.train.overrides import choices, merge, override
+        from reign.train.engine.execution import make_fabric
+        from reign.train.settings.yaml import choices, merge, override
 
         at_least_one("--seeds", seeds)
         at_least_one("--trials", trials)
@@ -222,8 +222,8 @@ def tune_on_table(
     from reign.experiments.tune import best_first, study_table
     from reign.experiments.tune_table import TableSearch, best_folder, tune_table
     from reign.train import train
-    from reign.train.devices import make_fabric
-    from reign.train.overrides import merge
+    from reign.train.engine.execution import make_fabric
+    from reign.train.settings.yaml import merge
 
     if not file.is_file():
         fail(f"the file {file} does not exist.")

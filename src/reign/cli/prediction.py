@@ -101,7 +101,7 @@ def predict(
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.train import load
-        from reign.train.devices import find_device
+        from reign.train.engine.execution import find_device
         from reign.train.shards import predict_folder
 
         target = output if output is not None else beside(data_path, "preds")
@@ -154,7 +154,7 @@ def fingerprint(
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.train import load
-        from reign.train.devices import find_device
+        from reign.train.engine.execution import find_device
         from reign.train.vectors import write_vectors
 
         target = output if output is not None else beside(data_path, "fps")
@@ -190,7 +190,7 @@ def evaluate(
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.train import load
-        from reign.train.devices import find_device
+        from reign.train.engine.execution import find_device
         from reign.train.reliability import in_words
 
         predictor = load(run, device=find_device(accelerator))

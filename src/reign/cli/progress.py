@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from reign.cli.tools import plain_console
-from reign.train.callbacks import Callback
+from reign.train.engine.callbacks import Callback
 
 if TYPE_CHECKING:
     from reign.data.molecules import Report

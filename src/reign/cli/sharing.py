@@ -24,7 +24,7 @@ def export(
     with user_mistakes():
         check_writable(output)
         from reign.train.archive import export as write
-        from reign.train.recipe import Recipe
+        from reign.train.settings.config import Recipe
 
         files = write(run, output, with_molecules)
         recipe = Recipe.load(run / "recipe.yaml")

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from reign.train.config import DataConfig
+    from reign.train.settings.config import DataConfig
 
 
 def fail(message: str) -> NoReturn:

@@ -106,13 +106,13 @@ def train(
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.experiments import find_recipe
-        from reign.train.devices import make_fabric
-        from reign.train.overrides import merge, override
+        from reign.train.engine.execution import make_fabric
         from reign.train.pretrained import model_of, stereo_of
-        from reign.train.recipe import Recipe
         from reign.train.replicates import replicates
         from reign.train.run import train_all
         from reign.train.run_folder import has_run, saved_recipe
+        from reign.train.settings.config import Recipe
+        from reign.train.settings.yaml import merge, override
 
         changes: list[dict[str, Any]] = [
             {

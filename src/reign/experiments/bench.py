@@ -17,8 +17,8 @@ from reign.experiments.workload import Workload, bench_graphs
 from reign.kernels import keep_freed_memory, kernels_for
 from reign.nn import SUN, Model
 from reign.tables import Table
-from reign.train.batches import bag_of, shuffled
-from reign.train.devices import find_device
+from reign.train.engine.batches import bag_of, shuffled
+from reign.train.engine.execution import find_device
 
 SHOWN = 15  # number of kernels with their own row
 PASSES = 30  # passes over the pair rows in a layer: 10 forward, 20 backward

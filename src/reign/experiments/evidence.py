@@ -9,7 +9,7 @@ from reign.experiments.records import Record
 from reign.experiments.table_files import find_table
 from reign.experiments.tables import cells
 from reign.tables import Table
-from reign.train.overrides import parse_yaml
+from reign.train.settings.yaml import parse_yaml
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from pydantic import ValidationError
 
 from reign.disk import read_json, write_json
 from reign.experiments.tables import PaperTable
-from reign.train.recipe import Recipe
 from reign.train.results import deviation
 from reign.train.run_folder import has_run, saved_recipe
-from reign.train.settings import Settings, explain
+from reign.train.settings.config import Recipe, Settings, explain
 
 VERSIONS = ("reign", "python", "torch", "torch_geometric", "lightning")
 

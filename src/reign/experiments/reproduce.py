@@ -7,8 +7,8 @@ from typing import Any
 from reign.disk import write_csv
 from reign.experiments.tables import PaperTable, cells, in_print, mean_and_std
 from reign.tables import Table, number
-from reign.train.callbacks import Callback
-from reign.train.processes import Fabric
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import Fabric
 from reign.train.run import train_all
 
 

@@ -14,16 +14,13 @@ from reign.experiments.measure import Kernel, KernelClock, added_bytes
 from reign.experiments.yardstick import Union, YardstickSUN
 from reign.kernels import fast_path
 from reign.nn import SUN, Model
-from reign.train.batches import pairs_of
-from reign.train.callbacks import Callback
-from reign.train.capturable import make_fused
-from reign.train.config import TrainingConfig
-from reign.train.devices import make_fabric
-from reign.train.formats import number_format
-from reign.train.frames import FEW, FIRST_RUNS
-from reign.train.learner import Learner
-from reign.train.resident import Resident, why_not_resident
-from reign.train.threads import threads_of
+from reign.train.engine.batches import pairs_of
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.captured import FEW, FIRST_RUNS, Resident, why_not_resident
+from reign.train.engine.engine import Learner
+from reign.train.engine.execution import make_fabric, number_format, threads_of
+from reign.train.settings.config import TrainingConfig
+from reign.train.settings.optim import make_fused
 
 PRECISION = "32-true"  # as in training; on GPUs, products are computed in TF32
 RATE = 1e-3

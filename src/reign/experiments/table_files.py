@@ -15,9 +15,8 @@ from pydantic import ValidationError
 
 from reign._validate import did_you_mean
 from reign.experiments.tables import PaperTable, find_name
-from reign.train.overrides import merge, read_yaml
-from reign.train.recipe import Recipe
-from reign.train.settings import explain
+from reign.train.settings.config import Recipe, explain
+from reign.train.settings.yaml import merge, read_yaml
 
 FOLDER = "reign.experiments.recipes"
 YAML = (".yaml", ".yml")

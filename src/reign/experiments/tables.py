@@ -7,9 +7,8 @@ from pydantic import Field, model_validator
 
 from reign._validate import did_you_mean
 from reign.tables import Table, number
-from reign.train.overrides import merge
-from reign.train.recipe import Recipe
-from reign.train.settings import Settings
+from reign.train.settings.config import Recipe, Settings
+from reign.train.settings.yaml import merge
 
 Number = tuple[float, float | None]
 SINGLE = "run"  # the row of a table that is a single recipe

@@ -9,14 +9,14 @@ from typing import Any
 
 from reign.experiments.table_files import YAML, find_recipe, find_table
 from reign.tables import Table
-from reign.train.callbacks import Callback
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import Fabric
 from reign.train.job_threads import MOST
-from reign.train.metrics import METRICS
-from reign.train.overrides import merge, nested
-from reign.train.processes import Fabric
-from reign.train.recipe import Recipe
 from reign.train.run import train_all
-from reign.train.tasks import choose
+from reign.train.settings.config import Recipe
+from reign.train.settings.losses import choose
+from reign.train.settings.metrics import METRICS
+from reign.train.settings.yaml import merge, nested
 
 INTERRUPTED = "interrupted"  # the mark of trials that were stopped by Ctrl-C
 

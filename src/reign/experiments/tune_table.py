@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from reign.experiments.tune import make_study, need_optuna
-from reign.train.callbacks import Callback, Forward
-from reign.train.metrics import METRICS
-from reign.train.overrides import merge, nested
-from reign.train.processes import Fabric
-from reign.train.recipe import Recipe
+from reign.train.engine.callbacks import Callback, Forward
+from reign.train.engine.execution import Fabric
 from reign.train.run import train
 from reign.train.run_folder import has_run, saved_recipe
-from reign.train.tasks import choose
+from reign.train.settings.config import Recipe
+from reign.train.settings.losses import choose
+from reign.train.settings.metrics import METRICS
+from reign.train.settings.yaml import merge, nested
 
 TRIALS = 20
 SPACE: dict[str, Callable[[Any, str], Any]] = {

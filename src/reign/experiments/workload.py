@@ -9,7 +9,7 @@ from reign.data import Problem, load_problem, need_file
 from reign.nn import Model, find_model
 from reign.testing import random_graphs
 from reign.train.build import make_model
-from reign.train.config import ModelConfig
+from reign.train.settings.config import ModelConfig
 
 POLICY = "ego+:3"
 

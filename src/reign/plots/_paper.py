@@ -6,7 +6,7 @@ from typing import Any
 
 from reign.experiments import find_table, list_tables
 from reign.experiments.tables import PaperTable, mean_and_std
-from reign.train.recipe import Recipe
+from reign.train.settings.config import Recipe
 
 
 @dataclass(frozen=True)

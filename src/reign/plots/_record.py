@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from reign.disk import first_line, read_json, read_record
-from reign.train.metrics import METRICS
-from reign.train.recipe import Recipe
 from reign.train.run_folder import read_about
+from reign.train.settings.config import Recipe
+from reign.train.settings.losses import as_outputs
+from reign.train.settings.metrics import METRICS
 from reign.train.summary import read_summary
-from reign.train.tasks import as_outputs
 
 Floats = NDArray[np.float64]
 

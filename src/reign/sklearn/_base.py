@@ -18,10 +18,10 @@ from reign.experiments import find_recipe
 from reign.sklearn._inputs import read_graphs
 from reign.train import Recipe, fit
 from reign.train.build import make_model
-from reign.train.callbacks import Callback
-from reign.train.devices import make_fabric
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import make_fabric
+from reign.train.settings.losses import as_values
 from reign.train.target_scaler import Scale
-from reign.train.tasks import as_values
 from reign.train.trained_model import TrainedModel
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from torch_geometric.data import Data
 
 from reign._validate import kind_of
-from reign.train.config import Stereo
+from reign.train.settings.config import Stereo
 
 Kind = Literal["smiles", "graphs"]
 

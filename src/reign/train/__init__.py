@@ -1,11 +1,27 @@
 """Training: recipes, the training loop, and runs on disk. It needs ``pip install 'reign[train]'``."""
 
-from reign.train.callbacks import Callback
-from reign.train.config import TrainingConfig as Training
-from reign.train.loop import fit
-from reign.train.nodes import fit_nodes
+import sys
+
+from reign.train.engine import execution
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.loop import fit
+from reign.train.engine.nodes import fit_nodes
 from reign.train.predictor import Predictor, load
-from reign.train.recipe import Recipe
 from reign.train.run import train
+from reign.train.settings import config, losses, metrics, optim
+from reign.train.settings.config import Recipe
+from reign.train.settings.config import TrainingConfig as Training
 
 __all__ = ["Callback", "Predictor", "Recipe", "Training", "fit", "fit_nodes", "load", "train"]
+
+_FORMER = {  # modules by the names that documents and earlier programs use
+    "config": config,
+    "devices": execution,
+    "formats": execution,
+    "losses": losses,
+    "metrics": metrics,
+    "optimisers": optim,
+    "schedules": optim,
+}
+globals().update(_FORMER)
+sys.modules.update({f"{__name__}.{name}": module for name, module in _FORMER.items()})

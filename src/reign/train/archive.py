@@ -24,8 +24,8 @@ from reign.disk import first_line, replaced
 from reign.train.domain import FILE as DOMAIN
 from reign.train.model_card import model_card
 from reign.train.nearest import FILE as TRAINING
-from reign.train.recipe import Recipe
 from reign.train.run_folder import read_about
+from reign.train.settings.config import Recipe
 from reign.train.summary import read_summary
 
 NAMES = re.compile(

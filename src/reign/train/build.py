@@ -13,15 +13,12 @@ from reign.bags import free_memory
 from reign.data import Problem, load_problem
 from reign.disk import first_line
 from reign.nn import Model, find_model, num_parameters
-from reign.train.callbacks import Callback
-from reign.train.config import DataConfig, ModelConfig
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.history import need_tensorboard
 from reign.train.inputs import descriptors_of
-from reign.train.label_weights import label_weights
-from reign.train.losses import LOSSES
-from reign.train.metrics import METRICS
-from reign.train.recipe import Recipe
-from reign.train.tasks import choose
-from reign.train.tensorboard import need_tensorboard
+from reign.train.settings.config import DataConfig, ModelConfig, Recipe
+from reign.train.settings.losses import LOSSES, choose, label_weights
+from reign.train.settings.metrics import METRICS
 
 DECIDED = {
     "in_channels": "it follows from the data",

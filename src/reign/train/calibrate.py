@@ -6,7 +6,7 @@ import torch
 
 from reign.data import Problem
 from reign.train.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
-from reign.train.callbacks import Callback
+from reign.train.engine.callbacks import Callback
 from reign.train.trained_model import TrainedModel
 from reign.train.uncertainty import forecast, methods_of
 

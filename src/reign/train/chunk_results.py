@@ -9,8 +9,8 @@ import torch
 
 from reign.data import GraphPack
 from reign.kernels import keep_freed_memory, ragged
-from reign.train.callbacks import Callback
 from reign.train.domain import COLUMN as WARNING
+from reign.train.engine.callbacks import Callback
 from reign.train.table_jobs import Cells, Job
 from reign.train.window import Window
 

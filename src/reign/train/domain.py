@@ -21,10 +21,10 @@ from torch import Tensor
 
 from reign.data import GraphPack, Ids, Problem
 from reign.disk import read_record, write_json
-from reign.train.callbacks import Callback
+from reign.train.engine.callbacks import Callback
 from reign.train.nearest import FILE as TRAINING
 from reign.train.nearest import read_training
-from reign.train.recipe import Recipe
+from reign.train.settings.config import Recipe
 from reign.train.trained_model import TrainedModel
 
 if TYPE_CHECKING:

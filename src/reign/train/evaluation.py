@@ -11,12 +11,12 @@ from torch import Tensor
 from reign.data import Ids, Problem
 from reign.disk import read_record
 from reign.train.build import make_problem
-from reign.train.callbacks import Callback
+from reign.train.engine.callbacks import Callback
 from reign.train.inputs import descriptors_like
-from reign.train.metrics import METRICS, measure_all
 from reign.train.prediction_plan import Plan
 from reign.train.reliability import measure_uncertainty
-from reign.train.tasks import as_outputs, as_values, choose
+from reign.train.settings.losses import as_outputs, as_values, choose
+from reign.train.settings.metrics import METRICS, measure_all
 
 if TYPE_CHECKING:
     from reign.train.predictor import Predictor

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_geometric.data import Data
 
-from reign.train.config import DataConfig
+from reign.train.settings.config import DataConfig
 
 if TYPE_CHECKING:
     from reign.data.molecules import Descriptors

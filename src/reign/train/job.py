@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from reign.train.callbacks import Callback
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import Fabric
 from reign.train.members import Member, train_member
-from reign.train.processes import Fabric
-from reign.train.recipe import Recipe
+from reign.train.settings.config import Recipe
 
 
 @dataclass

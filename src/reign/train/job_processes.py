@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 from reign.train.build import make_problem
-from reign.train.callbacks import Callback
-from reign.train.devices import make_fabric
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import make_fabric
 from reign.train.job import Job
 from reign.train.members import members_of
-from reign.train.recipe import Recipe
 from reign.train.run_folder import known_targets
+from reign.train.settings.config import Recipe
 from reign.train.too_large import problem_of_run
 
 PAUSE = 2.0  # seconds between the events of batches that a process sends

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from reign.train.callbacks import Callback, Forward
+from reign.train.engine.callbacks import Callback, Forward
+from reign.train.engine.execution import Fabric
+from reign.train.engine.sharing import Turns
 from reign.train.job import Job
-from reign.train.processes import Fabric
-from reign.train.turns import Turns
 
 MOST = 8  # the largest number of models on one GPU
 SETTLED = 6  # number of batches after which a model has captured its first steps

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from reign.train.callbacks import Callback
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import Fabric
 from reign.train.job import Job
 from reign.train.job_processes import run_in_processes
 from reign.train.job_threads import JobThreads
-from reign.train.processes import Fabric
 
 
 def run_jobs(jobs: Sequence[Job], fabric: Fabric, callback: Callback, number: int | None = None) -> None:

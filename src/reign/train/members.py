@@ -8,14 +8,14 @@ from typing import Any
 from reign.data import Problem
 from reign.disk import write_json
 from reign.train.build import make_model, scale_descriptors
-from reign.train.callbacks import Callback
-from reign.train.loop import fit
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import Fabric
+from reign.train.engine.loop import fit
 from reign.train.prediction_files import write_predictions
 from reign.train.pretrained import start_from
-from reign.train.processes import Fabric
-from reign.train.recipe import Recipe
+from reign.train.settings.config import Recipe
+from reign.train.settings.losses import as_values
 from reign.train.target_scaler import Scale
-from reign.train.tasks import as_values
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ import reign._version
 from reign.disk import read_record
 from reign.tables import Table, number
 from reign.train.calibration import Calibration
-from reign.train.config import DataConfig
-from reign.train.recipe import Recipe
+from reign.train.settings.config import DataConfig, Recipe
 from reign.train.summary import in_words
 
 VERSIONS = ("reign", "python", "torch", "torch_geometric")

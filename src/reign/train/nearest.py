@@ -10,9 +10,9 @@ from torch import Tensor
 
 from reign.data import GraphPack, Problem
 from reign.disk import write_csv
-from reign.train.callbacks import Callback
-from reign.train.config import DataConfig
+from reign.train.engine.callbacks import Callback
 from reign.train.inputs import descriptors_of
+from reign.train.settings.config import DataConfig
 from reign.train.trained_model import TrainedModel
 
 if TYPE_CHECKING:

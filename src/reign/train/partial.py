@@ -18,8 +18,8 @@ from typing import Any
 
 from reign.disk import read_json, read_record, write_bytes, write_json
 from reign.train import lock
-from reign.train.callbacks import Callback
 from reign.train.chunk_results import Computed
+from reign.train.engine.callbacks import Callback
 from reign.train.stream import Stream
 from reign.train.table_output import TableOutput
 from reign.train.window import Window

@@ -18,19 +18,19 @@ from reign._validate import check
 from reign.data import GraphPack, Ids
 from reign.train.archive import unpack
 from reign.train.calibration import Calibration
-from reign.train.callbacks import Callback
 from reign.train.depends import about_stream
 from reign.train.domain import COLUMN as WARNING
 from reign.train.domain import FILE as DOMAIN
 from reign.train.domain import Domain, find_domain
+from reign.train.engine.callbacks import Callback
 from reign.train.evaluation import evaluate_split, evaluate_table
 from reign.train.inputs import read_inputs, without_targets
 from reign.train.nearest import training_molecules
 from reign.train.partial import Written, write_stream
 from reign.train.prediction_plan import Plan, make_plan
 from reign.train.prediction_table import column_names, forecast_columns
-from reign.train.recipe import Recipe
 from reign.train.run_folder import read_about
+from reign.train.settings.config import Recipe
 from reign.train.stream import CHUNK, Stream, open_stream
 from reign.train.summary import best_member, read_summary
 from reign.train.table_jobs import ForecastJob

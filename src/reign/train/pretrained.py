@@ -7,9 +7,8 @@ from torch import nn
 
 from reign.data import Problem
 from reign.nn import Model
-from reign.train.config import TrainingConfig
-from reign.train.recipe import Recipe
 from reign.train.run_folder import read_about
+from reign.train.settings.config import Recipe, TrainingConfig
 from reign.train.summary import read_summary
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reign.train.callbacks import Callback
+from reign.train.engine.callbacks import Callback
 from reign.train.partial import Written
 from reign.train.predictor import Predictor, load
 from reign.train.shards import Shard, finish

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reign.data import Ids, Problem
 from reign.train.calibration import Interval
-from reign.train.callbacks import Callback
+from reign.train.engine.callbacks import Callback
 from reign.train.prediction_plan import CALIBRATIONS, Plan
 from reign.train.uncertainty import forecast
 

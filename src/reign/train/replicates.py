@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from reign.train.recipe import Recipe
+from reign.train.settings.config import Recipe
 
 
 def replicates(recipe: Recipe, folder: Path, number: int) -> list[tuple[Recipe, Path]]:

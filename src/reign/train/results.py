@@ -12,11 +12,11 @@ from torch import Tensor
 
 from reign.data import Problem
 from reign.disk import read_record
-from reign.train.history import read_metrics
-from reign.train.metrics import METRICS
+from reign.train.engine.history import read_metrics
 from reign.train.prediction_files import read_predictions
-from reign.train.recipe import Recipe
-from reign.train.tasks import as_outputs
+from reign.train.settings.config import Recipe
+from reign.train.settings.losses import as_outputs
+from reign.train.settings.metrics import METRICS
 
 
 def deviation(values: Sequence[float]) -> float | None:

@@ -2,7 +2,7 @@
 
 import time
 
-from reign.train.callbacks import Callback
+from reign.train.engine.callbacks import Callback
 
 
 class RowProgress(Callback):

@@ -12,9 +12,9 @@ from reign.data import Problem
 from reign.disk import read_json, read_record, write_json
 from reign.train.build import make_model, make_problem, try_model
 from reign.train.calibrate import calibrate
-from reign.train.callbacks import Callback
-from reign.train.devices import make_fabric
 from reign.train.domain import Domain
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import Fabric, make_fabric
 from reign.train.job import Job
 from reign.train.jobs import run_jobs
 from reign.train.lock import only_one
@@ -22,10 +22,9 @@ from reign.train.members import Member, members_of
 from reign.train.nearest import keep_training
 from reign.train.prediction_files import write_left_out, write_predictions
 from reign.train.pretrained import check_stereo, start_from
-from reign.train.processes import Fabric
-from reign.train.recipe import Recipe
 from reign.train.results import predicted, read_result, spread_of, summarise
 from reign.train.run_folder import describe, environment, known_targets, peak_memory, start
+from reign.train.settings.config import Recipe
 from reign.train.too_large import find_too_large, leave_out, saved_too_large
 from reign.train.trained_model import TrainedModel
 

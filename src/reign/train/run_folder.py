@@ -37,9 +37,9 @@ import reign._version
 from reign.data import TASKS, Problem
 from reign.disk import is_unfinished, read_record, remove_unfinished
 from reign.train import lock
-from reign.train.overrides import merge
-from reign.train.processes import Fabric
-from reign.train.recipe import Recipe
+from reign.train.engine.execution import Fabric
+from reign.train.settings.config import Recipe
+from reign.train.settings.yaml import merge
 from reign.train.summary import read_summary
 
 

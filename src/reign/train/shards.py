@@ -10,7 +10,7 @@ from typing import Any
 
 from reign._validate import check
 from reign.disk import check_writable, read_record, write_json
-from reign.train.callbacks import Callback
+from reign.train.engine.callbacks import Callback
 from reign.train.partial import Written, counted, write_stream
 from reign.train.predictor import Predictor
 from reign.train.table_output import ENDINGS

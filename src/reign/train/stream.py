@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reign._validate import check
-from reign.train.callbacks import Callback
 from reign.train.chunk_results import Computed, compute
-from reign.train.config import DataConfig
 from reign.train.domain import COLUMN as WARNING
+from reign.train.engine.callbacks import Callback
 from reign.train.inputs import descriptors_like
 from reign.train.row_progress import RowProgress
+from reign.train.settings.config import DataConfig
 from reign.train.table_jobs import Job
 from reign.train.window import Window
 

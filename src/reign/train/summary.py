@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from reign.disk import read_json
-from reign.train.metrics import METRICS
-from reign.train.settings import explain, name_in
+from reign.train.settings.config import explain, name_in
+from reign.train.settings.metrics import METRICS
 
 LEFT_OUT: Any = None  # the default of a field that a file may leave out, but in which null is an error
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from reign.data import GraphPack
-from reign.train.callbacks import Callback
 from reign.train.domain import COLUMN as WARNING
+from reign.train.engine.callbacks import Callback
 from reign.train.nearest import COLUMNS, TrainingMolecules
 from reign.train.prediction_plan import Plan
 from reign.train.prediction_table import column_names

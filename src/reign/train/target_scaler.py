@@ -10,7 +10,7 @@ from torch import Tensor
 
 from reign.data import Problem
 from reign.disk import read_record, write_json
-from reign.train.losses import variance
+from reign.train.settings.losses import variance
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,11 +10,10 @@ import torch
 
 from reign.data import Problem
 from reign.disk import read_record
-from reign.train.batches import pairs_of
-from reign.train.budget import TOO_LARGE, why_too_large
 from reign.train.build import make_model
-from reign.train.formats import dtype_of
-from reign.train.recipe import Recipe
+from reign.train.engine.batches import TOO_LARGE, pairs_of, why_too_large
+from reign.train.engine.execution import dtype_of
+from reign.train.settings.config import Recipe
 
 if TYPE_CHECKING:
     from reign.data.molecules import Report

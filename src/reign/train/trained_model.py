@@ -10,11 +10,11 @@ from torch import Tensor
 
 from reign.data import GraphPack, Ids
 from reign.nn import Model
-from reign.train.budget import Budget
-from reign.train.callbacks import Callback
-from reign.train.config import TrainingConfig
-from reign.train.inference import Inference
-from reign.train.losses import LOSSES
+from reign.train.engine.batches import Budget
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.inference import Inference
+from reign.train.settings.config import TrainingConfig
+from reign.train.settings.losses import LOSSES
 from reign.train.target_scaler import Scale
 
 PAIRS = 65_536  # number of pairs (subgraph, node) of a batch: larger ones are hardly faster on a CPU

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.data import GraphPack, Ids
-from reign.train.callbacks import Callback
-from reign.train.tasks import as_values
+from reign.train.engine.callbacks import Callback
+from reign.train.settings.losses import as_values
 from reign.train.trained_model import TrainedModel
 
 METHODS = ("ensemble", "dropout", "mve")

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reign.train.callbacks import Callback
 from reign.train.depends import about_stream
+from reign.train.engine.callbacks import Callback
 from reign.train.partial import Written, write_stream
 from reign.train.stream import CHUNK, Stream, open_stream
 from reign.train.table_jobs import VectorJob

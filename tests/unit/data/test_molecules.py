@@ -422,7 +422,7 @@ def test_a_row_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     assert len(report.left_out) == 3
     assert read == [*rows, *(text for text in bad for _ in range(2))]
     from reign.train import Recipe, load, train
-    from reign.train.devices import make_fabric
+    from reign.train.engine.execution import make_fabric
 
     settings = {"model": {"name": "mpnn", "hidden_channels": 4, "num_layers": 1}, "train": {"epochs": 1}}
     recipe = Recipe.check({"data": {"path": str(file), "split": split}, **settings})

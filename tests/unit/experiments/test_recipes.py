@@ -13,8 +13,8 @@ from reign import policy
 from reign.experiments import find_recipe, find_table, list_tables
 from reign.experiments.tables import cells
 from reign.train import Recipe, build, run
-from reign.train.devices import make_fabric
-from reign.train.overrides import override
+from reign.train.engine.execution import make_fabric
+from reign.train.settings.yaml import override
 
 TABLES = [name for name in list_tables() if not name.startswith("molecules")]
 ROWS = [(name, row) for name in TABLES for row in find_table(name).rows]

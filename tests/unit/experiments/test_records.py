@@ -17,7 +17,7 @@ from reign.experiments.pages import BEGIN, END, HEADER, results_markdown, summar
 from reign.experiments.records import Record, Result, read_records, record_table
 from reign.experiments.table_files import find_recipe
 from reign.train import Recipe, build, train
-from reign.train.devices import make_fabric
+from reign.train.engine.execution import make_fabric
 
 
 def result(seed: int, last: float, best: float, seconds: float = 60.0) -> Result:

@@ -12,8 +12,8 @@ import reign
 from learning import Curve
 from reign.data import Problem
 from reign.train import fit
-from reign.train.average import Average
-from reign.train.config import TrainingConfig
+from reign.train.engine.update import Average
+from reign.train.settings.config import TrainingConfig
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 

@@ -8,7 +8,7 @@ import tiny
 from learning import model
 from reign.data import GraphPack
 from reign.nn import DS, MPNN
-from reign.train.batches import affordable_pairs, pairs_of, parts
+from reign.train.engine.batches import affordable_pairs, pairs_of, parts
 
 
 def test_parts_and_pairs() -> None:

@@ -13,8 +13,8 @@ import tiny
 from learning import Curve, learn, model
 from reign.bags import DoesNotFit
 from reign.nn import SUN
-from reign.train import budget
-from reign.train.budget import Budget, GraphTooLarge
+from reign.train.engine import batches
+from reign.train.engine.batches import Budget, GraphTooLarge
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -80,7 +80,7 @@ def test_a_graph_that_takes_very_long_is_named_in_advance(monkeypatch: pytest.Mo
         (0, [str(g + 1) for g in range(len(sizes))], f"Row {most + 1}"),
         (10**9, None, ""),
     ):
-        monkeypatch.setattr(budget, "MANY", limit)
+        monkeypatch.setattr(batches, "MANY", limit)
         notes = Curve()
         Budget(model(), problem.graphs, torch.device("cpu"), None, "tiny", notes, names)
         size = f"{int(sizes[most]) ** 2} pairs (subgraph, node), and up to {int(sizes[most] * edges[most])} messages in each layer"
@@ -96,11 +96,12 @@ def test_the_error_survives_pickling_and_a_longer_message() -> None:
 def test_a_guess_that_splits_batches_is_told() -> None:
     notes = Curve()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("reign.train.batches.free_memory", lambda device: 2 * 8 * 2 * 8 * 4 * 100)  # for 100 pairs of this model
+        size = 2 * 8 * 2 * 8 * 4 * 100  # for 100 pairs of this model
+        patch.setattr("reign.train.engine.batches.free_memory", lambda device: size)
         result = learn(config={"batch_size": 12}, callback=notes)
     assert result["max_pairs"] == 100
-    assert len(notes.notes) == 1
-    assert "The free memory is enough for about 100 pairs" in notes.notes[0]
+    assert len(notes.notes) == 2  # the first says that bags are not kept
+    assert "The free memory is enough for about 100 pairs" in notes.notes[1]
 
 
 def test_other_errors_are_not_taken_for_memory() -> None:

@@ -11,8 +11,8 @@ import reign
 from reign.data import Problem
 from reign.train import Recipe, build, train
 from reign.train.build import make_model, make_problem
-from reign.train.config import DataConfig, ModelConfig
-from reign.train.devices import make_fabric
+from reign.train.engine.execution import make_fabric
+from reign.train.settings.config import DataConfig, ModelConfig
 
 
 def test_problems_that_differ_in_targets_share_their_graphs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reign.data import GraphPack, Problem
 from reign.testing import random_graphs
-from reign.train.callbacks import Callback
+from reign.train.engine.callbacks import Callback
 from reign.train.evaluation import measure_models
 from reign.train.prediction_table import forecast_columns
 from reign.train.trained_model import TrainedModel

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from reign.train.flat import FlatAdam
+from reign.train.engine.update import FlatAdam
 
 
 def model() -> nn.Module:

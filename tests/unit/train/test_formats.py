@@ -8,9 +8,8 @@ from torch import nn
 
 import tiny
 from learning import learn, model
-from reign.train import formats
-from reign.train.formats import number_format, onednn_pays
-from reign.train.processes import OneProcess
+from reign.train.engine import execution
+from reign.train.engine.execution import OneProcess, number_format, onednn_pays
 
 CPU = torch.device("cpu")
 
@@ -41,26 +40,26 @@ def test_one_process_gives_float32_and_bounds_gradients() -> None:
 @pytest.mark.parametrize("pays", [True, False])
 @pytest.mark.parametrize("before", ["highest", "high"])
 def test_precision_of_products_is_restored(pays: bool, before: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "onednn_pays", lambda: pays)
+    monkeypatch.setattr(execution, "onednn_pays", lambda: pays)
     found = {}
-    with formats._precision(before):
+    with execution._precision(before):
         for precision in ("32-true", "32-ieee", "64-true", "bf16-mixed"):
-            with number_format(CPU, precision, formats.MANY):
+            with number_format(CPU, precision, execution.MANY):
                 found[precision] = torch.get_float32_matmul_precision()
             assert torch.get_float32_matmul_precision() == before
-            with pytest.raises(ZeroDivisionError), number_format(CPU, precision, formats.MANY):
+            with pytest.raises(ZeroDivisionError), number_format(CPU, precision, execution.MANY):
                 1 / 0  # noqa: B018
             assert torch.get_float32_matmul_precision() == before
         assert found == {"32-true": "medium" if pays else before, "32-ieee": "highest", "64-true": before, "bf16-mixed": before}
-        with number_format(CPU, "32-true", formats.MANY - 1):
+        with number_format(CPU, "32-true", execution.MANY - 1):
             assert torch.get_float32_matmul_precision() == before
 
 
 def test_contexts_of_threads_may_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one to enter is the first one to leave; afterwards the setting is what it was before both."""
-    monkeypatch.setattr(formats, "onednn_pays", lambda: True)
+    monkeypatch.setattr(execution, "onednn_pays", lambda: True)
     before = torch.get_float32_matmul_precision()
-    first, second = (number_format(CPU, "32-true", formats.MANY) for _ in range(2))
+    first, second = (number_format(CPU, "32-true", execution.MANY) for _ in range(2))
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -78,8 +77,8 @@ def test_onednn_pays_where_mkl_leaves_instructions_unused(tmp_path: Path, monkey
 
     def answer(processor: Path, capability: str = "AVX512", few_digits: bool = False) -> bool:
         products = torch.autocast("cpu", torch.bfloat16, enabled=few_digits)
-        monkeypatch.setattr(formats, "_precision_on_cpu", lambda name: products)  # the digits of another processor
-        monkeypatch.setattr(formats, "PROCESSOR", processor)
+        monkeypatch.setattr(execution, "_precision_on_cpu", lambda name: products)  # the digits of another processor
+        monkeypatch.setattr(execution, "PROCESSOR", processor)
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
         return onednn_pays.__wrapped__()
 
@@ -99,8 +98,8 @@ def test_onednn_pays_where_mkl_leaves_instructions_unused(tmp_path: Path, monkey
 @pytest.mark.usefixtures("signatures_unchecked")
 @pytest.mark.parametrize(("rows", "expected"), [(100, "medium"), (10_000, "highest")])
 def test_training_and_prediction_look_at_the_rows_of_a_batch(rows: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "onednn_pays", lambda: True)
-    monkeypatch.setattr(formats, "MANY", rows)  # a batch has some hundred pairs
+    monkeypatch.setattr(execution, "onednn_pays", lambda: True)
+    monkeypatch.setattr(execution, "MANY", rows)  # a batch has some hundred pairs
     net, graphs, found = model(), tiny.problem(), set()
     graphs.splits["train"] = torch.arange(12)
     net.register_forward_hook(lambda *_: found.add((net.training, torch.get_float32_matmul_precision())))

@@ -12,8 +12,7 @@ import tiny
 from learning import learn, model
 from reign.nn import SUN
 from reign.train import Callback
-from reign.train.gradients import NonFiniteLoss
-from reign.train.learner import Learner
+from reign.train.engine.engine import Learner, NonFiniteLoss
 
 
 def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_state(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import torch
 import tiny
 from learning import CPU, model
 from reign.train import Callback, Predictor, Recipe, Training, build, load, train
-from reign.train.devices import make_fabric
-from reign.train.inference import Inference
-from reign.train.learner import Learner
+from reign.train.engine.engine import Learner
+from reign.train.engine.execution import make_fabric
+from reign.train.engine.inference import Inference
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -85,7 +85,7 @@ def test_processes_share_the_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each computes its own rows and zeros elsewhere, so that the sum over processes has all of them."""
     from dataclasses import replace
 
-    monkeypatch.setattr("reign.train.inference.total", lambda value: value)
+    monkeypatch.setattr("reign.train.engine.inference.total", lambda value: value)
     whole = Learner(model(), tiny.problem(), Training(batch_size=4), 0, CPU, Callback()).inference
     ids = torch.arange(7)
     one, two = (replace(whole, rank=rank, world=2)(ids, "all") for rank in range(2))

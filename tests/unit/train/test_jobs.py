@@ -9,10 +9,10 @@ from safetensors.torch import load_file
 
 from reign.experiments import find_recipe
 from reign.train import Callback
-from reign.train.devices import make_fabric
+from reign.train.engine.execution import make_fabric
 from reign.train.job_threads import JobThreads
-from reign.train.recipe import Recipe
 from reign.train.run import train, train_all
+from reign.train.settings.config import Recipe
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 FABRIC = make_fabric("32-true", "cpu")

@@ -12,8 +12,9 @@ from learning import CPU, Curve, learn, model
 from reign.kernels import blocked
 from reign.nn import DS, Model
 from reign.policies import Policy
-from reign.train import Callback, Training, kept_bags
-from reign.train.learner import Learner
+from reign.train import Callback, Training
+from reign.train.engine import batches
+from reign.train.engine.engine import Learner
 
 SMALL = 8 * 8 * 8 * 3  # layers of fewer numbers run in plain operations: about three graphs, and not five
 
@@ -87,7 +88,7 @@ def test_policies_that_cut_edges_make_bags_again() -> None:
 @pytest.mark.usefixtures("signatures_unchecked")
 def test_a_data_set_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bags are made again, one line says so, and nothing else changes."""
-    monkeypatch.setattr(kept_bags, "free_memory", lambda device: 1e6)
+    monkeypatch.setattr(batches, "free_memory", lambda device: 1e6)
     curve, usual = Curve(), Curve()
     learn(callback=curve)
     (note,) = curve.notes

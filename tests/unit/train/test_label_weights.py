@@ -9,8 +9,7 @@ import tiny
 from reign.data import Problem
 from reign.nn import SUN
 from reign.train import Training, fit
-from reign.train.label_weights import label_weights
-from reign.train.losses import LOSSES
+from reign.train.settings.losses import LOSSES, label_weights
 
 NAN = float("nan")
 

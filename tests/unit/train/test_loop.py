@@ -13,8 +13,8 @@ import tiny
 from learning import CPU, Curve, learn, model
 from reign.nn import DS
 from reign.train import Callback, Training, fit
-from reign.train.devices import make_fabric
-from reign.train.learner import Learner
+from reign.train.engine.engine import Learner
+from reign.train.engine.execution import make_fabric
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from reign.train.losses import LOSSES
+from reign.train.settings.losses import LOSSES
 
 
 def test_losses_leave_out_what_is_missing() -> None:

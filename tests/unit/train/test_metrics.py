@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from reign.train.metrics import METRICS, measure_all, metric
+from reign.train.settings.metrics import METRICS, measure_all, metric
 
 
 def test_metrics() -> None:

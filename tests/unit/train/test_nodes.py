@@ -11,7 +11,7 @@ import reign
 from reign.data import predict_nodes
 from reign.nn import DS, IDGNN, MPNN, RootPooling, num_parameters
 from reign.train import Training, fit_nodes
-from reign.train.nodes import problem_of_nodes
+from reign.train.engine.nodes import problem_of_nodes
 
 
 def rings(nodes: int = 300) -> Data:

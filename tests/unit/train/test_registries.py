@@ -1,15 +1,16 @@
 """Losses, metrics, optimisers and schedules by name: a new one is one entry in one registry."""
 
+from importlib import import_module
+
 import pytest
 import torch
 
+import reign
 from learning import learn
 from reign.train import Training
-from reign.train.losses import LOSSES, register_loss
-from reign.train.metrics import METRICS, MeanOverLabels
-from reign.train.optimisers import OPTIMISERS
-from reign.train.schedules import SCHEDULES, Constant
-from reign.train.tasks import choose
+from reign.train.settings.losses import LOSSES, choose, register_loss
+from reign.train.settings.metrics import METRICS, MeanOverLabels
+from reign.train.settings.optim import OPTIMISERS, SCHEDULES, Constant
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -72,3 +73,20 @@ def test_the_facts_of_metrics() -> None:
     assert {name for name, metric in METRICS.items() if metric.more_is_better} == more
     assert {name for name, metric in METRICS.items() if metric.logarithmic} == {"log10_mse"}
     assert all(metric.tasks for _, metric in METRICS.items())
+
+
+@pytest.mark.parametrize(
+    ("former", "name", "now"),
+    [
+        ("config", "TrainingConfig", "settings.config"),
+        ("devices", "make_fabric", "engine.execution"),
+        ("formats", "onednn_pays", "engine.execution"),
+        ("losses", "LOSSES", "settings.losses"),
+        ("metrics", "METRICS", "settings.metrics"),
+        ("optimisers", "OPTIMISERS", "settings.optim"),
+        ("schedules", "SCHEDULES", "settings.optim"),
+    ],
+)
+def test_modules_are_found_by_their_former_names(former: str, name: str, now: str) -> None:
+    assert getattr(import_module(f"reign.train.{former}"), name) is getattr(import_module(f"reign.train.{now}"), name)
+    assert getattr(reign.train, former) is import_module(f"reign.train.{now}")

@@ -12,11 +12,12 @@ import reign
 from learning import Curve
 from reign.bags import BagStore
 from reign.data import Problem
-from reign.train import fit, learner
-from reign.train.capturable import portable
-from reign.train.config import TrainingConfig
-from reign.train.losses import LOSSES
-from reign.train.resident import Resident
+from reign.train import fit
+from reign.train.engine import engine
+from reign.train.engine.captured import Resident
+from reign.train.settings.config import TrainingConfig
+from reign.train.settings.losses import LOSSES
+from reign.train.settings.optim import portable
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -43,7 +44,7 @@ def problem(label: float | None = None) -> Problem:
 def train(
     monkeypatch: pytest.MonkeyPatch, resident: bool, name: str = "sun", folder: Path | None = None, **options: Any
 ) -> tuple[Curve, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    monkeypatch.setattr(learner, "why_not_resident", lambda _: None if resident else "a test")
+    monkeypatch.setattr(engine, "why_not_resident", lambda _: None if resident else "a test")
     torch.manual_seed(1)
     data = options.pop("data", None) or problem()
     model = reign.build_model(name, 4, 4, 2, 1, **({"node_encoder": 4, "edge_encoder": 3} | options.pop("model", {})))
@@ -126,7 +127,7 @@ def test_a_loss_that_is_not_finite_is_found_and_named(monkeypatch: pytest.Monkey
 def test_a_batch_larger_than_all_that_were_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its frame is larger by a fixed factor."""
     for name, value in {"DRAWN": 1, "FEW": 99, "SINGLE_ROOM": 0.3}.items():
-        monkeypatch.setattr(f"reign.train.frames.{name}", value)
+        monkeypatch.setattr(f"reign.train.engine.captured.{name}", value)
     made = frames_made(monkeypatch)
     one, other = (train(monkeypatch, resident, epochs=4, batch_size=3) for resident in (True, False))
     assert one[0].losses == pytest.approx(other[0].losses, rel=1e-6)
@@ -148,7 +149,7 @@ def test_frames_depend_on_no_epoch(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         with monkeypatch.context() as patch:
             made = frames_made(patch)
             if epochs == 400:
-                patch.setattr("reign.train.loop.History.done", lambda history, *_: len(history.rows) >= 1)
+                patch.setattr("reign.train.engine.loop.History.done", lambda history, *_: len(history.rows) >= 1)
             train(patch, True, epochs=epochs, batch_size=3, folder=folder)
         found.append(made)
     assert found[0] == found[1] == found[2]
@@ -188,7 +189,7 @@ def test_portable_states_are_those_of_plain_optimisers() -> None:
 
 
 def test_what_cannot_be_kept_is_left_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reign.train.resident.BagStore", _fails)
+    monkeypatch.setattr("reign.train.engine.captured.BagStore", _fails)
     one, other = (train(monkeypatch, resident) for resident in (True, False))
     assert one[0].losses == other[0].losses
     assert one[0].notes == ["batches are assembled one by one, not on the device: no such luck."]

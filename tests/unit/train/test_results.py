@@ -7,8 +7,8 @@ import pytest
 
 import tiny
 from reign.disk import write_csv
-from reign.train.recipe import Recipe
 from reign.train.results import spread, summarise
+from reign.train.settings.config import Recipe
 
 
 @pytest.mark.parametrize(("report", "epoch", "expected"), [("best", 1, [0.7, 0.6]), ("last", 2, [0.6, 0.6])])

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from reign.train.config import ScheduleConfig
-from reign.train.schedules import Constant
+from reign.train.settings.config import ScheduleConfig
+from reign.train.settings.optim import Constant
 
 
 def test_schedules() -> None:

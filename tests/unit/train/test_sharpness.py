@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from reign.train.sharpness import Sharpness
+from reign.train.engine.update import Sharpness
 
 
 @pytest.mark.parametrize("adaptive", [False, True])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from reign.kernels import fast_path, fast_path_state
-from reign.train.turns import Stopped, Turns, away, hand_over
+from reign.train.engine.sharing import Stopped, Turns, away, hand_over
 
 
 def run(turns: Turns, *works: object) -> list[BaseException]:

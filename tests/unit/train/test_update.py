@@ -9,8 +9,7 @@ from torch.optim import SGD, Adam, Optimizer
 
 from learning import CPU, learn, model
 from reign.nn import Model
-from reign.train.flat import FlatAdam
-from reign.train.update import Update
+from reign.train.engine.update import FlatAdam, Update
 
 
 def gradients(net: Model, step: int, without: int | None) -> None:

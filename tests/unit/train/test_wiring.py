@@ -11,11 +11,11 @@ import tiny
 from learning import CPU
 from reign.data import Problem
 from reign.train import Callback, Training
-from reign.train.batches import shuffled
 from reign.train.build import make_model
-from reign.train.config import ModelConfig
-from reign.train.learner import Learner
-from reign.train.seeds import epoch_seed
+from reign.train.engine.batches import shuffled
+from reign.train.engine.engine import Learner
+from reign.train.engine.execution import epoch_seed
+from reign.train.settings.config import ModelConfig
 
 
 class Line(nn.Module):

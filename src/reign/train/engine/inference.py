@@ -9,13 +9,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.data import GraphPack, Ids
-from reign.train.budget import Budget, GraphTooLarge
-from reign.train.callbacks import Callback
-from reign.train.distributed import total
-from reign.train.formats import number_format
-from reign.train.kept_bags import KeptBags
+from reign.train.engine.batches import Budget, GraphTooLarge, KeptBags
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import number_format, threads_of, total
 from reign.train.target_scaler import Scale
-from reign.train.threads import threads_of
 
 
 @dataclass(frozen=True, eq=False)

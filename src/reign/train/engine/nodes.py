@@ -12,11 +12,10 @@ from torch_geometric.data import Data
 from reign._validate import check, kind_of
 from reign.data import GraphPack, Problem, RootLoader
 from reign.nn import Model
-from reign.train.callbacks import Callback
-from reign.train.config import TrainingConfig
-from reign.train.formats import dtype_of
-from reign.train.loop import fit
-from reign.train.processes import Fabric
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import Fabric, dtype_of
+from reign.train.engine.loop import fit
+from reign.train.settings.config import TrainingConfig
 
 
 def fit_nodes(

@@ -1,14 +1,40 @@
-"""Learning-rate schedules by name. Each takes all values of ``ScheduleConfig``, and ignores values it does not use."""
+"""Optimisers by name. Each takes the weights and all values of ``OptimiserConfig``, and ignores values it does not use."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
-from torch.optim import Optimizer
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau, StepLR
 
 from reign.registry import Registry
-from reign.train.metrics import METRICS
+from reign.train.settings.metrics import METRICS
+
+OPTIMISERS = Registry[Callable[..., Optimizer]]("optimiser")
+
+
+@OPTIMISERS.register("adam")
+def adam(weights: list[nn.Parameter], *, lr: float, weight_decay: float, **others: Any) -> Adam:
+    """Adam (Kingma and Ba 2015)."""
+    return Adam(weights, lr=lr, weight_decay=weight_decay)
+
+
+@OPTIMISERS.register("adamw")
+def adamw(weights: list[nn.Parameter], *, lr: float, weight_decay: float, **others: Any) -> AdamW:
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+    return AdamW(weights, lr=lr, weight_decay=weight_decay)
+
+
+@OPTIMISERS.register("sgd")
+def sgd(weights: list[nn.Parameter], *, lr: float, weight_decay: float, momentum: float, **others: Any) -> SGD:
+    """Stochastic gradient descent, optionally with momentum."""
+    return SGD(weights, lr=lr, momentum=momentum, weight_decay=weight_decay)
+
+
+# -- Learning-rate schedules by name. Each takes all values of ``ScheduleConfig``, and ignores values it does not use --
+
 
 SCHEDULES = Registry["type[Constant]"]("schedule")
 
@@ -115,3 +141,47 @@ class Cosine(Constant):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a saved state; the function of the schedule does not change."""
         self.inner.load_state_dict({**state, "lr_lambdas": [None]})
+
+
+# -- Fused optimisers, which update all weights at once; in a CUDA graph they keep their state on the device. Their state on disk does not change
+
+
+def make_fused(optimiser: torch.optim.Optimizer) -> None:
+    """Update all weights in one operation."""
+    for group in optimiser.param_groups:
+        group["fused"], group["foreach"] = True, False
+
+
+def make_capturable(optimiser: torch.optim.Optimizer, device: torch.device) -> None:
+    """Keep the learning rate and the step counters on the device, and use the fused optimiser."""
+    make_fused(optimiser)
+    optimiser._opt_called = True  # type: ignore[attr-defined]  # schedules warn otherwise: they do not see the steps of a graph
+    for group in optimiser.param_groups:
+        if not isinstance(group["lr"], Tensor):
+            group["lr"] = torch.tensor(float(group["lr"]), device=device)
+        if "capturable" in group:
+            group["capturable"] = device.type == "cuda"
+    for state in optimiser.state.values():
+        if isinstance(state.get("step"), Tensor):
+            state["step"] = state["step"].to(device, torch.float32)
+
+
+def make_plain(optimiser: torch.optim.Optimizer) -> None:
+    """Undo ``make_capturable``."""
+    vars(optimiser).pop("found_inf", None)
+    for group in optimiser.param_groups:
+        group |= _plain(group)
+    for state in optimiser.state.values():
+        if isinstance(state.get("step"), Tensor):
+            state["step"] = state["step"].cpu()
+
+
+def portable(state: dict[str, Any]) -> dict[str, Any]:
+    """The state of an optimiser as it is written to disk; it does not depend on whether CUDA graphs are used."""
+    return {**state, "param_groups": [group | _plain(group) for group in state["param_groups"]]}
+
+
+def _plain(group: dict[str, Any]) -> dict[str, Any]:
+    lr = group["lr"]
+    lr = float(f"{float(lr):.7g}") if isinstance(lr, Tensor) else lr  # the device stores float32
+    return {"lr": lr, "fused": None, "foreach": None, **({"capturable": False} if "capturable" in group else {})}

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from reign.kernels import fast_path_state
-from reign.train.seeds import gpu_generator
+from reign.train.engine.execution import gpu_generator
 
 Ambient = tuple[Callable[[], Any], Callable[[Any], Any]]
 

@@ -1,18 +1,69 @@
-"""The settings of data, model and training, validated."""
+"""The base of all settings: unknown fields are errors, names are looked up in registries, and messages name the field."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from torch import nn
 from torch.optim import Optimizer
 
+from reign._validate import did_you_mean
 from reign.data import find_dataset
+from reign.disk import write_text
 from reign.nn import find_model
-from reign.train.losses import LOSSES
-from reign.train.metrics import METRICS
-from reign.train.optimisers import OPTIMISERS
-from reign.train.schedules import SCHEDULES, Constant
-from reign.train.settings import Settings, name_in
+from reign.registry import Registry
+from reign.train.settings.losses import LOSSES
+from reign.train.settings.metrics import METRICS
+from reign.train.settings.optim import OPTIMISERS, SCHEDULES, Constant
+from reign.train.settings.yaml import read_yaml
+
+
+class Settings(BaseModel):
+    """Settings that reject unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def name_in(registry: Registry[Any]) -> AfterValidator:
+    """A validator that a name is registered. It returns the registered spelling of the name."""
+    return AfterValidator(lambda name: registry.name_of(registry[name]))
+
+
+def fields(settings: type[BaseModel], prefix: str = "") -> list[str]:
+    """The dotted names of all fields, as used by ``--set``."""
+    names = []
+    for name, field in settings.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            names += fields(kind, f"{prefix}{name}.")
+        else:
+            names.append(prefix + name)
+    return names
+
+
+def explain(error: ValidationError, settings: type[BaseModel], most: int | None = None) -> str:
+    """All errors that pydantic found, or at most some, each with the field, the problem and the value."""
+    return "; ".join(_explain(dict(each), settings) for each in error.errors()[:most])
+
+
+def _explain(error: dict[str, Any], settings: type[BaseModel]) -> str:
+    place = [str(part) for part in error["loc"]]
+    name = ".".join(place)
+    if error["type"] == "extra_forbidden":
+        known = [field.split(".") for field in fields(settings)]
+        beside = {field[len(place) - 1] for field in known if field[: len(place) - 1] == place[:-1]}
+        return f"there is no setting '{name}'{did_you_mean(place[-1], beside)} Known: {', '.join(sorted(beside))}"
+    message = error["msg"].removeprefix("Value error, ").rstrip(".").split(" or instance of")[0]
+    given = error.get("input")
+    said = error["type"] == "value_error"  # our own messages include the value
+    shown = "" if said or isinstance(given, dict | BaseModel) else f" (got {given!r:.100})"
+    return f"{name + ': ' if place else ''}{message[:1].lower()}{message[1:]}{shown}"
+
+
+# -- The settings of data, model and training, validated ---------------------------------------------------------------
+
 
 TaskType = Literal["regression", "classification", "multiclass"]
 Stereo = Literal["parity", "ogb", "none"]
@@ -235,3 +286,45 @@ class TrainingConfig(Settings):
     checkpoint: str | None = Field(None, description="a run whose weights to start from")
     freeze_encoder: bool = Field(False, description="with a checkpoint: train only the head")
     tensorboard: bool = False
+
+
+# -- A recipe: all settings of one run. Error messages name the field --------------------------------------------------
+
+
+class Recipe(Settings):
+    """The settings of one run: data, model, training, and one or several seeds."""
+
+    data: DataConfig
+    model: ModelConfig = ModelConfig()
+    train: TrainingConfig = TrainingConfig()
+    seeds: list[Seed] = Field([0], min_length=1)
+    folds: Annotated[int, Field(ge=2)] | None = Field(
+        None, description="number of cross-validation folds; the reported epoch has the best mean over folds"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "Recipe":
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds are {self.seeds}, expected distinct numbers")
+        return self
+
+    @classmethod
+    def check(cls, values: Mapping[str, Any], source: str = "the recipe") -> "Recipe":
+        """Make settings from plain values. A single ``ValueError`` lists every wrong field, with the closest existing names."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise ValueError(f"{source}: {explain(error, cls)}") from None
+
+    def save(self, file: Path) -> None:
+        """Write as YAML."""
+        write_text(file, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
+
+    @classmethod
+    def load(cls, file: Path) -> "Recipe":
+        """Read what ``save`` wrote. Runs of versions without ``data.stereo`` have OGB's feature of chirality."""
+        values = read_yaml(file)
+        data = values.get("data")
+        if isinstance(data, dict) and data.get("name", "csv") == "csv":
+            values = {**values, "data": {"stereo": "ogb", **data}}
+        return cls.check(values, str(file))

@@ -16,14 +16,11 @@ from torch import Tensor, nn
 from reign.data import Problem
 from reign.kernels import keep_freed_memory
 from reign.nn import num_parameters
-from reign.train.callbacks import Callback
-from reign.train.config import TrainingConfig
-from reign.train.devices import make_fabric
-from reign.train.gradients import NonFiniteLoss
-from reign.train.history import History
-from reign.train.learner import Learner
-from reign.train.processes import Fabric
-from reign.train.tensorboard import board
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.engine import Learner, NonFiniteLoss
+from reign.train.engine.execution import Fabric, make_fabric
+from reign.train.engine.history import History, board
+from reign.train.settings.config import TrainingConfig
 
 
 def fit(

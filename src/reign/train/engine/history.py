@@ -3,18 +3,20 @@
 import csv
 import math
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from reign.disk import first_line, read_state, write_csv, write_state
-from reign.train.config import TrainingConfig
-from reign.train.metrics import METRICS
-from reign.train.turns import num_sharing
+from reign.train.engine.sharing import num_sharing
+from reign.train.settings.config import TrainingConfig
+from reign.train.settings.metrics import METRICS
 
 if TYPE_CHECKING:
-    from reign.train.learner import Learner
+    from reign.train.engine.engine import Learner
 
 
 class History:
@@ -116,3 +118,36 @@ def read_metrics(folder: Path, column: str) -> list[float]:
             return [float(row[column]) for row in csv.DictReader(lines)]
     except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise ValueError(f"{file} is damaged, or has no column '{column}' ({first_line(error)}).") from None
+
+
+# -- Curves for TensorBoard, which is optional -------------------------------------------------------------------------
+
+
+def need_tensorboard() -> Any:
+    """The class that writes the curves; ``ValueError`` if tensorboard is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ModuleNotFoundError:
+        raise ValueError(
+            "train.tensorboard needs tensorboard: pip install tensorboard, or leave the setting out; metrics.csv has the same numbers."
+        ) from None
+    return SummaryWriter
+
+
+@contextmanager
+def board(folder: Path | None, start: int) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A function that writes an epoch's metrics as curves. Without a folder it does nothing."""
+    if folder is None:
+        yield lambda row: None
+        return
+    writer = need_tensorboard()(str(folder), purge_step=start)
+    try:
+
+        def write(row: dict[str, Any]) -> None:
+            for name, value in row.items():
+                writer.add_scalar(name, value, row["epoch"])
+            writer.flush()
+
+        yield write
+    finally:
+        writer.close()
