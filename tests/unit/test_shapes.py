@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif("COVERAGE_RUN" in os.environ, reason="signatures
 
 
 @pytest.mark.parametrize(
-    "name", ["reign._validate", "reign._load", "reign.bags._hops", "reign.policies._names", "reign.data._splits"]
+    "name", ["reign._validate", "reign._load", "reign.bags._hops", "reign.policies._names", "reign.data._problem"]
 )
 def test_every_function_of_a_private_module_is_checked(name: str) -> None:
     here = [f for f in vars(importlib.import_module(name)).values() if inspect.isfunction(f) and f.__module__ == name]

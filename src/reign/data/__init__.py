@@ -1,16 +1,22 @@
 """Data: graphs with targets and splits, from named data sets, tables of molecules, or lists of PyG graphs."""
 
 from reign.data import sets
-from reign.data._base import DATASETS, GraphDataset
-from reign.data._catalogue import find_dataset, list_datasets, load_problem
-from reign.data._files import cache_folder, need_file, read_arrays, unpack
-from reign.data._label_checks import Conflict, check_labels, find_conflicts, find_shared, graph_keys
-from reign.data._networkx import from_networkx
+from reign.data._base import DATASETS, GraphDataset, find_dataset, list_datasets, load_problem
+from reign.data._files import cache_folder, from_networkx, need_file, read_arrays, unpack
+from reign.data._label_checks import (
+    Conflict,
+    SplitStatistics,
+    TargetStatistics,
+    check_labels,
+    find_conflicts,
+    find_shared,
+    graph_keys,
+    split_statistics,
+    target_statistics,
+)
 from reign.data._pack import GraphPack, MiniBatch
-from reign.data._problem import TASKS, Problem
+from reign.data._problem import TASKS, Ids, Problem, column_split, random_split, scaffold_split
 from reign.data._roots import RootLoader, predict_nodes
-from reign.data._splits import Ids, column_split, random_split, scaffold_split
-from reign.data._statistics import SplitStatistics, TargetStatistics, split_statistics, target_statistics
 from reign.data.sets import *  # noqa: F403
 
 __all__ = [

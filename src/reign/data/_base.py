@@ -1,4 +1,4 @@
-"""The base class of data sets: splits of graphs, made once and cached as safetensors, which cannot run code."""
+"""The base class of data sets, which are found by name: splits of graphs, made once and cached as safetensors, which cannot run code."""
 
 import hashlib
 import pickle
@@ -6,6 +6,7 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -17,6 +18,7 @@ from torch_geometric.data import Data, InMemoryDataset
 from reign._validate import check, did_you_mean
 from reign.data._files import cache_folder
 from reign.data._pack import GraphPack
+from reign.data._problem import Problem
 from reign.disk import read_tensors, write_tensors
 from reign.registry import Registry
 
@@ -225,3 +227,66 @@ def _fits(data: dict[str, Tensor], slices: dict[str, Tensor]) -> bool:
         return False
     sizes = ends["x"].diff().repeat_interleave(ends["edge_index"].diff())
     return bool(((edge_index >= 0) & (edge_index < sizes)).all())
+
+
+# -- data sets by name, as learning problems -----------------------------------------------------------------------------
+
+
+def list_datasets() -> list[str]:
+    """The names of all data sets, for ``load_problem``.
+
+    >>> list_datasets()[:3]
+    ['zinc', 'molhiv', 'tu']
+    """
+    return DATASETS.names()
+
+
+def find_dataset(name: str) -> type[GraphDataset]:
+    """Find a data set by name, in any common spelling."""
+    return DATASETS[name]
+
+
+def load_problem(name: str, **options: Any) -> Problem:
+    """Load a data set by name as a problem: all splits and targets, and the encoders of the features.
+
+    Args:
+        name: one of ``list_datasets()``.
+        options: options of the data set, and ``root``, its folder.
+    """
+    kind = find_dataset(name)
+    made = {split: kind(split=split, **options) for split in kind.splits}
+    packs = [dataset.pack() for dataset in made.values()]
+    first = next(iter(made.values()))
+    ends = torch.tensor([0, *(len(pack) for pack in packs)]).cumsum(0).tolist()
+    splits = {split: torch.arange(ends[s], ends[s + 1]) for s, split in enumerate(kind.splits)}
+    return Problem(
+        name=kind.name,
+        graphs=_join(packs),
+        splits={"train": splits["all"]} if "all" in splits else splits,
+        task=kind.task,
+        targets=list(kind.targets),
+        node_encoder=kind.node_encoder,
+        edge_encoder=kind.edge_encoder,
+        classes=list(first.classes),
+    )
+
+
+def _join(packs: list[GraphPack]) -> GraphPack:
+    """Concatenate several packs."""
+    first = packs[0]
+    assert all(pack.y is not None for pack in packs)
+    offset = {name: torch.tensor([0, *(int(getattr(p, name)[-1]) for p in packs)]).cumsum(0) for name in ("node_ptr", "edge_ptr")}
+
+    def ptr(name: str) -> torch.Tensor:
+        parts = [getattr(p, name)[(0 if i == 0 else 1) :] + offset[name][i] for i, p in enumerate(packs)]
+        return torch.cat(parts)
+
+    return replace(
+        first,
+        x=torch.cat([p.x for p in packs]),
+        edge_index=torch.cat([p.edge_index for p in packs], dim=1),
+        edge_attr=None if first.edge_attr is None else torch.cat([p.edge_attr for p in packs if p.edge_attr is not None]),
+        y=torch.cat([p.y for p in packs if p.y is not None]),
+        node_ptr=ptr("node_ptr"),
+        edge_ptr=ptr("edge_ptr"),
+    )

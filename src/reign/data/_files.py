@@ -1,4 +1,4 @@
-"""The folders of data sets, and graphs from arrays on disk."""
+"""The folders of data sets, and graphs from arrays on disk or from networkx."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import networkx as nx
 import numpy as np
 import torch
 from torch import Tensor
@@ -85,3 +86,13 @@ def unpack(
             data.edge_attr = edge_attr[edges].repeat(2, 1)
         graphs.append(data)
     return graphs
+
+
+# -- graphs of networkx --------------------------------------------------------------------------------------------------
+
+
+def from_networkx(graph: nx.Graph) -> Data:
+    """Convert a networkx graph to a PyG graph with the feature 1 at every node."""
+    graph = nx.convert_node_labels_to_integers(graph)
+    edges = torch.tensor(list(graph.edges), dtype=torch.long).reshape(-1, 2).t()
+    return Data(x=torch.ones(graph.number_of_nodes(), 1), edge_index=torch.cat([edges, edges.flip(0)], dim=1))

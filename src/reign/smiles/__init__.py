@@ -1,10 +1,9 @@
 """Molecules from SMILES, with RDKit and numpy alone: torch is imported only where a graph is asked for. This needs ``pip install 'reign[chem]'``."""
 
-from reign.smiles._descriptors import FEATURIZERS, LARGEST, descriptor, descriptors
 from reign.smiles._features import Arrays, in_words
 from reign.smiles._molecule import Molecule, Stereo, canonical, from_smiles, graphs_of, in_one_line, read_many, scaffold
 from reign.smiles._processes import BLOCK, Reader
-from reign.smiles._reading import Graphs, Rows
+from reign.smiles._reading import FEATURIZERS, LARGEST, Graphs, Rows, descriptor, descriptors
 
 __all__ = [
     "BLOCK",

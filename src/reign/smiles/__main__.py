@@ -5,7 +5,7 @@ import signal
 import sys
 import warnings
 
-from reign.smiles._messages import receive_rows, send_graphs
+from reign.smiles._processes import receive_rows, send_graphs
 from reign.smiles._reading import BlockReader
 
 

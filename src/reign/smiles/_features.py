@@ -4,7 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reign.smiles._rdkit import Chem
+try:
+    from rdkit import Chem as Chem
+    from rdkit.rdBase import BlockLogs as BlockLogs
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError("reading SMILES needs rdkit: pip install 'reign[chem]'.", name=missing.name) from None
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -15,9 +15,8 @@ from torch_geometric.transforms import AddRandomWalkPE, Compose
 from torch_geometric.utils import to_networkx
 
 from reign.data import CSL, EXP, SR, TU, ZINC, Counting, GraphPack, GraphProperties, MolHIV, from_networkx, load_problem
-from reign.data.sets._counting import PATTERNS, counts
-from reign.data.sets._properties import labels
-from reign.data.sets._random_graphs import FAMILIES, random_graph
+from reign.data.sets._expressive import PATTERNS, counts
+from reign.data.sets._properties import FAMILIES, labels, random_graph
 from reign.data.sets._tu import SETS
 from reign.theory import Census, census
 

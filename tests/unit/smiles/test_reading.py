@@ -10,8 +10,7 @@ import pytest
 
 from reign.smiles import Graphs, Molecule, Reader, Rows
 from reign.smiles import _processes as processes
-from reign.smiles._messages import receive_graphs, receive_rows, send_graphs, send_rows
-from reign.smiles._processes import AHEAD, Process
+from reign.smiles._processes import AHEAD, Process, receive_graphs, receive_rows, send_graphs, send_rows
 from reign.smiles._reading import BlockReader, key_of
 
 

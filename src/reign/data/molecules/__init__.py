@@ -1,10 +1,8 @@
 """Tables of molecules: files with SMILES. This needs ``pip install 'reign[chem]'``."""
 
 from reign.data.molecules._csv_reader import endings, need_columns
-from reign.data.molecules._descriptors import Descriptors, check_rows
-from reign.data.molecules._report import Report
-from reign.data.molecules._similarity import Neighbours
-from reign.data.molecules._table import load_table, molecule_texts, read_molecules
+from reign.data.molecules._descriptors import Descriptors, Neighbours, check_rows
+from reign.data.molecules._table import Report, load_table, molecule_texts, read_molecules
 from reign.data.molecules._table_file import Chunk, TableFile, import_parquet, is_parquet, read_table
 from reign.smiles import (
     BLOCK,

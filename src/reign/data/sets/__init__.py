@@ -2,11 +2,11 @@
 
 # isort: off
 # data sets are listed in the order of these imports: those of the paper's main tables first
-from reign.data.sets._zinc import ZINC
-from reign.data.sets._molhiv import MolHIV
+from reign.data.sets._molecules import ZINC
+from reign.data.sets._molecules import MolHIV
 from reign.data.sets._tu import TU
 from reign.data.sets._expressive import CSL, EXP, SR, exp_graphs
-from reign.data.sets._counting import Counting
+from reign.data.sets._expressive import Counting
 from reign.data.sets._properties import GraphProperties
 
 # isort: on

@@ -1,16 +1,20 @@
-"""Data sets that test which graphs a model can tell apart: CSL, EXP, CEXP and strongly regular graphs."""
+"""Data sets that test which graphs a model can tell apart (CSL, EXP, CEXP and strongly regular graphs), or what it can count."""
 
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 from torch_geometric.data import Data
 
 from reign._validate import check
+from reign.bags import SharedGraph
 from reign.data._base import DATASETS, GraphDataset
-from reign.data._files import download_folder, local_file, need_file, read_arrays, unpack
-from reign.data._networkx import from_networkx
+from reign.data._files import download_folder, from_networkx, local_file, need_file, read_arrays, unpack
+from reign.data._pack import GraphPack
+from reign.kernels import ragged
 
 
 @DATASETS.register()
@@ -111,3 +115,132 @@ def stratified(graphs: list[Data]) -> dict[str, list[Data]]:
     train, rest = halves(torch.arange(len(graphs)), 0.4)
     val, test = halves(rest, 0.5)
     return {split: [graphs[int(g)] for g in ids.sort().values] for split, ids in (("train", train), ("val", val), ("test", test))}
+
+
+# -- counting substructures (Chen et al. 2020): random graphs, and the number of occurrences of each pattern -------------
+
+
+PATTERNS = ["triangle", "tailed-triangle", "star", "4-cycle", "5-cycle", "6-cycle"]
+REGULAR = ((10, 6), (15, 6), (20, 5), (30, 5))  # numbers of nodes and degrees, in equal shares
+SHARES = {"train": 0.3, "val": 0.2, "test": 0.5}
+
+
+@DATASETS.register()
+class Counting(GraphDataset):
+    """Counts of six patterns (not induced), each divided by its standard deviation over the whole set. The split is 30 / 20 / 50 %.
+
+    Options:
+        kind: "regular" (random regular graphs from which n edges are removed), "er" (Erdos-Renyi graphs of 10 nodes), or "chen2020"
+            (the Erdos-Renyi set of Chen et al., from ``REIGN_DATA``).
+        num_graphs: number of graphs.
+        seed: seed of the generator and of the split.
+    """
+
+    name = "counting"
+    about = "counting substructures in random graphs (regression, six targets)"
+    targets = tuple(PATTERNS)
+    wl_census = True
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """The options of the set in the paper's table."""
+        return {"kind": "regular", "num_graphs": 5000, "seed": 0}
+
+    @classmethod
+    def check_options(cls, **options: Any) -> None:
+        """The kind must exist, and there must be enough graphs to split."""
+        check("kind", options["kind"], options["kind"] in ("regular", "er", "chen2020"), "'regular', 'er' or 'chen2020'")
+        number = options["num_graphs"]
+        check("num_graphs", number, type(number) is int and number >= 10, "a whole number of at least 10")
+        check("seed", options["seed"], type(options["seed"]) is int, "a whole number")
+        if options["kind"] == "chen2020" and {**options, "kind": "regular"} != cls.defaults():
+            raise ValueError("the set of Chen et al. is fixed; leave out num_graphs and seed with kind='chen2020'.")
+
+    def make(self) -> dict[str, list[Data]]:
+        """Generate the graphs, and count the patterns in them."""
+        number, seed = self.options["num_graphs"], self.options["seed"]
+        if self.options["kind"] == "chen2020":
+            graphs, ids = _chen2020()
+        else:
+            rng = np.random.default_rng(seed)
+            draw = _regular if self.options["kind"] == "regular" else _erdos_renyi
+            graphs = [draw(g, rng) for g in range(number)]
+            ends = np.cumsum([round(share * number) for share in SHARES.values()])[:-1]
+            ids = dict(zip(SHARES, np.split(rng.permutation(number), ends), strict=True))
+        y = counts(GraphPack.of(graphs)).double()
+        y = (y / y.std(0)).float()
+        for data, row in zip(graphs, y, strict=True):
+            data.y = row[None]
+        return {split: [graphs[int(g)] for g in ids[split]] for split in self.splits}
+
+
+def counts(graphs: GraphPack) -> Int[Tensor, "graphs patterns"]:
+    """The number of times each of ``PATTERNS`` occurs in each graph as a subgraph, induced or not.
+
+    There are ``tr(A^3) / 6`` triangles, ``sum_i (A^3)_ii / 2 (deg_i - 2)`` tailed triangles, and ``sum_i C(deg_i, 3)`` stars of three
+    leaves. Cycles are counted by enumeration.
+    """
+    b = graphs.batch(torch.arange(len(graphs)))
+    deg = torch.bincount(b.edge_index[0], minlength=b.x.size(0))
+    found = {length: _cycles(graphs, length) for length in (3, 4, 5, 6)}
+
+    def add(values: Tensor) -> Tensor:
+        return torch.zeros(len(graphs), dtype=torch.long).index_add_(0, b.batch, values)
+
+    tailed = add(found[3][1] * (deg - 2))
+    star = add(deg * (deg - 1) * (deg - 2) // 6)
+    return torch.stack([found[3][0], tailed, star, found[4][0], found[5][0], found[6][0]], dim=1)
+
+
+def _cycles(graphs: GraphPack, length: int) -> tuple[Tensor, Tensor]:
+    """The number of cycles of a length in each graph, and through each node."""
+    found = [_list_cycles(graphs, ids, length) for ids in torch.arange(len(graphs)).split(256)]
+    return torch.cat([a for a, _ in found]), torch.cat([b for _, b in found])
+
+
+def _list_cycles(graphs: GraphPack, ids: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """As ``_cycles``, for some of the graphs: simple paths are enumerated from their smallest node, and closed."""
+    b = graphs.batch(ids)
+    graph = SharedGraph.build(b.x, b.edge_index, None, b.batch, b.size)
+    paths = torch.arange(b.x.size(0))[:, None]
+    for _ in range(length - 1):
+        row, node, _ = graph.in_edges.expand(paths[:, -1])
+        new = (node > paths[row, 0]) & (paths[row] != node[:, None]).all(dim=1)
+        paths = torch.cat([paths[row[new]], node[new, None]], dim=1)
+    paths = paths[paths[:, 1] < paths[:, -1]]  # each cycle is found in two directions
+    keys = (b.edge_index[0] * b.x.size(0) + b.edge_index[1]).sort().values
+    _, closed = ragged.find(keys, paths[:, -1] * b.x.size(0) + paths[:, 0])
+    paths = paths[closed]
+    return torch.bincount(b.batch[paths[:, 0]], minlength=b.size), torch.bincount(paths.flatten(), minlength=b.x.size(0))
+
+
+def _regular(g: int, rng: np.random.Generator) -> Data:
+    """A random regular graph from which as many edges are removed as it has nodes."""
+    nodes, degree = REGULAR[g % len(REGULAR)]
+    graph = nx.random_regular_graph(degree, nodes, seed=int(rng.integers(2**31)))
+    edges = sorted(tuple(sorted(edge)) for edge in graph.edges)
+    lost = {edges[int(e)] for e in rng.choice(len(edges), nodes, replace=False)}
+    graph.remove_edges_from(lost)
+    return from_networkx(_in_order(graph, nodes))
+
+
+def _erdos_renyi(g: int, rng: np.random.Generator) -> Data:
+    """A graph of ten nodes, with each edge present with probability 0.3."""
+    upper = np.triu(rng.random((10, 10)) < 0.3, 1)
+    graph = nx.Graph()
+    graph.add_edges_from(zip(*np.nonzero(upper), strict=True))
+    return from_networkx(_in_order(graph, 10))
+
+
+def _in_order(graph: nx.Graph, nodes: int) -> nx.Graph:
+    """The same graph with its nodes and edges listed in order."""
+    out = nx.empty_graph(nodes)
+    out.add_edges_from(sorted(tuple(sorted((int(u), int(v)))) for u, v in graph.edges))
+    return out
+
+
+def _chen2020() -> tuple[list[Data], dict[str, np.ndarray]]:
+    arrays = read_arrays(need_file("counting_er_chen2020.npz", "the Erdos-Renyi set of Chen et al."))
+    uv = np.stack([arrays["edge_u"], arrays["edge_v"]], axis=1)
+    graphs = unpack(arrays["num_nodes"], arrays["edge_ptr"], uv, None, torch.zeros(len(arrays["num_nodes"]), 1))
+    return graphs, {split: arrays[f"{split}_idx"] for split in SHARES}

@@ -3,15 +3,15 @@
 # ruff: isort: off
 from reign.nn.models._sun import SUN, SUNConv
 from reign.nn.models._reign2 import REIGN2_OFF, REIGN2_ON, ReIGN2, ReIGN2Conv
-from reign.nn.models._ds_dss import DS, DSS, DSConv, DSSConv, ReconstructionGNN
+from reign.nn.models._ds import DS, DSS, DSConv, DSSConv, ReconstructionGNN
 from reign.nn.models._nested import IDGNN, NGNN, IDConv, OuterMPNN
-from reign.nn.models._ak_conv import AKConv
+from reign.nn.models._gnnak import AKConv
 from reign.nn.models._gnnak import GNNAK, GNNAKctx, GNNAKPlus
 from reign.nn.models._sswl import SSWL, SSWLConv
-from reign.nn.models._ign2 import IGN2, TensorGNN
-from reign.nn.models._ppgn import PPGN, PPGNBlock, PPGNConv
+from reign.nn.models._tensors import IGN2, TensorGNN
+from reign.nn.models._tensors import PPGN, PPGNBlock, PPGNConv
 from reign.nn.models._local_folklore import LocalFolklore, LocalFolkloreConv, ReadoutPooling
-from reign.nn.models._ppgn_rrwp import PPGNRRWP, PPGNRootConv, SumPooling
+from reign.nn.models._tensors import PPGNRRWP, PPGNRootConv, SumPooling
 from reign.nn.models._sswl_published import SSWLPublished
 from reign.nn.models._nested_published import NGNNPublished, NGNNTUPublished
 from reign.nn.models._idgnn_published import IDGNNPublished

@@ -16,7 +16,7 @@ from reign.nn._mlp import Activation, Resettable, make_act, make_norm, normalise
 from reign.nn._options import Conv, EncoderOptions
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
-from reign.nn.models._ak_conv import Combine
+from reign.nn.models._gnnak import Combine
 
 Part = Literal["centroid", "subgraph", "context"]
 PARTS = {"centroid": "node_root", "subgraph": "node_readout", "context": "needle"}

@@ -11,8 +11,8 @@ from reign.nn._model import Model, SubgraphGNN
 from reign.nn._options import PublishedEdgeOptions, Residual
 from reign.nn._pooling import RootPooling
 from reign.nn._state import Aggregation
-from reign.nn.models._ak_conv import Combine, remarked
 from reign.nn.models._ak_kernel import AKKernel, Part
+from reign.nn.models._gnnak import Combine, remarked
 from reign.policies import Policy
 
 

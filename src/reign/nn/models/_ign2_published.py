@@ -11,8 +11,8 @@ from reign.nn._layer import SubgraphConv
 from reign.nn._mlp import Activation
 from reign.nn._pooling import NodePooling, Pooling
 from reign.nn._state import Aggregation
-from reign.nn.models._ign2 import IGN2
 from reign.nn.models._tensor_published import TensorPublished, TensorPublishedOptions, Tensors
+from reign.nn.models._tensors import IGN2
 
 OFF = ["own", "transpose", "root", "node_root", "readout", "needle", "node_readout", "root_needle", "roots", "total"]
 ON = ["own", "roots", "readout", "root_needle", "total"]

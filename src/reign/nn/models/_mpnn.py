@@ -8,7 +8,7 @@ from reign.nn._model import SubgraphGNN
 from reign.nn._options import ModelOptions
 from reign.nn._pooling import MeanPooling
 from reign.nn._state import Aggregation
-from reign.nn.models._ds_dss import DSConv
+from reign.nn.models._ds import DSConv
 
 
 @MODELS.register("mpnn")

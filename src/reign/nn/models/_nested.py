@@ -13,7 +13,7 @@ from reign.nn._model import SubgraphGNN, hops_of
 from reign.nn._options import EncoderOptions, LayerOptions, MemberModelOptions
 from reign.nn._pooling import Pooling, RootPooling, checked, readout
 from reign.nn._state import Aggregation, State
-from reign.nn.models._ds_dss import DSConv
+from reign.nn.models._ds import DSConv
 from reign.policies import Policy, whole
 
 

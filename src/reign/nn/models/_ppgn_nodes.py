@@ -18,8 +18,7 @@ from reign.nn._options import LayerOptions, PublishedEdgeOptions
 from reign.nn._pooling import RootPooling
 from reign.nn._state import State
 from reign.nn._terms import TERMS
-from reign.nn.models._ign2 import on_diagonal, with_edges
-from reign.nn.models._ppgn import PPGN, PPGNBlock
+from reign.nn.models._tensors import PPGN, PPGNBlock, on_diagonal, with_edges
 
 
 class PPGNNodesConv(Resettable):

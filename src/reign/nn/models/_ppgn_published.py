@@ -9,8 +9,8 @@ from reign.nn._catalogue import MODELS
 from reign.nn._encoders import EncoderSpec
 from reign.nn._mlp import Activation
 from reign.nn._options import LayerOptions
-from reign.nn.models._ppgn import PPGN, PPGNBlock
 from reign.nn.models._tensor_published import TensorPublished, TensorPublishedOptions, Tensors
+from reign.nn.models._tensors import PPGN, PPGNBlock
 
 
 @MODELS.register("ppgnpublished", "PPGN (published)")

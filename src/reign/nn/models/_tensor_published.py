@@ -14,7 +14,7 @@ from reign.nn._mlp import Activation
 from reign.nn._model import SubgraphGNN
 from reign.nn._options import DomainOptions, OuterOptions
 from reign.nn._pooling import DiagonalPooling
-from reign.nn.models._ign2 import graph_tensor
+from reign.nn.models._tensors import graph_tensor
 
 Tensors = Literal["degrees", "distances"]
 NO_PATH = 2**14  # more hops than any path has

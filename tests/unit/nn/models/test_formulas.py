@@ -27,8 +27,8 @@ from reign.nn import (
     SubgraphGNN,
     SUNConv,
 )
-from reign.nn.models._ign2 import graph_tensor
 from reign.nn.models._reign2 import IGN2_OFF, IGN2_ON
+from reign.nn.models._tensors import graph_tensor
 from reign.theory import basis, pool_broadcast
 
 N, WIDTH = 6, 4
