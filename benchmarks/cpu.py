@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import reign.train.formats
 import torch
 from memory import peak_mb, reset_peak
 from torch import Tensor
@@ -31,7 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import reign.__main__
 import reign.kernels
 import reign.train.engine.execution
-from reign.experiments.workload import Workload, bench_graphs
+from reign.experiments.bench import Workload, bench_graphs
 from reign.kernels import fast_path
 from reign.train import Callback, fit
 from reign.train.build import make_model, make_problem

@@ -6,8 +6,8 @@ PYTHONPATH=src python benchmarks/scaling.py
 import torch
 
 from reign.data import Problem
+from reign.experiments.bench import Workload
 from reign.experiments.steps import ResidentStep
-from reign.experiments.workload import Workload
 from reign.testing import random_graphs
 
 SIZES, PAIRS, DEGREE = (12, 25, 50, 100, 200), 70_000, 2.2

@@ -20,7 +20,7 @@ from typer.main import get_command
 from commands import reign
 from reign.cli import app, progress
 from reign.cli.training import summary_table
-from reign.plots._report_run import band
+from reign.plots._report import band
 from reign.theory import family, separate
 from reign.train.engine.callbacks import Callback, Forward
 

@@ -14,7 +14,7 @@ from golden import Golden
 from learning import Curve
 from reign.data import Problem
 from reign.experiments import find_recipe
-from reign.experiments.workload import _random_molecules
+from reign.experiments.bench import _random_molecules
 from reign.nn import from_authors
 from reign.train import fit, train
 from reign.train.build import make_model

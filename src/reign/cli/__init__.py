@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from reign import __version__
-from reign.cli import benchmark, data, experiments, explore, lists, prediction, reports, results, sharing, show, theory, training
-from reign.cli.command import Command
+from reign.cli import data, experiments, models, prediction, reports, show, theory, training
+from reign.cli.tools import Command
 
 COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by their group in --help
     "Train and predict": (
@@ -21,11 +21,11 @@ COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by the
         prediction.fingerprint,
         reports.report,
         reports.explain,
-        sharing.export,
+        reports.export,
     ),
-    "The paper's experiments": (experiments.reproduce, experiments.tune, experiments.recipes, results.results),
+    "The paper's experiments": (experiments.reproduce, experiments.tune, experiments.recipes, experiments.results),
     "Theory": (theory.separate, theory.card, theory.questions),
-    "Models, data and costs": (lists.models, lists.policies, show.app, explore.explore, data.app, benchmark.bench),
+    "Models, data and costs": (models.models, models.policies, show.app, show.explore, data.app, models.bench),
 }
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)

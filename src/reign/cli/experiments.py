@@ -1,4 +1,4 @@
-"""``reign reproduce``, ``tune`` and ``recipes``: the paper's experiments."""
+"""``reign results``, ``reproduce``, ``tune`` and ``recipes``: the paper's experiments."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,8 +25,64 @@ from reign.cli.options import (
     training_option,
 )
 from reign.cli.reports import report_at_end
-from reign.cli.results import show_status
 from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem, user_mistakes
+
+Results = Annotated[Path, typer.Argument(help="Folder with the records of full-length runs.", metavar="FOLDER")]
+
+
+def results(
+    folder: Results = Path("results"),
+    add: Annotated[
+        Path | None,
+        typer.Option(metavar="RUNS", help="First add the finished runs of a table, such as runs/zinc from reign reproduce zinc."),
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="The table of the added runs; the name of their folder if not given.")] = None,
+    commit: Annotated[
+        str | None, typer.Option(help="The commit that the added runs were made with, if they did not note it.")
+    ] = None,
+    write: Annotated[
+        bool,
+        output_option(
+            "--write", help="Write the tables to FOLDER/README.md, and a summary between the markers in the README next to FOLDER."
+        ),
+    ] = False,
+) -> None:
+    """Show full-length results next to the paper's numbers, and what has not been run yet."""
+    with user_mistakes():
+        from reign.experiments import find_table
+        from reign.experiments.pages import progress_table, results_markdown, write_pages
+        from reign.experiments.records import read_records, record_table
+
+        console = plain_console()
+        if add is not None:
+            name = table or add.name
+            files = record_table(add, name, find_table(name), folder, commit)
+            if not files:
+                fail(
+                    f"{add} holds no finished run of the table {name}, expected folders {add}/ROW/COLUMN as written by reign reproduce."
+                )
+            console.print(
+                f"{len(files)} {'run' if len(files) == 1 else 'runs'} added: {', '.join(map(str, files))}", soft_wrap=True
+            )
+        records = read_records(folder)
+        if not records:
+            fail(f"{folder} holds no records; add runs with --add.")
+        if write:
+            for file in write_pages(folder, records):
+                console.print(f"{file} was written.", soft_wrap=True)
+        console.print(results_markdown(records), soft_wrap=True, highlight=False)
+        console.print(progress_table(records).rich())
+
+
+def show_status(folder: Path) -> None:
+    """Show which planned runs are done, which are missing, and how long these would take."""
+    from reign.experiments.pages import progress_table
+    from reign.experiments.records import read_records
+
+    plain_console().print(progress_table(read_records(folder)).rich())
+
+
+# -- the tables of the paper ---------------------------------------------------------------------------------------------------
 
 
 def recipes(
@@ -35,7 +91,7 @@ def recipes(
     """List the tables of the paper. Each cell is a recipe, TABLE/ROW/COLUMN."""
     with user_mistakes():
         from reign.experiments import find_table, list_tables
-        from reign.experiments.tables import list_of_tables, paper_table
+        from reign.experiments.paper import list_of_tables, paper_table
 
         if name is None:
             plain_console().print(list_of_tables({each: find_table(each) for each in list_tables()}).rich())
@@ -219,8 +275,7 @@ def tune_on_table(
     """Search the settings for a table, then train the best ones."""
     from reign.cli.progress import showing_progress
     from reign.experiments import find_recipe
-    from reign.experiments.tune import best_first, study_table
-    from reign.experiments.tune_table import TableSearch, best_folder, tune_table
+    from reign.experiments.tune import TableSearch, best_first, best_folder, study_table, tune_table
     from reign.train import train
     from reign.train.engine.execution import make_fabric
     from reign.train.settings.yaml import merge

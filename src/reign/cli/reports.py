@@ -1,4 +1,4 @@
-"""``reign report`` and ``reign explain``: HTML pages about runs and predictions."""
+"""``reign report``, ``explain`` and ``export``: pages about runs and predictions, and runs to share."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from reign.cli.options import Quiet, SmilesColumnsAsTrained, data_option, model_option, output_option
-from reign.cli.tools import check_writable, fail, plain_console, user_mistakes
+from reign.cli.tools import check_writable, fail, plain_console, show_predict_command, user_mistakes
 
 LARGEST = 200  # largest number of molecules on one page
 
@@ -96,3 +96,35 @@ def report_at_end(folder: Path) -> None:
         from reign.disk import first_line
 
         plain_console(stderr=True).print(f"The report could not be written ({first_line(error)}).", soft_wrap=True)
+
+
+# -- a run as one file ---------------------------------------------------------------------------------------------------------
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    output: Annotated[Path, output_option("-o", "--output", help="Zip to write.")] = Path("model.zip"),
+    with_molecules: Annotated[
+        bool, output_option("--with-molecules", help="Also keep the SMILES of the training molecules, for predict --nearest.")
+    ] = False,
+    quiet: Annotated[bool, output_option("-q", "--quiet", help="Print nothing.")] = False,
+) -> None:
+    """Write a run as one zip to share, with a model card.
+
+    It holds settings, results, calibration and weights, but no labels, splits, checkpoints or names of folders. Commands that predict take the zip in place of the folder of a run.
+    """
+    with user_mistakes():
+        check_writable(output)
+        from reign.train.archive import export as write
+        from reign.train.settings.config import Recipe
+
+        files = write(run, output, with_molecules)
+        recipe = Recipe.load(run / "recipe.yaml")
+    if quiet:
+        return
+    console = plain_console()
+    console.print(
+        f"The model is in {output}: {len(files)} files, {output.stat().st_size / 1e6:,.1f} MB. Its README.md is a model card.",
+        soft_wrap=True,
+    )
+    show_predict_command(console, recipe.data, output)

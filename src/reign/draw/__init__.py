@@ -1,10 +1,8 @@
 """Pictures from plain values: colours for light and dark backgrounds, graphs and their subgraphs. This needs
 ``pip install 'reign[plot]'``."""
 
-from reign.draw._bag import Subgraph, draw_bag
-from reign.draw._layout import place
-from reign.draw._matplotlib import Axes, Figure
-from reign.draw._picture import ENDINGS, Picture, check_name, finish, new_figure, style_axes, style_legend
+from reign.draw._bag import Subgraph, draw_bag, place
+from reign.draw._picture import ENDINGS, Axes, Figure, Picture, check_name, finish, new_figure, style_axes, style_legend
 from reign.draw._theme import BLUE, DARK, GREEN, LIGHT, ORANGE, PINK, RED, SERIES, SKY, YELLOW, Theme, series, theme
 
 __all__ = [

@@ -11,8 +11,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reign.disk import write_bytes
-from reign.draw._matplotlib import Figure, matplotlib
 from reign.draw._theme import LIGHT, Theme
+
+try:
+    import matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError("drawing needs matplotlib: pip install 'reign[plot]'.", name=missing.name) from None
+
+__all__ = ["Axes", "Figure", "Line2D", "LineCollection", "matplotlib"]
 
 ENDINGS = (".svg", ".png")
 DPI = 150

@@ -1,5 +1,5 @@
 """The paper's experiments: its tables, the recipes of their cells, their reproduction, and the search for settings."""
 
-from reign.experiments.table_files import find_recipe, find_table, list_tables
+from reign.experiments.paper import find_recipe, find_table, list_tables
 
 __all__ = ["find_recipe", "find_table", "list_tables"]

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from reign.disk import read_json, write_json
-from reign.experiments.tables import PaperTable
+from reign.experiments.paper import PaperTable
 from reign.train.results import deviation
 from reign.train.run_folder import has_run, saved_recipe
 from reign.train.settings.config import Recipe, Settings, explain

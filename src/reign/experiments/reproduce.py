@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from reign.disk import write_csv
-from reign.experiments.tables import PaperTable, cells, in_print, mean_and_std
+from reign.experiments.paper import PaperTable, cells, in_print, mean_and_std
 from reign.tables import Table, number
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import Fabric

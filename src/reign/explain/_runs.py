@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch_geometric.data import Data
 
-from reign.explain._attribution import Attribution, mean_of
-from reign.explain._gradients import Level, attribute
+from reign.explain._attribution import Attribution, Level, attribute, mean_of
 from reign.train.predictor import Predictor
 
 

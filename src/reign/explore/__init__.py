@@ -3,8 +3,7 @@
 It needs ``pip install 'reign[train,plot]'``, and the extra ``chem`` for molecules.
 """
 
-from reign.explore._answers import Answers
-from reign.explore._graphs import MOST_NODES, MOST_NODES_TO_COMPARE, Graph, read_drawn
+from reign.explore._answers import MOST_NODES, MOST_NODES_TO_COMPARE, Answers, Graph, read_drawn
 from reign.explore._server import MOST_BYTES, Explorer
 
 __all__ = ["MOST_BYTES", "MOST_NODES", "MOST_NODES_TO_COMPARE", "Answers", "Explorer", "Graph", "read_drawn"]

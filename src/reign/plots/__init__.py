@@ -1,9 +1,8 @@
 """Pictures and pages: layers, orbits, reports of runs, and explanations of predictions. This needs ``pip install 'reign[plot]'``."""
 
-from reign.plots._bag import draw_bag_of
 from reign.plots._curves import Curve, draw_curves
 from reign.plots._curves import Panel as CurvePanel
-from reign.plots._graphs import NAMED, Named, read_graph
+from reign.plots._graphs import NAMED, Named, draw_bag_of, read_graph
 from reign.plots._layer import draw_layer, draw_layers
 from reign.plots._orbits import draw_orbits, draw_symmetry
 from reign.plots._report import write_report

@@ -1,18 +1,19 @@
 """Draw explanations on the molecule and on the n x n matrix of x[k, i], and write a page of explanations."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from matplotlib import colormaps
 
-from reign.data.molecules import Molecule
+from reign.data.molecules import Molecule, need_columns, read_table
 from reign.draw import BLUE, LIGHT, Picture, Theme, finish, new_figure, style_axes
-from reign.explain import Attribution, Explanation
+from reign.explain import Attribution, Explanation, explain
 from reign.plots._molecule import Colour, Panel, draw_molecules
 from reign.plots._page import Page
 from reign.tables import number
+from reign.train.predictor import Predictor
 
 COLOURS = "PuOr_r"  # from violet (lowers) to white to orange (raises); safe for colour-blind readers
 
@@ -133,3 +134,36 @@ def score_rows(explained: Sequence[Explained]) -> tuple[list[str], list[list[obj
                 [each.name, each.explanation.target, each.explanation.prediction, i, name, float(parts.nodes[i]), left.get(i, "")]
             )
     return ["smiles", "target", "prediction", "atom", "symbol", "score", "without_its_subgraph"], rows
+
+
+# -- molecules given as SMILES -------------------------------------------------------------------------------------------------
+
+Progress = Callable[[Iterable[str], str], Iterable[str]]
+
+
+def explain_smiles(
+    predictor: Predictor, texts: Sequence[str], target: str | None = None, progress: Progress | None = None
+) -> tuple[list[Explained], dict[str, str]]:
+    """Explain the predictions of a run for molecules. The second result gives the reasons why some could not be read."""
+    if not predictor.recipe.data.reads_smiles:
+        raise ValueError(
+            f"this run was trained on {predictor.recipe.data.name}, not on molecules; use reign.explain.explain(reign.load(RUN), graph) from Python."
+        )
+    if predictor.recipe.data.has_descriptors:
+        raise ValueError("this run uses descriptors of molecules besides their graphs, which cannot be explained atom by atom.")
+    found, errors = [], {}
+    for text in texts if progress is None else progress(texts, "explain"):
+        try:
+            molecule = Molecule.read(text, stereo=predictor.recipe.data.stereo_of_graphs)
+        except ValueError as error:
+            errors[text] = str(error)
+            continue
+        found.append(Explained(molecule.text, molecule, explain(predictor, molecule.graph(), target)))
+    return found, errors
+
+
+def smiles_of_file(path: Path, columns: Sequence[str]) -> list[str]:
+    """The SMILES of a table. Several columns form one molecule of several components."""
+    table, _ = read_table(path)
+    need_columns(table.columns, columns, path)
+    return [".".join(str(value).strip() for value in row) for row in table[list(columns)].itertuples(index=False, name=None)]

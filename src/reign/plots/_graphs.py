@@ -1,7 +1,7 @@
-"""Read a graph given on the command line: SMILES, edges, a name with a size, a graph of a data set, or a graph6 file."""
+"""Read a graph given on the command line (SMILES, edges, a name with a size, a graph of a data set, or a graph6 file), and draw its bag."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +11,12 @@ import torch
 from torch_geometric.data import Data
 
 from reign.data import from_networkx, list_datasets, load_problem
+from reign.draw import Picture
+from reign.policies import policy
 
 if TYPE_CHECKING:
     from reign.data.molecules import Molecule
+
 
 NAMED: dict[str, Callable[..., nx.Graph]] = {
     "path": nx.path_graph,
@@ -116,3 +119,20 @@ def _of_smiles(text: str) -> Named:
             f"{error}; expected SMILES, edges such as 0-1,1-2, a data set (reign data list), a file of graph6 lines, or {names}."
         ) from None
     return Named(text, molecule.graph(), molecule)
+
+
+def draw_bag_of(graph: Named, policy_name: str, subgraphs: Sequence[int] | None = None, dark: bool = False) -> Picture:
+    """Draw a graph and its subgraphs side by side.
+
+    Args:
+        graph: the graph, as returned by ``read_graph``.
+        policy_name: name of the policy that selects the subgraphs.
+        subgraphs: the subgraphs to draw; the first 36 if not given.
+        dark: whether to draw on a dark background.
+    """
+    bag = policy(policy_name).from_data(graph.data)
+    if graph.molecule is None:
+        return bag.draw(subgraphs, dark=dark)
+    from reign.plots._molecule import draw_molecule_bag
+
+    return draw_molecule_bag(graph.molecule, bag, subgraphs, dark)

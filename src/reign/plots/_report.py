@@ -1,18 +1,252 @@
 """``reign report``: a page about one run, several runs, or the folder of a table."""
 
 import csv
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean, stdev
 
+import numpy as np
+import yaml
+
+from reign.draw import Picture
 from reign.experiments import find_table, list_tables
-from reign.experiments.tables import PaperTable, mean_and_std
-from reign.plots._curves import Curve, Panel, draw_curves
+from reign.experiments.paper import PaperTable, mean_and_std
+from reign.plots._curves import (
+    Curve,
+    Floats,
+    Panel,
+    draw_classification,
+    draw_confusion,
+    draw_curves,
+    draw_parity,
+    draw_uncertainty,
+)
 from reign.plots._page import Page
-from reign.plots._paper import paper_cells
-from reign.plots._record import Record
-from reign.plots._report_run import add_run
+from reign.plots._record import PaperCell, Predictions, Record, paper_cells
 from reign.tables import number
 from reign.train.run_folder import has_run
+from reign.train.summary import in_words
+
+# -- the predictions of a run --------------------------------------------------------------------------------------------------
+
+ERRORS = 8  # number of molecules with the largest errors that are shown
+TARGETS = 12  # largest number of targets with their own panel
+
+
+def add_predictions(page: Page, run: Record, found: Predictions, prefix: str) -> None:
+    """Add metrics of every target, pictures of the predictions, and the largest errors."""
+    task, targets = run.about["task"], run.about["targets"]
+    page.heading(f"Predictions ({found.split}, {len(found.names):,} graphs)")
+    names, rows = run.metrics_of_targets()
+    page.table(
+        ["target", "labels", *names],
+        [[t, int((~np.isnan(found.y[:, c])).sum()), *rows[c]] for c, t in enumerate(targets)],
+    )
+    shown = targets[:TARGETS]
+    if task == "regression":
+        page.picture(
+            f"{prefix}parity", draw_parity("parity", shown, found.y, found.values, found.unsure), "Predictions against targets."
+        )
+    elif task == "classification":
+        page.picture(f"{prefix}roc", draw_classification("roc", shown, found.y, found.values), "ROC curves and calibration.")
+    else:
+        known = ~np.isnan(found.y[:, 0])
+        truth, best = found.y[known, 0].astype(np.int64), found.values[known].argmax(1).astype(np.int64)
+        if len(truth):
+            page.picture(
+                f"{prefix}classes",
+                draw_confusion("classes", run.about["classes"], truth, best),
+                "Colours show the share of each true class.",
+            )
+    if len(shown) < len(targets):
+        page.text(f"The first {len(shown)} of {len(targets)} targets are drawn.")
+    error = errors_of(found, task)
+    if found.unsure is not None and task == "regression":
+        known = ~np.isnan(error)
+        if known.sum() > 1:
+            page.picture(
+                f"{prefix}uncertainty",
+                draw_uncertainty("uncertainty", error[known], found.unsure[known, 0]),
+                "Mean error by the spread over models. It rises if the spread is a good measure of uncertainty.",
+            )
+    _largest(page, run, found, error, prefix)
+
+
+def errors_of(found: Predictions, task: str) -> Floats:
+    """The error of each graph: the error of its first target, or one minus the probability of its class."""
+    if task == "multiclass":
+        y = np.nan_to_num(found.y[:, 0]).astype(int).clip(0, found.values.shape[1] - 1)
+        return np.where(np.isnan(found.y[:, 0]), np.nan, 1 - found.values[np.arange(len(y)), y])
+    error: Floats = np.abs(found.values[:, 0] - found.y[:, 0])
+    return error
+
+
+def _largest(page: Page, run: Record, found: Predictions, error: Floats, prefix: str) -> None:
+    """Add the graphs with the largest errors as a table, and as pictures if they are molecules."""
+    known = np.flatnonzero(~np.isnan(error))
+    worst: list[int] = known[np.argsort(-error[known])][:ERRORS].tolist()
+    page.heading("Largest errors")
+    columns = [column for column in run.recipe.data.smiles_columns if column in found.texts] if run.recipe.data.reads_smiles else []
+    first = run.labels if run.about["classes"] else run.labels[:1]
+
+    def value(g: int) -> str:
+        return number(found.values[g, 0]) if not run.about["classes"] else first[int(found.values[g].argmax())]
+
+    def truth(g: int) -> str:
+        return number(found.y[g, 0]) if not run.about["classes"] else first[int(found.y[g, 0])]
+
+    rows = [[found.names[g], *(found.texts[c][g] for c in columns), truth(g), value(g), float(error[g])] for g in worst]
+    page.table(["graph", *columns, run.about["targets"][0], "prediction", "error"], rows)
+    if not columns:
+        return
+    try:
+        from reign.data.molecules import Molecule
+        from reign.plots._molecule import Panel as MoleculePanel
+        from reign.plots._molecule import draw_molecules
+    except ModuleNotFoundError:
+        page.text("Molecules are drawn if rdkit is installed: pip install 'reign[chem]'.")
+        return
+    panels = []
+    for g in worst:
+        try:
+            molecule = Molecule.read(".".join(found.texts[c][g] for c in columns))
+        except ValueError:
+            continue
+        panels.append(MoleculePanel(molecule, f"{found.names[g]}: {truth(g)}, predicted {value(g)}"))
+    if panels:
+        page.picture(f"{prefix}errors", draw_molecules(panels), "The molecules of the table, with targets and predictions.")
+
+
+# -- a run ---------------------------------------------------------------------------------------------------------------------
+
+
+def add_run(page: Page, run: Record, prefix: str = "") -> None:
+    """Add the report of a run to a page. ``prefix`` makes the names of its pictures unique."""
+    _results(page, run)
+    _table(page, run)
+    page.picture(f"{prefix}curves", _curves(run), _about_curves(run))
+    if run.predictions is not None and len(run.predictions.names):
+        add_predictions(page, run, run.predictions, prefix)
+    page.heading("Recipe and environment")
+    page.folded("recipe.yaml", yaml.safe_dump(run.recipe.model_dump(mode="json"), sort_keys=False))
+    if run.environment:
+        command = run.environment.get("command")
+        rows = [[key, value] for key, value in run.environment.items() if key != "command"]
+        page.table(["environment", ""], [*rows, *([["command", " ".join(map(str, command))]] if isinstance(command, list) else [])])
+    _cost(page, run)
+
+
+def _results(page: Page, run: Record) -> None:
+    summary, members = run.summary, run.summary["members"]
+    several = len(members) > 1
+    header = ["split", summary["metric"], *(["std", "models"] if several else [])]
+    rows: list[list[object]] = []
+    for split in ("train", "val", "test"):
+        found = summary.get(split)
+        if isinstance(found, dict):
+            rows.append([split, found.get("mean"), *([found.get("std"), len(found.get("values", []))] if several else [])])
+    ensemble = summary.get("ensemble")
+    if several and isinstance(ensemble, dict):
+        rows.append(["test, ensemble", ensemble.get("test"), "", ensemble.get("size", "")])
+    page.heading("Results")
+    page.table(header, rows, f"{run.recipe.model.name}, {in_words(summary)}, {summary.get('parameters', 0):,} weights")
+    if cells := paper_cells(run.recipe):
+        _beside_the_paper(page, run, cells)
+
+
+def _table(page: Page, run: Record) -> None:
+    """What was found in the table before training."""
+    if not run.table:
+        return
+    page.heading("Table")
+    for line in run.table["lines"]:
+        page.text(str(line))
+    for line in run.table["warnings"]:
+        page.text(f"Warning: {line}")
+    left, shared, conflicts = (run.table[part] for part in ("left_out", "in_several_splits", "contradicting_labels"))
+    if left:
+        page.folded("Rows left out", "\n".join(f"row {row}: {reason}" for row, reason in left.items()))
+    if shared:
+        page.folded(
+            "Molecules in several splits, with their rows", "\n".join(f"{each['smiles']}: {each['rows']}" for each in shared)
+        )
+    if conflicts:
+        page.folded(
+            "Molecules with contradicting labels, all of which were kept",
+            "\n".join(f"{each['smiles']}: {each['target']} is {each['labels']} in rows {each['rows']}" for each in conflicts),
+        )
+
+
+def _beside_the_paper(page: Page, run: Record, cells: Sequence[PaperCell]) -> None:
+    rows = []
+    for cell in cells:
+        found, theirs = run.summary.get(cell.table.columns[cell.column].value), cell.number
+        if not isinstance(found, dict) or theirs is None:
+            continue
+        ours = found["mean"] * cell.table.factor
+        spread = None if found.get("std") is None else found["std"] * cell.table.factor
+        gap = f"{(ours - theirs[0]) / theirs[1]:+.1f}" if theirs[1] else ""
+        rows.append(
+            [
+                f"{cell.name}/{cell.row}/{cell.column}",
+                cell.table.unit,
+                f"{number(ours, spread)} ({len(found['values'])})",
+                number(*theirs),
+                gap,
+            ]
+        )
+    if rows:
+        page.table(["recipe", "unit", "ours (models)", "paper", "difference in std"], rows, "compared with the paper")
+    if other := cells[0].other:
+        words = "; ".join(f"{key} is {mine!r}, in the paper {theirs!r}" for key, (theirs, mine) in other.items())
+        page.text(f"The settings of this run differ from the paper's: {words}.")
+
+
+def _curves(run: Record) -> Picture:
+    metric = f"val_{run.summary['metric']}"
+    panels = [Panel("training loss", "epoch", "loss", (band(run.history, "train_loss"),), log=True)]
+    if all(metric in history for history in run.history):
+        panels.append(Panel("validation", "epoch", run.summary["metric"], (band(run.history, metric),)))
+    return draw_curves("curves", panels)
+
+
+def band(history: Sequence[dict[str, list[float]]], column: str) -> Curve:
+    """The mean of a column over models for each epoch, and a band of one standard deviation."""
+    columns = [h[column] for h in history if column in h]
+    epochs = range(1, max(map(len, columns), default=0) + 1)  # counted from 1, as in the progress of training
+    there = [[c[e - 1] for c in columns if e <= len(c) and math.isfinite(c[e - 1])] or [math.nan] for e in epochs]
+    middle = [mean(values) for values in there]
+    if len(columns) < 2:
+        return Curve(column, list(epochs), middle)
+    spread = [stdev(values) if len(values) > 1 else 0.0 for values in there]
+    low, high = ([m + sign * s for m, s in zip(middle, spread, strict=True)] for sign in (-1, 1))
+    return Curve(column, list(epochs), middle, low, high)
+
+
+def _about_curves(run: Record) -> str:
+    models = len(run.history)
+    return "One model." if models == 1 else f"The mean over {models} models; the band is one standard deviation."
+
+
+def _cost(page: Page, run: Record) -> None:
+    seconds = [value for h in run.history for value in h.get("seconds", []) if math.isfinite(value)]
+    total = run.summary.get("seconds")
+    rows = [
+        ["training", f"{total:.0f} s" if isinstance(total, int | float) else ""],
+        ["an epoch", f"{mean(seconds):.3g} s" if seconds else ""],
+    ]
+    names = {"host_bytes": "peak memory of the process", "device_bytes": "peak memory on the GPU"}
+    rows += [
+        [names[key], f"{value / 1e9:.2f} GB"]
+        for key, value in run.memory.items()
+        if key in names and isinstance(value, int | float)
+    ]
+    page.heading("Time and memory")
+    page.table(["", ""], rows)
+
+
+# -- several runs, or the folder of a table ------------------------------------------------------------------------------------
 
 NAME = "report.html"
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from reign.draw._layout import place
+from reign.draw._bag import place
 
 
 def test_components_lie_side_by_side() -> None:

@@ -9,10 +9,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from reign.experiments.bench import VERSIONS, Cost, Report, bench, cost_table, explanations, kernel_table
+from reign.experiments.bench import VERSIONS, Cost, Report, Workload, bench, bench_graphs, cost_table, explanations, kernel_table
 from reign.experiments.measure import Kernel
 from reign.experiments.steps import our_step, yardstick_step
-from reign.experiments.workload import Workload, bench_graphs
 from reign.kernels import blocked
 from reign.nn import SUN
 

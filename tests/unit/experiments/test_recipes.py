@@ -11,7 +11,7 @@ import torch
 import tiny
 from reign import policy
 from reign.experiments import find_recipe, find_table, list_tables
-from reign.experiments.tables import cells
+from reign.experiments.paper import cells
 from reign.train import Recipe, build, run
 from reign.train.engine.execution import make_fabric
 from reign.train.settings.yaml import override

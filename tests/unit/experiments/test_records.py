@@ -11,11 +11,20 @@ from typer.testing import CliRunner
 import tiny
 from reign.cli import app
 from reign.experiments import find_table
-from reign.experiments.best import best_markdown
-from reign.experiments.evidence import Part, plan, progress
-from reign.experiments.pages import BEGIN, END, HEADER, results_markdown, summary_markdown, with_summary
+from reign.experiments.pages import (
+    BEGIN,
+    END,
+    HEADER,
+    Part,
+    best_markdown,
+    plan,
+    progress,
+    results_markdown,
+    summary_markdown,
+    with_summary,
+)
+from reign.experiments.paper import find_recipe
 from reign.experiments.records import Record, Result, read_records, record_table
-from reign.experiments.table_files import find_recipe
 from reign.train import Recipe, build, train
 from reign.train.engine.execution import make_fabric
 

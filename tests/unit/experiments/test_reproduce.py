@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from reign.experiments.paper import Column, PaperTable, Quick, Row
 from reign.experiments.reproduce import Cell, _cell
-from reign.experiments.tables import Column, PaperTable, Quick, Row
 from reign.experiments.tune import Search, best_first
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from reign.experiments import find_recipe, find_table, list_tables
-from reign.experiments.table_files import read_extended
+from reign.experiments.paper import read_extended
 
 RESOLVED = json.loads((Path(__file__).parent / "resolved_settings.json").read_text())
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reign.experiments import find_recipe, tune_table
-from reign.experiments.tune_table import SPACE, TableSearch, best_folder
+from reign.experiments import find_recipe, tune
+from reign.experiments.tune import SPACE, TableSearch, best_folder
 
 optuna = pytest.importorskip("optuna")
 
@@ -41,8 +41,8 @@ def test_a_trial_that_falls_behind_stops(search: TableSearch, tmp_path: Path, mo
             callback.epoch({"epoch": epoch, "val_rmse": 9.0 if number == 4 else 1.0}, 10, False)
         return {"val": {"mean": 1.0 + number}}
 
-    monkeypatch.setattr(tune_table, "train", train)
-    study = tune_table.tune_table(search, tmp_path, study_name="s", trials=5)
+    monkeypatch.setattr(tune, "train", train)
+    study = tune.tune_table(search, tmp_path, study_name="s", trials=5)
     assert epochs == [10, 10, 10, 10, 3]
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 4 + ["PRUNED"]
     assert study.best_trial.number == 0
@@ -57,11 +57,11 @@ def test_a_trial_that_was_interrupted_does_not_count(search: TableSearch, tmp_pa
             raise KeyboardInterrupt
         return {"val": {"mean": 1.0}}
 
-    monkeypatch.setattr(tune_table, "train", train)
+    monkeypatch.setattr(tune, "train", train)
     options: dict[str, Any] = {"study_name": "s", "storage": f"sqlite:///{tmp_path / 's.db'}", "trials": 3}
     with pytest.raises(KeyboardInterrupt):
-        tune_table.tune_table(search, tmp_path, **options)
-    study = tune_table.tune_table(search, tmp_path, **options)
+        tune.tune_table(search, tmp_path, **options)
+    study = tune.tune_table(search, tmp_path, **options)
     assert started == [f"trial-{number}" for number in range(4)]
     assert [trial.state.name for trial in study.trials] == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
     assert len({trial.params["train.optimiser.lr"] for trial in study.trials}) == 4  # a search that continues draws other points

@@ -89,7 +89,7 @@ def test_scores_move_with_the_nodes() -> None:
 def test_many_pairs_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     data, model = graph(6), model_of("sun")
     whole = attribute(model, data, steps=8)
-    monkeypatch.setattr("reign.explain._gradients.AT_ONCE", 100)
+    monkeypatch.setattr("reign.explain._attribution.AT_ONCE", 100)
     parts = attribute(model, data, steps=8)
     for name in ("pairs", "edges", "subgraphs"):
         torch.testing.assert_close(getattr(parts, name), getattr(whole, name))

@@ -11,8 +11,7 @@ import reign
 from pictures import overlaps, structure
 from reign.draw import DARK, LIGHT, Picture
 from reign.plots import draw_layer, read_graph
-from reign.plots._cells import read_cells
-from reign.plots._figure_terms import figure_of_model
+from reign.plots._readings import figure_of_model, read_cells
 
 HERE = Path(__file__).parent
 

@@ -1,10 +1,51 @@
-"""``reign bench``: the cost of a training step on this machine."""
+"""``reign models``, ``policies`` and ``bench``: what there is, and what a training step costs."""
 
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from reign.cli.options import Quiet, data_option, machine_option, model_option, output_option
 from reign.cli.tools import at_least_one, check_writable, plain_console, user_mistakes
+from reign.tables import Table
+
+
+def policies(
+    example: Annotated[bool, typer.Option("--example", help="Also show the bag of a small graph for each policy.")] = False,
+) -> None:
+    """List the selection policies, which turn a graph into a bag of subgraphs."""
+    from reign.policies import policy_meanings
+
+    console = plain_console()
+    caption = "Depths can be any number; add @0.5 or @8 to sample subgraphs."
+    table = Table("Selection policies", ["name", "subgraphs"], policy_meanings().items(), caption, "l", names=True)
+    console.print(table.rich())
+    if example:
+        console.print(_bags().rich())
+
+
+def models() -> None:
+    """List the models, with their default policies."""
+    from reign.nn import model_summaries
+
+    rows = [(model.name, model.policy, model.about) for model in model_summaries()]
+    plain_console().print(Table("Models", ["name", "policy", "description"], rows, align="l", names=True).rich())
+
+
+def _bags() -> Table:
+    """The bag of a small graph under every policy."""
+    from reign.policies import bag_sizes, example_graph
+
+    data = example_graph()
+    rows = [
+        (bag.policy, bag.subgraphs, bag.pairs, bag.members, bag.edges, bag.channels, f"{1000 * bag.seconds:.1f}")
+        for bag in bag_sizes(data)
+    ]
+    title = f"Bags of a graph of {data.num_nodes} nodes and {data.num_edges // 2} edges"
+    return Table(title, ["policy", "subgraphs", "pairs", "members", "edges", "channels", "ms"], rows)
+
+
+# -- what a training step costs ------------------------------------------------------------------------------------------------
 
 
 def bench(
@@ -31,9 +72,8 @@ def bench(
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.disk import write_json
+        from reign.experiments.bench import Workload, cost_table, explanations, kernel_table
         from reign.experiments.bench import bench as run
-        from reign.experiments.bench import cost_table, explanations, kernel_table
-        from reign.experiments.workload import Workload
 
         check_writable(json)
         workload = Workload(model, policy, batch_size, width, layers, device, repeats)
