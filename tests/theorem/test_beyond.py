@@ -8,7 +8,7 @@ from reign.data import from_networkx
 from reign.nn import NODE_ENCODINGS, PAIR_ENCODINGS, SubgraphGNN, encoded
 from reign.policies import policy
 from reign.theory import Pair, family, model_colours, separate
-from reign.theory._exact_lift import EXACT, PRIMES
+from reign.theory._plan import EXACT, PRIMES
 
 FOLKLORE, PRODUCT = "localfolklore:null", "ppgnrrwp"
 

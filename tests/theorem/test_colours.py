@@ -16,10 +16,9 @@ from reign.data import from_networkx
 from reign.kernels.ragged import offsets
 from reign.nn import TERMS
 from reign.theory import Pair, colours, family, model_colours, separate
-from reign.theory._hashing import Hashing
-from reign.theory._plan import plan_of_terms
-from reign.theory._pools import POOLS
-from reign.theory._trace import bag_of, trace
+from reign.theory._algebra import Hashing
+from reign.theory._plan import bag_of, plan_of_terms, trace
+from reign.theory._rules import POOLS
 
 NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego:2", "ego+:1", "ego+:2", "ego+distance:2"]
 OTHERS = ["ed", "2-nd", "2-nm", "2-ego:1", "whole"]

@@ -9,10 +9,9 @@ from reign.nn import TERMS, GNNAKctx, ReIGN2, State
 from reign.testing import random_graphs
 from reign.theory import Program, Step, implement, linear_options, pool_broadcast
 from reign.theory import _ign3_layers as layer_programs
-from reign.theory._ign3_gates import gate
 from reign.theory._ign3_policies import _ego_nets, lift, to_bag
+from reign.theory._ign3_program import gate, keep
 from reign.theory._linear_layers import reign2_layer, sun_layer, weights_of
-from reign.theory._matrices import keep
 
 EYE = torch.eye(3, dtype=torch.float64)
 
@@ -60,7 +59,7 @@ def test_sun_in_reign_with_u_plus_identity() -> None:
 
 
 def copy_of(layer: torch.nn.Module) -> list[torch.nn.Module]:
-    from reign.theory._to_reign2 import to_reign2
+    from reign.theory._linear_layers import to_reign2
 
     return to_reign2(layer)
 

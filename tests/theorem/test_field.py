@@ -10,10 +10,9 @@ import reign
 from reign.nn import DS, GNNAK, IDGNN, NGNN, SUN, GNNAKctx, Model, SubgraphGNN
 from reign.testing import permute_graph, random_permutation
 from reign.theory import Pair, family, list_families, separate
-from reign.theory import _field as field
-from reign.theory._methods import find_method
-from reign.theory._plan import plan_of_model
-from reign.theory._trace import bag_of, batches, trace
+from reign.theory import _algebra as field
+from reign.theory._plan import bag_of, batches, plan_of_model, trace
+from reign.theory._separate import find_method
 
 POLICIES = ["null", "nd", "nm", "ego:1", "ego:2", "ego+:2", "nm+distance"]
 MODELS = ["ds", "reconstructiongnn", "idgnn", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "dss", "sun", "sswl", "reign2"]
@@ -26,7 +25,7 @@ def disagreements(model: Model, pairs: Sequence[Pair]) -> list[tuple[str, int, b
     for part, graphs in batches(pairs, plan):
         place = {id(g): position for position, g in enumerate(graphs)}
         bag = bag_of(plan, graphs)
-        both = zip(trace(plan, bag, reign.theory._hashing.Hashing()), trace(plan, bag, field.Field()), strict=True)
+        both = zip(trace(plan, bag, reign.theory._algebra.Hashing()), trace(plan, bag, field.Field()), strict=True)
         for t, ((_, colour, _), (_, value, _)) in enumerate(both):
             for pair in part:
                 a, b = place[id(pair.one)], place[id(pair.other)]

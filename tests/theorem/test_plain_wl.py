@@ -15,11 +15,10 @@ from plain_colours import plain_bag, pool, refine, same_partition
 from reign.data import from_networkx
 from reign.testing import random_permutation
 from reign.theory import Pair, model_colours, wl, wl_classes
+from reign.theory._algebra import Hashing
 from reign.theory._colours import pooled_rounds
-from reign.theory._hashing import Hashing
-from reign.theory._margins import _margins
-from reign.theory._plan import plan_of_model
-from reign.theory._trace import bag_of, trace
+from reign.theory._plan import bag_of, plan_of_model, trace
+from reign.theory._separate import _margins
 from reign.theory._wl import refinements
 
 Tuple = tuple[int, ...]

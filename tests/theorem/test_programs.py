@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from reign.theory import Program, Step, orbits
-from reign.theory._ign3_gates import clip, gate, logical_and, mlp_copy
-from reign.theory._matrices import glue, keep, place, route, sum_glue
+from reign.theory._ign3_program import clip, gate, glue, keep, logical_and, mlp_copy, place, route, sum_glue
 
 N, C = 4, 8
 

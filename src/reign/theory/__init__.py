@@ -1,24 +1,30 @@
 """Expressive power in executable form: colour tests, networks over a finite field, WL tests, invariant graph networks, the paper's
 constructions, and pairs of graphs that are hard to tell apart."""
 
-from reign.theory._bounds import bound_of_terms
-from reign.theory._card import Card, card
-from reign.theory._census import Census, census
+from reign.theory._card import Card, bound_of_terms, card
 from reign.theory._colours import Colours, colours, model_colours
-from reign.theory._families import FAMILIES, Family, add_family, family, list_families, small_graphs
-from reign.theory._hard_graphs import cfi
-from reign.theory._ign import IGN, IGNLinear
+from reign.theory._families import (
+    FAMILIES,
+    Family,
+    Pair,
+    add_family,
+    cfi,
+    family,
+    list_families,
+    read_graph6,
+    read_npy,
+    read_pairs,
+    small_graphs,
+)
+from reign.theory._ign import IGN, IGNLinear, basis, orbits, pool_broadcast
 from reign.theory._ign3_model import IGN3Model
 from reign.theory._ign3_policies import policy_program, run_policy
 from reign.theory._ign3_program import Program, Step
 from reign.theory._implement import implement, linear_options
-from reign.theory._methods import parse_method
-from reign.theory._orbits import basis, orbits, pool_broadcast
 from reign.theory._order import Finding, Relation, groups, relations, survey
 from reign.theory._questions import answer
-from reign.theory._readers import Pair, read_graph6, read_npy, read_pairs
-from reign.theory._separate import Verdict, separate
-from reign.theory._wl import wl, wl_classes, wl_round, wl_separates
+from reign.theory._separate import Verdict, parse_method, separate
+from reign.theory._wl import Census, census, wl, wl_classes, wl_round, wl_separates
 
 __all__ = [
     "FAMILIES",

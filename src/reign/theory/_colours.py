@@ -20,9 +20,8 @@ from torch_geometric.data import Data
 from reign.bags import Domain, SubgraphBag
 from reign.nn import Model
 from reign.policies import Policy
-from reign.theory._hashing import Hashing, partition
-from reign.theory._plan import Plan, plan_of_model, plan_of_terms
-from reign.theory._trace import bag_of, trace
+from reign.theory._algebra import Hashing, partition
+from reign.theory._plan import Plan, bag_of, plan_of_model, plan_of_terms, trace
 from reign.theory._wl import check_simple
 
 

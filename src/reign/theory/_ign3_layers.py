@@ -9,11 +9,10 @@ reached nodes in its programs of GNN-AK, GNN-AK-ctx and NGNN.
 import torch
 from torch import Tensor
 
-from reign.nn import EncoderSlot, SubgraphConv, TermSlot
-from reign.theory._ign3_gates import gate
+from reign.nn import SubgraphConv
 from reign.theory._ign3_policies import GRAPH, MEMBER, SUBGRAPH
-from reign.theory._ign3_program import LINKS, Program, Step
-from reign.theory._matrices import keep, place, route
+from reign.theory._ign3_program import LINKS, Program, Step, gate, keep, place, route
+from reign.theory._linear_layers import TABLE, activation, weights_of
 
 # the source of a term that is not local: for the target (a, b, b) off the diagonal, and (a, a, a) on it
 GLOBAL: dict[str, tuple[list[str], list[str]]] = {
@@ -94,15 +93,15 @@ def layer_program(layer: SubgraphConv, channels: int, bound: float) -> Program:
     """
     d, p = layer.in_channels, layer.out_channels
     acc, first = d, d + p
-    off = _weights(layer, on=False)
-    on = off if layer.root_terms is None else _weights(layer, on=True)
+    off = weights_of(layer, False, TABLE)
+    on = off if layer.root_terms is None else weights_of(layer, True, TABLE)
 
     start = Step(channels, {}, {})
     for orbit, terms, side in (("abb", off, 0), ("aaa", on, 1)):
         update = [(f"{orbit}->{orbit}", keep(channels, *range(d, channels)))]
         bias = torch.zeros(channels, dtype=torch.float64)
-        for name, (weight, offset) in terms.items():
-            bias[acc : acc + p] += offset
+        bias[acc : acc + p] += terms["bias"]
+        for name, weight in terms.items():
             for source in GLOBAL.get(name, ([], []))[side]:
                 update.append((f"{source}->{orbit}", place(channels, weight, 0, acc)))
         start.maps[orbit], start.bias[orbit] = update, bias
@@ -112,7 +111,7 @@ def layer_program(layer: SubgraphConv, channels: int, bound: float) -> Program:
         if name not in LOCAL:
             continue
         values, connectivity = LOCAL[name]
-        w_off, w_on = (terms[name][0] if name in terms else torch.zeros(p, d, dtype=torch.float64) for terms in (off, on))
+        w_off, w_on = (terms.get(name, torch.zeros(p, d, dtype=torch.float64)) for terms in (off, on))
         at_roots, origin = values, 0
         if name.startswith("non_roots"):  # two sums in a row: first over j ~ i in every subgraph, then over subgraphs h ~ i
             eye = torch.eye(d, dtype=torch.float64)
@@ -123,7 +122,7 @@ def layer_program(layer: SubgraphConv, channels: int, bound: float) -> Program:
         program += _gathered(channels, d, origin, values, at_roots, connectivity, bound, acc, w_off, w_on)
 
     final = {o: [(f"{o}->{o}", route(channels, (acc, 0, p)))] for o in ("aaa", "abb")}
-    relu = {o: list(range(p)) for o in ("aaa", "abb")} if _is_relu(layer) else {}
+    relu = {o: list(range(p)) for o in ("aaa", "abb")} if activation(layer) == "relu" else {}
     return program + Step(channels, final, {}, relu)
 
 
@@ -144,16 +143,13 @@ def _gathered(
         broadcast.maps[orbit] = [(f"{orbit}->{orbit}", closed), (f"{origin}->{orbit}", route(channels, (source, message, d)))]
         broadcast.bias[orbit] = {CLOSED: 1.0}
         gates += gate(channels, orbit, CLOSED, message, d, scratch, bound)
-    kept = keep(channels, *(range(to, to + w_off.size(0)) if fresh else ()))
+    same = keep(channels, *(range(to, to + w_off.size(0)) if fresh else ()))
+    off = place(channels, w_off, message, to)
     collect = Step(
         channels,
         {
-            "aaa": [("aaa->aaa", kept), ("aab->aaa", place(channels, w_on, message, to))],
-            "abb": [
-                ("abb->abb", kept),
-                ("aba->abb", place(channels, w_off, message, to)),
-                ("abc->abb", place(channels, w_off, message, to)),
-            ],
+            "aaa": [("aaa->aaa", same), ("aab->aaa", place(channels, w_on, message, to))],
+            "abb": [("abb->abb", same), ("aba->abb", off), ("abc->abb", off)],
         },
     )
     return Program([broadcast]) + gates + collect
@@ -163,56 +159,14 @@ def grown(layer: SubgraphConv, bound: float, nodes: int) -> float:
     """A bound on the outputs of a layer, from a bound on its inputs: no term sums more values than there are pairs."""
     total = 0.0
     for on in (False, True):
-        for weight, bias in _weights(layer, on).values():
-            total += spread_of(weight) * nodes**2 * bound + float(bias.abs().max())
+        weights = weights_of(layer, on, TABLE)
+        total += (
+            float(weights.pop("bias", torch.zeros(1)).abs().max())
+            + sum(spread_of(weight) for weight in weights.values()) * nodes**2 * bound
+        )
     return total
 
 
 def spread_of(weight: Tensor) -> float:
     """The largest factor by which a matrix lets the largest value grow."""
     return float(weight.detach().abs().sum(1).max())
-
-
-def check_linear(layer: SubgraphConv, what: str) -> None:
-    """Raise ``ValueError`` unless the constructions cover a layer."""
-    problems = []
-    if any(how != "sum" for how in layer.aggregation.values()):
-        problems.append(f"means ({layer.aggregation}; use sums)")
-    if not isinstance(layer.act, torch.nn.ReLU | torch.nn.Identity):
-        problems.append(f"activation {type(layer.act).__name__} (use 'relu' or None)")
-    for slot in [*layer.slots(), *layer.slots(on=True)]:
-        if isinstance(slot, TermSlot) and not isinstance(slot.transform, torch.nn.Linear):
-            problems.append("MLPs (use transform='linear')")
-        if isinstance(slot, EncoderSlot):
-            kind = type(slot.encoder).__name__
-            if kind != "GraphConv":
-                problems.append(f"base encoder {kind} (use conv='graphconv')")
-            if type(slot.norm).__name__ != "NoNorm":
-                problems.append("norms (use norm=None)")
-    if type(layer.norm).__name__ != "NoNorm":
-        problems.append("norms (use norm=None)")
-    if problems:
-        raise ValueError(
-            f"{what} covers linear terms with the GraphConv encoder, sums and ReLU, got " + ", ".join(dict.fromkeys(problems)) + "."
-        )
-
-
-def _is_relu(layer: SubgraphConv) -> bool:
-    return isinstance(layer.act, torch.nn.ReLU)
-
-
-def _weights(layer: SubgraphConv, on: bool) -> dict[str, tuple[Tensor, Tensor]]:
-    """The weight and bias of every term."""
-    found: dict[str, tuple[Tensor, Tensor]] = {}
-    for slot in layer.slots(on):
-        if not isinstance(slot, TermSlot) or slot.term.name not in {*GLOBAL, *LOCAL}:
-            raise ValueError(
-                f"'{slot.name}' is not in the ReIGN(2) table; rewrite the model with implement(model, 'reign2') first."
-            )
-        transform = slot.transform
-        assert isinstance(transform, torch.nn.Linear)
-        weight, bias = transform.weight.detach().double(), transform.bias.detach().double()
-        if slot.term.name in found:
-            weight, bias = weight + found[slot.term.name][0], bias + found[slot.term.name][1]
-        found[slot.term.name] = (weight, bias)
-    return found

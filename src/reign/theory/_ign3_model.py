@@ -15,13 +15,10 @@ from torch_geometric.data import Data
 
 from reign.nn import AKConv, DeepSets, Head, MeanPooling, Model, OuterMPNN, Pooling, RootPooling, SubgraphConv
 from reign.theory._ign import graph_tensor, one_by_one
-from reign.theory._ign3_gates import gate
 from reign.theory._ign3_layers import grown, layer_program, members_program, room, room_of_members, spread_of
 from reign.theory._ign3_policies import MEMBER, has_roots, lift_step, policy_program
-from reign.theory._ign3_program import Program, Step, Update
-from reign.theory._linear_layers import activation, reign2_layer, weights_of
-from reign.theory._matrices import keep, place, route
-from reign.theory._to_reign2 import to_reign2
+from reign.theory._ign3_program import Program, Step, Update, gate, keep, place, route
+from reign.theory._linear_layers import activation, reign2_layer, to_reign2, weights_of
 from reign.theory._wl import check_simple
 
 

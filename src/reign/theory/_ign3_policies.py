@@ -8,9 +8,7 @@ import reign.policies
 from reign.bags import DenseBag
 from reign.policies import EgoNets, NodeDeletion, NodeMarking, Null, Policy
 from reign.theory._ign import graph_tensor
-from reign.theory._ign3_gates import clip, logical_and
-from reign.theory._ign3_program import Program, Step
-from reign.theory._matrices import keep, place
+from reign.theory._ign3_program import Program, Step, clip, keep, logical_and, place
 from reign.theory._wl import check_simple
 
 SUBGRAPH, GRAPH = 0, 1  # channels of links: in the subgraph, and in the graph
@@ -42,21 +40,23 @@ def policy_program(policy: str | Policy, channels: int, features: int) -> Progra
         channels: number of channels of the cube, at least marks + features + 1, and at least 4.
         features: number of channels of node features.
     """
-    made = reign.policies.policy(policy)
-    if made.mark == "distance" or not isinstance(made, Null | NodeDeletion | NodeMarking | EgoNets):
-        raise ValueError(f"no construction is known for policy '{made}': the paper's lemma covers null, nd, nm, ego:h and ego+:h.")
-    reach = made.num_marks + features
+    chosen = reign.policies.policy(policy)
+    if chosen.mark == "distance" or not isinstance(chosen, Null | NodeDeletion | NodeMarking | EgoNets):
+        raise ValueError(
+            f"no construction is known for policy '{chosen}': the paper's lemma covers null, nd, nm, ego:h and ego+:h."
+        )
+    reach = chosen.num_marks + features
     if channels < max(reach + 1, 4):
-        raise ValueError(f"channels is {channels}, expected at least {max(reach + 1, 4)} for '{made}' with {features} features.")
+        raise ValueError(f"channels is {channels}, expected at least {max(reach + 1, 4)} for '{chosen}' with {features} features.")
     program = Program()
-    if not isinstance(made, EgoNets):
+    if not isinstance(chosen, EgoNets):
         program += Step(channels, bias={"aab": {MEMBER: 1.0}})
-    if isinstance(made, NodeDeletion):  # the root has no links
+    if isinstance(chosen, NodeDeletion):  # the root has no links
         drop = keep(channels, SUBGRAPH)
         program += Step(channels, {o: [(f"{o}->{o}", drop)] for o in ("aab", "aba")})
-    if isinstance(made, EgoNets):
-        program += _ego_nets(channels, reach, made.num_hops)
-    if made.mark is True:  # two channels in front: [1, 0] at the root, [0, 1] elsewhere
+    if isinstance(chosen, EgoNets):
+        program += _ego_nets(channels, reach, chosen.num_hops)
+    if chosen.mark is True:  # two channels in front: [1, 0] at the root, [0, 1] elsewhere
         program += Step(channels, bias={"aaa": {0: 1.0}, "abb": {1: 1.0}})
     return program
 
@@ -69,7 +69,7 @@ def _ego_nets(channels: int, reach: int, hops: int, clear: bool = True) -> Progr
     extraction either, and links have the values 5, 13, 29, ... in place of 1.
     """
     one, same = torch.ones(1, 1, dtype=torch.float64), torch.eye(channels, dtype=torch.float64)
-    kept, node = keep(channels, reach), [("abb->abb", keep(channels, reach))]
+    node = [("abb->abb", keep(channels, reach))]
     program = Program([Step(channels, {"abb": [*node, ("aab->abb", place(channels, one, GRAPH, reach))]})])
     for _ in range(hops - 1):
         program += Step(channels, {"abc": [("abc->abc", same), ("acc->abc", place(channels, one, reach, _ONE))]})
@@ -81,7 +81,7 @@ def _ego_nets(channels: int, reach: int, hops: int, clear: bool = True) -> Progr
         program += Step(channels, {"abc": [("abc->abc", scratch), (f"{source}->abc", place(channels, one, reach, channel))]})
         program += logical_and(channels, "abc", SUBGRAPH, channel, SUBGRAPH)
     last = {
-        "abb": [("abb->abb", kept)],
+        "abb": node,
         "aab": [("aab->aab", same), ("abb->aab", place(channels, one, reach, MEMBER))],
         "abc": [("abc->abc", keep(channels, _ONE, _TWO))],
     }
@@ -95,10 +95,12 @@ def has_roots(policy: Policy) -> bool:
 
 def run_policy(data: Data, policy: str | Policy, channels: int | None = None) -> DenseBag:
     """Run the 3-IGN program of a policy, and return its bag as the paper's tensors."""
-    made = reign.policies.policy(policy)
-    width = made.num_marks + data.num_features
+    chosen = reign.policies.policy(policy)
+    width = chosen.num_marks + data.num_features
     channels = channels or max(width + 1, 4)
-    return to_bag(policy_program(made, channels, data.num_features)(lift(data, channels, made.num_marks)), width, has_roots(made))
+    return to_bag(
+        policy_program(chosen, channels, data.num_features)(lift(data, channels, chosen.num_marks)), width, has_roots(chosen)
+    )
 
 
 def to_bag(Y: Tensor, width: int, roots: bool = True) -> DenseBag:

@@ -16,9 +16,44 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from reign.theory._ign import IGNLinear
-from reign.theory._matrices import glue, sum_glue
-from reign.theory._orbits import LETTERS, basis, orbits, pool_broadcast
+from reign.theory._ign import LETTERS, IGNLinear, basis, orbits, pool_broadcast
+
+# -- matrices between channels ------------------------------------------------------------------------------------------------
+
+
+def route(channels: int, *moves: tuple[int, int, int]) -> Tensor:
+    """Copy / routing: each move (from, to, width) writes channels ``from...`` into ``to...``; all other outputs are 0."""
+    matrix = torch.zeros(channels, channels, dtype=torch.float64)
+    for source, target, width in moves:
+        matrix[target : target + width, source : source + width] += torch.eye(width, dtype=torch.float64)
+    return matrix
+
+
+def place(channels: int, weight: Tensor, source: int, target: int, inputs: int | None = None) -> Tensor:
+    """A linear map of channels ``source...`` into channels ``target...``. There are as many ``inputs`` as outputs if not given."""
+    matrix = torch.zeros(channels, channels if inputs is None else inputs, dtype=torch.float64)
+    matrix[target : target + weight.size(0), source : source + weight.size(1)] = weight
+    return matrix
+
+
+def glue(*weights: Tensor) -> Tensor:
+    """Concatenation: several maps of one input, whose outputs are concatenated."""
+    return torch.cat(weights, dim=0)
+
+
+def sum_glue(*weights: Tensor) -> Tensor:
+    """Concurrent transformations and their sum: one map for each part of the input."""
+    return torch.cat(weights, dim=1)
+
+
+def keep(channels: int, *dropped: int) -> Tensor:
+    """The identity on all channels except the dropped ones."""
+    matrix = torch.eye(channels, dtype=torch.float64)
+    matrix[list(dropped)] = 0
+    return matrix
+
+
+# -- steps and programs -------------------------------------------------------------------------------------------------------
 
 LINKS = ("aab", "aba", "abc")
 
@@ -158,6 +193,54 @@ def _canonical(op: str) -> str:
     for c in source:
         if c not in names:
             names[c] = next(fresh)
-    found = "".join(names[c] for c in source) + "->" + target
-    assert found in basis(len(source), len(target)), found
-    return found
+    name = "".join(names[c] for c in source) + "->" + target
+    assert name in basis(len(source), len(target)), name
+    return name
+
+
+# -- the paper's primitives ---------------------------------------------------------------------------------------------------
+
+
+def logical_and(channels: int, orbit: str, a: int, b: int, c: int) -> Step:
+    """Channel c becomes a AND b = relu(2 a + 2 b - 3), exactly for inputs 0 and 1."""
+    matrix = keep(channels, c)
+    matrix[c, a] += 2
+    matrix[c, b] += 2
+    return Step(channels, {orbit: [(f"{orbit}->{orbit}", matrix)]}, {orbit: {c: -3.0}}, {orbit: [c]})
+
+
+def clip(channels: int, orbit: str, c: int) -> Program:
+    """Channel c becomes min(c, 1) = 1 - relu(1 - c)."""
+    flip = keep(channels, c)
+    flip[c, c] = -1
+    maps = {orbit: [(f"{orbit}->{orbit}", flip)]}
+    return Program([Step(channels, maps, {orbit: {c: 1.0}}, relu) for relu in ({orbit: [c]}, {})])
+
+
+def mlp_copy(channels: int, orbit: str, layers: list[tuple[Tensor, Tensor]], source: int, target: int, scratch: int) -> Program:
+    """An MLP of the channels ``source...``, written to ``target...``. All other channels are copied; hidden units start at ``scratch``."""
+    steps, at = [], source
+    for number, (weight, bias) in enumerate(layers):
+        last = number == len(layers) - 1
+        to = target if last else scratch
+        written = list(range(to, to + weight.size(0)))
+        matrix = keep(channels, *written) + place(channels, weight, at, to)
+        vector = torch.zeros(channels, dtype=torch.float64)
+        vector[written] = bias
+        steps.append(Step(channels, {orbit: [(f"{orbit}->{orbit}", matrix)]}, {orbit: vector}, {} if last else {orbit: written}))
+        at, scratch = to, scratch + weight.size(0)
+    return Program(steps)
+
+
+def gate(channels: int, orbit: str, closed: int, message: int, width: int, scratch: int, bound: float) -> Program:
+    """Set messages to 0 where channel ``closed`` is at least 1. Where it is 0, they do not change, to the last bit.
+
+    The formula is relu(m - M c) - relu(-m - M c), with M at least as large as any message. No memorising network is needed.
+    """
+    plus, minus, both = scratch, scratch + width, list(range(scratch, scratch + 2 * width))
+    matrix = keep(channels, *both) + route(channels, (message, plus, width)) - route(channels, (message, minus, width))
+    matrix[plus : plus + 2 * width, closed] -= bound
+    back = keep(channels, *range(message, message + width))
+    back = back + route(channels, (plus, message, width)) - route(channels, (minus, message, width))
+    same = f"{orbit}->{orbit}"
+    return Program([Step(channels, {orbit: [(same, matrix)]}, {}, {orbit: both}), Step(channels, {orbit: [(same, back)]})])

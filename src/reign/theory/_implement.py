@@ -15,8 +15,7 @@ from torch_geometric.data import Data
 import reign.policies as policies
 from reign.nn import Model, ReIGN2
 from reign.theory._ign3_model import IGN3Model
-from reign.theory._to_reign2 import to_reign2
-from reign.theory._to_sun import to_null, to_sun
+from reign.theory._linear_layers import to_null, to_reign2, to_sun
 
 
 def implement(model: Model, target: str, graphs: Sequence[Data] | None = None) -> nn.Module:
@@ -54,15 +53,15 @@ def implement(model: Model, target: str, graphs: Sequence[Data] | None = None) -
             )
         return IGN3Model(model, graphs)
     rewrite = to_reign2 if target == "reign2" else to_sun
-    made = copy.deepcopy(model).double().eval()
-    layers = [new for layer in made.layers for new in rewrite(layer)]
+    other = copy.deepcopy(model).double().eval()
+    layers = [new for layer in other.layers for new in rewrite(layer)]
     if target == "sun:null":
-        layers = to_null(layers, made.policy, made.domain)
-        made.policy = policies.policy("null")
-    made.layers = nn.ModuleList(layers).eval()
-    made.num_layers = len(made.layers)
-    made._config = {}  # its arguments do not describe its weights
-    return made
+        layers = to_null(layers, other.policy, other.domain)
+        other.policy = policies.policy("null")
+    other.layers = nn.ModuleList(layers).eval()
+    other.num_layers = len(other.layers)
+    other._config = {}  # its arguments do not describe its weights
+    return other
 
 
 def linear_options(model: type[Model]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Compare methods by the pairs of graphs that they tell apart."""
+"""The order of methods by the pairs of graphs that they tell apart, and tables that compare it with what is proven."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,11 @@ from itertools import combinations
 
 from torch_geometric.data import Data
 
+from reign.policies import policy
 from reign.theory._colours import run
-from reign.theory._margins import Progress
-from reign.theory._methods import find_method
+from reign.theory._families import Pair
 from reign.theory._plan import plan_of_model
-from reign.theory._readers import Pair
-from reign.theory._separate import separate
+from reign.theory._separate import Progress, find_method, parse_method, separate
 from reign.theory._wl import wl_classes
 
 
@@ -65,15 +64,15 @@ def survey(
 
 def groups(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Groups of findings that tell the same pairs apart, weaker groups first."""
-    found: list[list[Finding]] = []
+    equal: list[list[Finding]] = []
     for finding in findings:
-        for group in found:
+        for group in equal:
             if finding.beyond(group[0]) is None and group[0].beyond(finding) is None:
                 group.append(finding)
                 break
         else:
-            found.append([finding])
-    return sorted(found, key=lambda group: sum(other[0].beyond(group[0]) is None for other in found))
+            equal.append([finding])
+    return sorted(equal, key=lambda group: sum(other[0].beyond(group[0]) is None for other in equal))
 
 
 @dataclass(frozen=True)
@@ -98,11 +97,74 @@ def relations(findings: Sequence[Finding]) -> list[Relation]:
     ranked = groups(findings)
     names = [tuple(f.method for f in group) for group in ranked]
     below = {(a, b) for a in range(len(ranked)) for b in range(len(ranked)) if a != b and ranked[a][0].beyond(ranked[b][0]) is None}
-    found = []
+    order = []
     for a, b in combinations(range(len(ranked)), 2):
-        if (a, b) in below:
-            if not any((a, c) in below and (c, b) in below for c in range(len(ranked))):
-                found.append(Relation(names[a], names[b], str(ranked[b][0].beyond(ranked[a][0]))))
-        else:
-            found.append(Relation(names[a], names[b], str(ranked[b][0].beyond(ranked[a][0])), ranked[a][0].beyond(ranked[b][0])))
-    return found
+        if (a, b) not in below or not any((a, c) in below and (c, b) in below for c in range(len(ranked))):
+            example, back = ranked[b][0].beyond(ranked[a][0]), ranked[a][0].beyond(ranked[b][0])
+            order.append(Relation(names[a], names[b], str(example), back))
+    return order
+
+
+# -- tables -------------------------------------------------------------------------------------------------------------------
+
+SUN_IMPLEMENTS = {"ds", "dss", "ngnn", "idgnn", "gnnak", "gnnakctx"}  # the paper's theorem on SUN
+PROVEN = {  # models that are at most as strong as others, for policies of the paper's class
+    "sun": SUN_IMPLEMENTS,
+    "reign2": SUN_IMPLEMENTS | {"sun"},
+    "3-WL": SUN_IMPLEMENTS | {"sun", "reign2", "sswl", "ppgn", "mpnn", "ign2", "1-WL"},
+    "ppgn": SUN_IMPLEMENTS | {"sun", "reign2", "sswl", "3-WL", "mpnn", "ign2", "1-WL"},
+    "1-WL": {"mpnn", "ign2"},
+    "ign2": {"mpnn", "1-WL"},
+}
+
+
+def is_proven(weaker: str, stronger: str) -> bool:
+    """Whether it is proven that one method, such as "sun:nm", is at most as strong as another with the same policy.
+
+    >>> is_proven("dss:nm", "sun:nm"), is_proven("sun:nm", "sswl:nm")
+    (True, False)
+    """
+    (low, one, _), (high, other, _) = parse_method(weaker), parse_method(stronger)
+    same = one is None or other is None or one == other
+    covered = all(p is None or (policy(p).in_paper_class and policy(p).mark != "distance") for p in (one, other))
+    return same and covered and low in PROVEN.get(high, set())
+
+
+def counts_table(findings: Sequence[Finding], families: dict[str, list[str]]) -> str:
+    """The number of pairs of each family that each method tells apart, and the largest number of rounds it needs.
+
+    Args:
+        findings: the findings of the methods.
+        families: names of the pairs of each family.
+    """
+    rows = [["method", *families, "classes of small graphs"]]
+    for finding in findings:
+        row = [finding.method]
+        for names in families.values():
+            rounds = [t for name in names if (t := finding.rounds[name]) is not None]
+            row.append(f"{len(rounds)}/{len(names)}" + (f" in {max(rounds)}" if rounds else ""))
+        rows.append([*row, f"{len(set(finding.classes)):,}"])
+    return markdown(rows)
+
+
+def order_table(findings: Sequence[Finding]) -> str:
+    """Which group of equal methods is directly above which, or incomparable, with pairs that show it, and what is proven."""
+    rows = [["weaker", "", "stronger", "told apart only by the second", "only by the first", "proven"]]
+    for each in relations(findings):
+        sign = "<" if each.back is None else "incomparable"
+        rows.append([", ".join(each.weaker), sign, ", ".join(each.stronger), each.example, each.back or "", _proven(each)])
+    return markdown(rows)
+
+
+def _proven(relation: Relation) -> str:
+    """The number of pairs of methods of two groups for which it is proven that the first is at most as strong as the second."""
+    if relation.back is not None:
+        return ""
+    cases = [is_proven(a, b) for a in relation.weaker for b in relation.stronger]
+    return "yes" if all(cases) else f"{sum(cases)} of {len(cases)}" if any(cases) else "no"
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Format rows as a Markdown table. The first row is the header."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])

@@ -1,19 +1,265 @@
-"""A model as data: its policy, layers and pooling, derived from its modules or from lists of terms."""
+"""A model as data: its policy, layers and pooling, derived from its modules or from lists of terms, and how such a plan is run.
+
+The input of the first layer (features, marks, labels, and encodings with rational values) is exact. A rational number is represented modulo
+two primes. Equal numbers have equal residues, so different residues prove a difference.
+"""
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from itertools import repeat
 from typing import Any
 
-from torch import Tensor
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
 
 from reign.bags import Domain, SubgraphBag
-from reign.nn import FOLKLORE, Model, term
+from reign.nn import (
+    FOLKLORE,
+    GIN,
+    PAIR_ENCODINGS,
+    AKConv,
+    DeepSets,
+    EncoderSlot,
+    Folklore,
+    GraphConv,
+    IGNPooling,
+    MeanPooling,
+    Model,
+    OuterMPNN,
+    PPGNConv,
+    PPGNRootConv,
+    ReadoutPooling,
+    RootPooling,
+    SubgraphConv,
+    SumPooling,
+    TermSlot,
+    encoded,
+    term,
+)
 from reign.policies import Policy, policy
-from reign.theory._exact_lift import exact_lift
-from reign.theory._pools import POOLS, Pool
-from reign.theory._read import pool_of, rule_of
-from reign.theory._rules import Layer, Rule, Slot
+from reign.theory._algebra import Algebra, Values, features, rows
+from reign.theory._families import Pair
+from reign.theory._rules import (
+    POOLS,
+    Block,
+    Flat,
+    Layer,
+    Merge,
+    Nested,
+    OnAndOff,
+    OnAndPerNode,
+    Outer,
+    Pool,
+    Product,
+    Roots,
+    Rule,
+    Slot,
+)
+
+# -- layers and poolings ------------------------------------------------------------------------------------------------------
+
+
+@singledispatch
+def rule_of(layer: nn.Module) -> Rule:
+    """Turn a layer into a rule. ``rule_of.register`` adds another kind of layer."""
+    raise ValueError(f"exact tests do not support the layer {layer!r}; use a layer of terms (SubgraphConv).")
+
+
+@rule_of.register
+def _(layer: SubgraphConv) -> Rule:
+    if layer.roots == "added":
+        raise ValueError(
+            f"layer {layer!r} adds terms of roots to those of all pairs, which exact tests do not support; use roots='apart'."
+        )
+    off = tuple(slot_of(slot) for slot in layer.slots())
+    on = None if layer.root_terms is None else tuple(slot_of(slot) for slot in layer.slots(on=True))
+    return Layer(off, on, layer.domain, layer.aggregation)
+
+
+@rule_of.register
+def _(layer: AKConv) -> Rule:
+    inner = rule_of(layer.inner[0])
+    assert isinstance(inner, Layer)
+    return Block(
+        inner, len(layer.inner), tuple(layer.parts), layer.combine, layer.aggregation, bool(layer.marks), layer.max_distance
+    )
+
+
+@rule_of.register
+def _(layer: PPGNConv) -> Rule:
+    return Product()
+
+
+@rule_of.register
+def _(layer: PPGNRootConv) -> Rule:
+    return Product(residual=True)
+
+
+def slot_of(slot: TermSlot | EncoderSlot) -> Slot:
+    """A term with its transform, or terms with their encoder."""
+    if isinstance(slot, TermSlot) and slot.on_pairs:
+        raise ValueError(f"'{slot.name}' is transformed at every pair, which exact tests do not support.")
+    if len({part.scope for part in slot.terms}) > 1 and slot.terms[0].scope != "pair":
+        raise ValueError(f"'{slot.name}' merges terms with values on different scopes, which exact tests do not support.")
+    return Slot(tuple(part.name for part in slot.terms), merge_of(slot.transform if isinstance(slot, TermSlot) else slot.encoder))
+
+
+@singledispatch
+def merge_of(module: nn.Module) -> Merge:
+    """How a module transforms or merges terms: as an MLP, unless it is one of the kinds below."""
+    if hasattr(module, "lin1"):
+        return "mlp"
+    raise ValueError(
+        f"exact tests do not support {type(module).__name__}; use conv='gin' or 'graphconv' without edge features (GCN has square roots)."
+    )
+
+
+@merge_of.register
+def _(module: nn.Linear) -> Merge:
+    return "linear"
+
+
+@merge_of.register
+def _(module: GraphConv) -> Merge:
+    return "linear"
+
+
+@merge_of.register
+def _(module: GIN) -> Merge:
+    if module.edge_encoder is not None:
+        raise ValueError("the encoder was made for edge features, but exact tests cover only graphs without edge features.")
+    return "gin" if module.eps.requires_grad else "gin-0"
+
+
+@merge_of.register
+def _(module: Folklore) -> Merge:
+    if module.edge_encoders:
+        raise ValueError("the encoder was made for edge features, but exact tests cover only graphs without edge features.")
+    return "folklore" if module.eps.requires_grad else "folklore-0"
+
+
+@singledispatch
+def pool_of(pooling: nn.Module) -> Pool:
+    """Turn a pooling into data. ``pool_of.register`` adds another kind."""
+    raise ValueError(f"exact tests do not support the pooling {pooling!r}; use another pooling of reign.nn.")
+
+
+@pool_of.register
+def _(pooling: MeanPooling) -> Pool:
+    return Flat(pooling.over_nodes, pooling.over_subgraphs)
+
+
+@pool_of.register
+def _(pooling: DeepSets) -> Pool:
+    return Nested(pooling.over_nodes, "mean", len(pooling.each), pooling.invariance == "late")
+
+
+@pool_of.register
+def _(pooling: RootPooling) -> Pool:
+    if pooling.unit:
+        raise ValueError(
+            "exact tests do not support a pooling of roots of unit length, because it has square roots; use unit=False."
+        )
+    return Roots(pooling.over_roots)
+
+
+@pool_of.register
+def _(pooling: OuterMPNN) -> Pool:
+    layers = [rule_of(layer) for layer in pooling.layers]
+    return Outer(tuple(layer for layer in layers if isinstance(layer, Layer)), pooling.over_nodes, pooling.over_graph)
+
+
+@pool_of.register
+def _(pooling: IGNPooling) -> Pool:
+    return OnAndOff(pooling.over)
+
+
+@pool_of.register
+def _(pooling: ReadoutPooling) -> Pool:
+    return Nested("sum", "mean")
+
+
+@pool_of.register
+def _(pooling: SumPooling) -> Pool:
+    return OnAndPerNode()
+
+
+# -- the input of the first layer ---------------------------------------------------------------------------------------------
+
+PRIMES = (2**31 - 1, 2**31 - 19)
+Lift = Callable[[Tensor, SubgraphBag], Tensor]
+
+
+def exact_lift(model: Model) -> Lift:
+    """The map of a model from features of nodes to pairs, with exact labels and encodings. Raise ``ValueError`` if these have no exact form."""
+    labels, encodings = model.labels, model.encodings
+    if labels is not None and (labels.kind != "hop" or labels.resistance is not None):
+        raise ValueError(f"{type(model).__name__} has labels other than hop distances, which exact tests do not support.")
+    if encodings is not None:
+        if encodings.every_layer:
+            raise ValueError(f"{type(model).__name__} has encodings before every layer, which exact tests do not support.")
+        for name in (*encodings.pairs, *encodings.nodes):
+            if name.split(":")[0] not in EXACT:
+                raise ValueError(
+                    f"exact tests do not support the encoding '{name}' of {type(model).__name__}; they support {', '.join(EXACT)}."
+                )
+
+    def lift(x: Tensor, bag: SubgraphBag) -> Float[Tensor, "pairs channels"]:
+        found = [getattr(model, "exact_lift", model.lift)(x, bag)]
+        if labels is not None:
+            found += [label[:, None].to(x.dtype) for label in labels.labels(bag)]
+        for name in () if encodings is None else (*encodings.pairs, *encodings.nodes):
+            kind, _, size = name.partition(":")
+            found.append(EXACT[kind](bag, int(size or 0)).to(x.dtype))
+        return torch.cat(found, dim=1)
+
+    return lift
+
+
+def _walks(bag: SubgraphBag, size: int, returns: bool) -> Int[Tensor, "pairs channels"]:
+    """Powers of D^-1 A modulo both primes: from the root to the node, or from the node to itself."""
+    steps = size or (20 if returns else 21)
+    parts = []
+    for g in range(bag.num_graphs):
+        first, end = bag.graph.ptr[g : g + 2].tolist()
+        n = end - first
+        source, target = bag.graph.edge_index
+        mine = (source >= first) & (source < end)
+        A = torch.zeros(n, n, dtype=torch.long).index_put_(
+            (source[mine] - first, target[mine] - first), torch.ones(1, dtype=torch.long), accumulate=True
+        )
+        degrees = A.sum(1).clamp(min=1).tolist()
+        powers = []
+        for prime in PRIMES:
+            scale = torch.tensor([pow(degree, -1, prime) for degree in degrees], dtype=torch.long).view(n, 1)
+            step, power = A * scale % prime, torch.eye(n, dtype=torch.long)
+            for t in range(steps + 1):
+                if t < steps if not returns else t > 0:
+                    powers.append(power)
+                high = (power >> 16) @ step % prime * 2**16
+                power = (high + (power & 0xFFFF) @ step) % prime
+        parts.append((first, torch.stack(powers, dim=2)))
+    out = torch.zeros(bag.num_pairs, len(PRIMES) * steps, dtype=torch.long)
+    for g, (first, values) in enumerate(parts):
+        rows = (bag.pair_batch == g).nonzero().squeeze(1)
+        node = bag.node[rows] - first
+        out[rows] = values[node, node] if returns else values[bag.root[bag.sub[rows]] - first, node]
+    return out
+
+
+EXACT: dict[str, Callable[[SubgraphBag, int], Tensor]] = {
+    "hop": lambda bag, size: encoded(bag, [f"hop:{size}" if size else "hop"], PAIR_ENCODINGS, "pair", torch.float64),
+    "common": lambda bag, _: encoded(bag, ["common"], PAIR_ENCODINGS, "pair", torch.float64),
+    "rrwp": lambda bag, size: _walks(bag, size, False),
+    "return": lambda bag, size: _walks(bag, size, True),
+}
+
+
+# -- plans --------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -50,11 +296,11 @@ def plan_of_terms(
     """The plan of a list of terms. A name such as "own+local" stands for both terms, "own+folklore" for a sum of functions of two values."""
 
     def slots(names: Sequence[str]) -> tuple[Slot, ...]:
-        found = list[Slot]()
+        merged = list[Slot]()
         for name in names:
             parts = tuple(term(part).name for part in name.split("+"))
-            found += [Slot(parts, "folklore")] if name in FOLKLORE else [Slot((part,)) for part in parts]
-        return tuple(found)
+            merged += [Slot(parts, "folklore")] if name in FOLKLORE else [Slot((part,)) for part in parts]
+        return tuple(merged)
 
     if not terms or isinstance(terms, str):
         raise ValueError(
@@ -84,3 +330,73 @@ def plan_of_model(model: Model) -> Plan:
     rules = tuple(rule_of(layer) for layer in model.layers)
     lift = exact_lift(model)
     return Plan(chosen, rules, pool_of(model.pooling), model.domain, lift, model.residual is not None, model.jk or "last")
+
+
+# -- runs, round by round -----------------------------------------------------------------------------------------------------
+
+ROWS = 100_000  # number of rows of a bag that is processed at a time, but at least one pair of graphs
+
+
+def bag_of(plan: Plan, graphs: Sequence[Data]) -> SubgraphBag:
+    """The bag of some graphs as one batch."""
+    return plan.policy.from_data(
+        Batch.from_data_list([Data(x=features(g), edge_index=g.edge_index) for g in graphs]), domain=plan.domain
+    )
+
+
+def trace(
+    plan: Plan,
+    bag: SubgraphBag,
+    algebra: Algebra,
+    *,
+    endless: bool = False,
+    progress: Callable[[Sequence[Rule]], Iterable[Rule]] = iter,
+) -> Iterator[tuple[Values, Values, bool]]:
+    """The values of pairs and of graphs, at the start and after each round, and whether a layer ends there.
+
+    Args:
+        plan: the plan to run.
+        bag: the bag of the graphs.
+        algebra: colours, or numbers modulo a prime.
+        endless: repeat the first layer without end (a block with inner layers until its partition is stable), in place of running all layers once.
+        progress: function that wraps the loop over all layers.
+    """
+    h = algebra.embed(rows(plan.lift(bag.graph.x, bag)), "lift")
+    yield h, plan.pool(h, bag, plan.domain, algebra), True
+    rules: Iterable[Rule]
+    if endless:
+        first = plan.rules[0]
+        rules = repeat(replace(first, depth=None) if isinstance(first, Block) else first)
+    else:
+        rules = progress(plan.rules)
+    last = algebra.linear(("residual",), h) if plan.residual else None
+    seen = [h] if plan.jk == "cat+input" else []
+    for t, rule in enumerate(rules):
+        for out, ends in rule.steps(h, bag, algebra, ("layer", 0 if endless else t)):
+            new = out if last is None else out + last
+            yield new, plan.pool(_jump(plan.jk, [*seen, new], algebra), bag, plan.domain, algebra), ends
+        h = new
+        last = None if last is None else new
+        seen = [] if plan.jk == "last" else [*seen, new]
+
+
+def _jump(jk: str, seen: list[Values], algebra: Algebra) -> Values:
+    """Jumping knowledge: the values that are pooled."""
+    if jk in ("cat", "cat+input"):
+        return algebra.linear(("jk",), *seen)
+    return sum(seen[1:], seen[0]) if jk == "sum" else seen[-1]
+
+
+def batches(pairs: Sequence[Pair], plan: Plan) -> Iterator[tuple[list[Pair], list[Data]]]:
+    """Split pairs into batches, and list the graphs of each batch once. A batch has up to ``ROWS`` rows, but at least one pair."""
+    part: list[Pair] = []
+    graphs: dict[int, Data] = {}
+    for pair in pairs:
+        more = {id(g): g for g in (pair.one, pair.other)}
+        rows = sum(g.num_nodes ** (1 + plan.policy.num_anchors) for g in (graphs | more).values())
+        if part and (rows > ROWS or pair.one.num_features != part[0].one.num_features):
+            yield part, list(graphs.values())
+            part, graphs = [], {}
+        part.append(pair)
+        graphs |= more
+    yield part, list(graphs.values())

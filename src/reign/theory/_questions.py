@@ -4,12 +4,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from reign.theory._families import FAMILIES, family, list_families, small_graphs
-from reign.theory._margins import Progress
-from reign.theory._order import Finding, survey
-from reign.theory._order_table import counts_table, markdown, order_table
-from reign.theory._readers import Pair
-from reign.theory._separate import separate
+from reign.theory._families import FAMILIES, Pair, family, list_families, small_graphs
+from reign.theory._order import Finding, counts_table, markdown, order_table, survey
+from reign.theory._separate import Progress, separate
 
 MODELS = ("ds", "idgnn", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "dss", "sun", "sswl", "reign2")
 POLICIES = ("null", "nd", "nm", "nm+distance", "ego:1", "ego:2", "ego+:1", "ego+:2")

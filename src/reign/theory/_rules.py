@@ -1,12 +1,12 @@
-"""The layers of networks as data. They are evaluated in any algebra, as a colour test or as a network over a finite field.
+"""The layers and poolings of networks as data. They are evaluated in any algebra, as a colour test or as a network over a finite field.
 
 A rule computes new values of pairs. Its ``steps`` yield the values after each round, and whether the rule ends there. A layer of terms
-has one round; a GNN-AK block has one round for each inner layer (as if the block ended there).
+has one round; a GNN-AK block has one round for each inner layer (as if the block ended there). A pool maps values of pairs to one row per graph.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import count, repeat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Literal
 
 import torch
@@ -14,10 +14,39 @@ from jaxtyping import Int
 from torch import Tensor
 
 from reign.bags import Domain, SubgraphBag, Where
-from reign.nn import ALONG, term
-from reign.theory._algebra import Algebra, Key, Values
-from reign.theory._exact_state import ExactState
-from reign.theory._hashing import partition, rows
+from reign.nn import ALONG, State, Term, term
+from reign.policies import whole
+from reign.theory._algebra import Algebra, Key, Values, partition, rows
+
+# -- values of pairs ----------------------------------------------------------------------------------------------------------
+
+
+class ExactState(State):
+    """A ``State`` of integers. Terms are evaluated by their own formulas, and means use the division of the algebra."""
+
+    def __init__(
+        self, h: Values, bag: SubgraphBag, domain: Domain, algebra: Algebra, aggregation: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(h, bag, domain, aggregation)  # type: ignore[arg-type]
+        self.algebra = algebra
+
+    def get(self, term: Term, where: Where = "off") -> Values:
+        """The value of a term, a sum or a mean, for all pairs or for the roots."""
+        if self.aggregation.get(term.name, "sum") == "sum":
+            return self.sum(term, where)
+
+        def mean() -> Values:
+            count = self._count(term, where).round().long().clamp(min=1)
+            return self.algebra.divide(self.sum(term, where), count)
+
+        return self.once(("mean", term.name, where), mean)
+
+    def product(self, one: Values, other: Values) -> Values:
+        """The product of two values, which folklore terms sum."""
+        return self.algebra.multiply(one, other)
+
+
+# -- layers -------------------------------------------------------------------------------------------------------------------
 
 Merge = Literal["linear", "mlp", "gin", "gin-0", "folklore", "folklore-0"]
 
@@ -97,10 +126,6 @@ class Layer:
         spread = {"subgraph": wiring.to_sub, "node": wiring.to_node}
         return _add([*by_scope["pair"], *(by.t(_add(by_scope[scope])) for scope, by in spread.items() if by_scope[scope])])
 
-    def endless(self) -> "Iterable[Rule]":
-        """Repeat the layer without end."""
-        return repeat(self)
-
 
 @dataclass(frozen=True)
 class Block:
@@ -150,10 +175,6 @@ class Block:
         how = {} if name == "node_root" else {name: self.aggregation}
         return ExactState(h, bag, self.inner.domain, algebra, how).get(term(name))
 
-    def endless(self) -> "Iterable[Rule]":
-        """Repeat the block without end, each time with inner layers until the partition is stable."""
-        return repeat(replace(self, depth=None))
-
 
 @dataclass(frozen=True)
 class Product:
@@ -181,13 +202,115 @@ class Product:
         out = algebra.act((*key, "out"), algebra.linear((*key, "skip"), h, mean))
         yield out, True
 
-    def endless(self) -> "Iterable[Rule]":
-        """Repeat the block without end."""
-        return repeat(self)
-
 
 Rule = Layer | Block | Product
 
 
 def _add(values: list[Tensor]) -> Tensor:
     return sum(values[1:], values[0])
+
+
+# -- poolings -----------------------------------------------------------------------------------------------------------------
+
+How = Literal["sum", "mean"]
+Pairs = Int[Tensor, "pairs width"]
+Subgraphs = Int[Tensor, "subgraphs width"]
+Graphs = Int[Tensor, "graphs width"]
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Sum or mean over the nodes of each subgraph, then over subgraphs, without a transform in between."""
+
+    nodes: How = "sum"
+    subgraphs: How = "sum"
+
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
+        """One row per graph."""
+        return _over_subgraphs(_readout(h, bag, domain, algebra, self.nodes), bag, algebra, self.subgraphs)
+
+
+@dataclass(frozen=True)
+class Nested:
+    """A set of sets: the readout of every subgraph is transformed before pooling (if ``late``, together with the other readouts)."""
+
+    nodes: How = "sum"
+    subgraphs: How = "sum"
+    layers: int = 1
+    late: bool = False
+
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
+        """One row per graph."""
+        x = _readout(h, bag, domain, algebra, self.nodes)
+        for t in range(self.layers):
+            others = [bag.wiring.sub_to_graph.t(_over_subgraphs(x, bag, algebra, self.subgraphs))] if self.late else []
+            x = algebra.act(("pool", t), algebra.linear(("pool", t), x, *others))
+        return _over_subgraphs(x, bag, algebra, self.subgraphs)
+
+
+@dataclass(frozen=True)
+class Roots:
+    """Only the roots."""
+
+    how: How = "sum"
+
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
+        """One row per graph."""
+        return _over_subgraphs(ExactState(h, bag, domain, algebra).root, bag, algebra, self.how)
+
+
+@dataclass(frozen=True)
+class Outer:
+    """NGNN's pooling: the readout of each subgraph at its root, message passing on the graph, then a pooling of all nodes."""
+
+    layers: tuple[Layer, ...]
+    nodes: How = "sum"
+    graph: How = "sum"
+
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
+        """One row per graph."""
+        bag.require_node_based("NGNN's outer network")
+        x = _readout(h, bag, domain, algebra, self.nodes)
+        for t, layer in enumerate(self.layers):
+            ((x, _),) = layer.steps(x, whole(bag), algebra, ("outer", t))
+        total = bag.wiring.node_to_graph(x)
+        return total if self.graph == "sum" else algebra.divide(total, bag.graph.sizes.clamp(min=1)[:, None])
+
+
+@dataclass(frozen=True)
+class OnAndOff:
+    """2-IGN's pooling: the roots, and all other pairs."""
+
+    how: How = "sum"
+
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
+        """One row per graph."""
+        state = ExactState(h, bag, domain, algebra, {"roots": self.how, "non_roots": self.how})
+        return algebra.linear(("pool",), *(state.get(term(name)) for name in ("roots", "non_roots")))
+
+
+@dataclass(frozen=True)
+class OnAndPerNode:
+    """The sum over the roots, and the sum over all other pairs divided by the number of nodes."""
+
+    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
+        """One row per graph."""
+        state = ExactState(h, bag, domain, algebra)
+        others = algebra.divide(state.get(term("non_roots")), bag.graph.sizes.clamp(min=1)[:, None])
+        return algebra.linear(("pool",), state.get(term("roots")), others)
+
+
+Pool = Flat | Nested | Roots | Outer | OnAndOff | OnAndPerNode
+POOLS: dict[str, Pool] = {"flat": Flat(), "nested": Nested(), "roots": Roots()}
+
+
+def _readout(h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra, how: How) -> Subgraphs:
+    return ExactState(h, bag, domain, algebra, {"readout": how}).get(term("readout"))
+
+
+def _over_subgraphs(x: Subgraphs, bag: SubgraphBag, algebra: Algebra, how: How) -> Graphs:
+    total = bag.wiring.sub_to_graph(x)
+    if how == "sum":
+        return total
+    count = torch.bincount(bag.sub_batch, minlength=bag.num_graphs).clamp(min=1)
+    return algebra.divide(total, count[:, None])

@@ -6,7 +6,9 @@ multiset of k-tuples of colours. k-WL and (k - 1)-FWL tell the same graphs apart
 Colours are shared between all given graphs: equal numbers mean equal colours. A multiset is hashed to 64 bits.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Int
@@ -14,7 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from reign.bags import free_memory
-from reign.theory._hashing import features, mix, rows
+from reign.theory._algebra import features, mix, rows
 
 BYTES = 80  # scratch memory per tuple, or per neighbour of a tuple with the same first node
 
@@ -164,3 +166,18 @@ def _rename(colours: list[Tuples]) -> list[Tuples]:
 
 def _number(colours: list[Tuples]) -> int:
     return int(torch.cat([c.flatten() for c in colours]).max()) + 1 if any(c.numel() for c in colours) else 0
+
+
+@dataclass(frozen=True)
+class Census:
+    """The number of pairs of graphs that 1-WL does not distinguish (``alike``) after some rounds, and the number of all pairs."""
+
+    rounds: int
+    alike: int
+    pairs: int
+
+
+def census(graphs: Sequence[Data], rounds: int = 6) -> Census:
+    """Count the pairs of graphs that 1-WL does not distinguish after some rounds."""
+    sizes = Counter(wl_classes(list(graphs), max_rounds=rounds)).values()
+    return Census(rounds, sum(n * (n - 1) // 2 for n in sizes), len(graphs) * (len(graphs) - 1) // 2)

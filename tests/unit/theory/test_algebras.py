@@ -5,8 +5,7 @@ import torch
 
 import reign
 from reign.kernels import Sum
-from reign.theory._field import PRIME, Field, inverse
-from reign.theory._hashing import Hashing, mix, partition, rows, salt
+from reign.theory._algebra import PRIME, Field, Hashing, inverse, mix, partition, rows, salt
 from reign.theory._rules import Product
 
 
