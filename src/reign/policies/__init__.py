@@ -1,9 +1,6 @@
 """Selection policies pi: graph -> bag of subgraphs."""
 
-from reign.policies._base import Policy
-from reign.policies._grammar import POLICIES
-from reign.policies._marks import Mark
-from reign.policies._pairs import Pairs
+from reign.policies._base import POLICIES, Mark, Pairs, Policy
 
 # isort: off
 # policies are listed in the order of these imports: node-based ones first
@@ -14,8 +11,7 @@ from reign.policies._whole import Whole, whole
 from reign.policies._sampled import Sampled
 
 # isort: on
-from reign.policies._names import list_policies, policy, policy_meanings
-from reign.policies._sizes import BagSizes, bag_sizes, example_graph
+from reign.policies._names import BagSizes, bag_sizes, example_graph, list_policies, policy, policy_meanings
 
 __all__ = [
     "POLICIES",

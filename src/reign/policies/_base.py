@@ -1,7 +1,13 @@
-"""The base class of selection policies: the anchors of subgraphs, and a rule for which nodes each subgraph keeps."""
+"""The base class of selection policies: the anchors of subgraphs, and a rule for which nodes each subgraph keeps.
 
+The names of policies follow the grammar ``name[+[distance[cap]]][:depth]``, as in "nd", "ego+:3" and "nm+distance8". A policy is a dataclass, and
+its fields determine which parts of a name it accepts: ``mark`` allows the "+", ``max_distance`` the cap, and ``num_hops`` the depth.
+"""
+
+import re
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Int, Shaped
@@ -9,11 +15,59 @@ from torch import Tensor
 from torch_geometric.data.data import BaseData
 
 from reign._validate import check, kind_of
-from reign.bags import STATE_BYTES, Domain, SharedGraph, SubgraphBag
+from reign.bags import (
+    FAR,
+    SMALL,
+    STATE_BYTES,
+    Domain,
+    HopTable,
+    SharedGraph,
+    SubgraphBag,
+    check_fits,
+    hop_table,
+    near_table,
+    stored_table,
+    warn_of_size,
+)
 from reign.kernels import ragged
-from reign.policies._grammar import name_of
-from reign.policies._marks import Mark, check_mark, marks, num_marks
-from reign.policies._pairs import Pairs, all_pairs, near_pairs, stored_hops
+from reign.registry import Registry
+
+Mark = Literal[False, True, "distance"]
+POLICIES: Registry[type["Policy"]] = Registry(
+    "policy",
+    spelling=lambda name: name.strip().lower(),
+    pattern=r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*|2-",  # "2-" is a prefix of the name of another policy
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The pairs (subgraph, node) among which a policy chooses: row r is node ``node[r]`` in subgraph ``sub[r]``."""
+
+    graph: SharedGraph
+    anchor: Int[Tensor, "subgraphs anchors"]
+    sub: Int[Tensor, "pairs"]
+    node: Int[Tensor, "pairs"]
+    table: HopTable | None = None
+    _hops: dict[int | None, Tensor] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_anchor(self) -> Bool[Tensor, "pairs anchors"]:
+        """Whether the node is an anchor of the subgraph: its root (one column), or its first and second anchor (two columns)."""
+        return self.anchor[self.sub] == self.node[:, None]
+
+    def hops(self, max_hops: int | None = None) -> Int[Tensor, "pairs anchors"]:
+        """The hop distance from each anchor to the node; ``FAR`` if there is no path or the distance is above ``max_hops``."""
+        if max_hops not in self._hops:
+            self._hops[max_hops] = self._search(max_hops)
+        return self._hops[max_hops]
+
+    def _search(self, max_hops: int | None) -> Int[Tensor, "pairs anchors"]:
+        if self.table is None and self.anchor.size(1) == 1:  # a search from every root fills exactly these rows, in order
+            return hop_table(self.graph, self.anchor[:, 0], max_hops).distance[:, None]
+        table = self.table or hop_table(self.graph, self.anchor.unique(), max_hops)
+        distance = table.at(self.anchor[self.sub], self.node[:, None].expand(-1, self.anchor.size(1)))
+        return distance if max_hops is None else distance.masked_fill(distance > max_hops, FAR)
 
 
 class Policy(ABC):
@@ -38,9 +92,7 @@ class Policy(ABC):
     meaning: ClassVar[str] = ""  # a one-line description of each subgraph
     example: ClassVar[str] = ""  # an example name for ``reign.policy``; the registered name if empty
     variants: ClassVar[dict[str, str]] = {}  # other names to list, and their meanings
-    in_paper_class: ClassVar[bool] = (
-        False  # whether the paper's theorems hold (it is null or in the class Pi), unless it marks distances
-    )
+    in_paper_class: ClassVar[bool] = False  # whether the paper's theorems hold (it is null or in Pi), unless it marks distances
 
     mark: Mark = False
     max_distance: int = 0
@@ -65,7 +117,9 @@ class Policy(ABC):
     @property
     def num_marks(self) -> int:
         """The number of channels of marks in front of the features."""
-        return num_marks(self.mark, self.max_distance, self.num_anchors)
+        if self.mark == "distance":
+            return self.num_anchors * (self.max_distance + 2)
+        return self.num_anchors + 1 if self.mark else 0
 
     @property
     def unordered(self) -> bool:
@@ -135,9 +189,9 @@ class Policy(ABC):
             roots = self._checked_roots(roots, graph)
             anchor, sub_batch = anchor[roots], sub_batch[roots]
         if domain == "members" and self.radius is not None and table is None:
-            pairs = near_pairs(graph, anchor, self.radius, str(self), state_bytes)
+            pairs = near_pairs(self, graph, anchor, self.radius, state_bytes)
         else:
-            pairs = all_pairs(graph, anchor, sub_batch, table, str(self), self.radius, state_bytes)
+            pairs = all_pairs(self, graph, anchor, sub_batch, table, state_bytes)
         member = self.keep(pairs)
         if not isinstance(member, Tensor) or member.shape != pairs.node.shape or member.dtype != torch.bool:
             raise ValueError(
@@ -145,7 +199,7 @@ class Policy(ABC):
                 f"{tuple(pairs.node.shape)} and dtype torch.bool; hops and is_anchor have one column per anchor, use [:, 0]."
             )
         check_mark(self.mark, self.max_distance)
-        mark = marks(self.mark, self.max_distance, pairs, member, self.radius)
+        mark = marks(self, pairs, member)
         if domain == "members":
             rows = member.nonzero().squeeze(1)
             pairs = Pairs(graph, anchor, pairs.sub[rows], pairs.node[rows])
@@ -171,10 +225,8 @@ class Policy(ABC):
             raise ValueError(
                 f"roots were given, but policy '{self}' does not have one subgraph per node; use 'ego:h', 'ego+:h' or 'nm'."
             )
-        good = isinstance(roots, Tensor) and roots.dtype == torch.long and roots.dim() == 1 and roots.device == graph.batch.device
-        if good and roots.numel():
-            good = bool(((roots >= 0) & (roots < graph.num_nodes)).all())
-        if not good:
+        valid = isinstance(roots, Tensor) and roots.dtype == torch.long and roots.dim() == 1 and roots.device == graph.batch.device
+        if not valid or not bool(((roots >= 0) & (roots < graph.num_nodes)).all()):
             raise ValueError(
                 f"roots is {kind_of(roots)}, expected a tensor of dtype torch.long on {graph.batch.device} with nodes from 0 to "
                 f"{graph.num_nodes - 1}."
@@ -192,3 +244,197 @@ class Policy(ABC):
     def __str__(self) -> str:
         """The name of the policy for ``reign.policy``, or the expression that makes it if it has no name."""
         return name_of(self) or repr(self)
+
+
+class Wrapper(Policy):
+    """A policy that modifies another one: ``policy`` determines what subgraphs keep, the wrapper determines which subgraphs there are."""
+
+    policy: Policy
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policy, Policy):
+            raise ValueError(f"policy is {self.policy!r}, expected a Policy; make one with reign.policy(name).")
+
+    @property
+    def mark(self) -> Mark:  # type: ignore[override]
+        """As in ``policy``."""
+        return self.policy.mark
+
+    @property
+    def max_distance(self) -> int:  # type: ignore[override]
+        """As in ``policy``."""
+        return self.policy.max_distance
+
+    @property
+    def num_anchors(self) -> int:
+        """As in ``policy``."""
+        return self.policy.num_anchors
+
+    @property
+    def unordered(self) -> bool:
+        """As in ``policy``."""
+        return self.policy.unordered
+
+    @property
+    def radius(self) -> int | None:
+        """As in ``policy``."""
+        return self.policy.radius
+
+    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
+        """As in ``policy``."""
+        return self.policy.keep(pairs)
+
+    def cut(self, graph: SharedGraph, anchor: Tensor) -> Int[Tensor, "cuts 3"] | None:
+        """As in ``policy``."""
+        return self.policy.cut(graph, anchor)
+
+
+# -- pairs --------------------------------------------------------------------------------------------------------------------
+
+
+def all_pairs(
+    policy: Policy,
+    graph: SharedGraph,
+    anchor: Tensor,
+    sub_batch: Int[Tensor, "subgraphs"],
+    table: HopTable | None,
+    state_bytes: int,
+) -> Pairs:
+    """Every node of a graph in each of its subgraphs."""
+    size = graph.sizes[sub_batch]
+    way_out = "Use smaller batches, fewer roots (such as 'nm@16'), or ego nets ('ego:2') with domain='members'."
+    if policy.radius is not None:
+        way_out = "Use domain='members', which stores only the pairs inside a subgraph, or smaller batches."
+    check_fits(int(size.sum()), graph.batch.device, f"policy '{policy}' on {graph.num_nodes:,} nodes", way_out, state_bytes)
+    if size.numel() and int(size.sum()) >= SMALL:  # a single graph can be that large only if the whole batch is
+        own = size * torch.bincount(sub_batch, minlength=graph.num_graphs)[sub_batch]
+        warn_of_size(int(size[own.argmax()]), int(own.max()), f"policy '{policy}' with domain='all'", way_out, state_bytes)
+    sub, node = ragged.ranges(graph.ptr[sub_batch], size)
+    return Pairs(graph, anchor, sub, node, table)
+
+
+def near_pairs(
+    policy: Policy, graph: SharedGraph, anchor: Int[Tensor, "subgraphs anchors"], radius: int, state_bytes: int
+) -> Pairs:
+    """Only the pairs within some hops of an anchor, found without a search over all pairs."""
+    n = graph.num_nodes
+    near = near_table(graph, anchor.unique(), radius)
+    assert near.key is not None
+    ptr = ragged.offsets(torch.bincount(near.key // max(n, 1), minlength=n))
+    count = ptr[anchor + 1] - ptr[anchor]
+    way_out = "Use a smaller depth, fewer roots (such as 'ego:2@16') or smaller batches."
+    check_fits(int(count.sum()), anchor.device, f"policy '{policy}' on {n:,} nodes", way_out, state_bytes)
+    slot, entry = ragged.ranges(ptr[anchor].flatten(), count.flatten())
+    key = slot // anchor.size(1) * n + near.key[entry] % max(n, 1)
+    if anchor.size(1) > 1:  # the union of several balls
+        key = key.unique()
+    return Pairs(graph, anchor, key // max(n, 1), key % max(n, 1), near)
+
+
+def stored_hops(graph: SharedGraph, hop_distance: Tensor) -> HopTable:
+    """The table of stored hop distances, after a check that it belongs to this graph."""
+    expected = int((graph.sizes**2).sum())
+    valid = isinstance(hop_distance, Tensor) and hop_distance.shape == (expected,) and hop_distance.dtype == torch.int16
+    valid = valid and hop_distance.device == graph.batch.device
+    if not valid or (hop_distance.device.type == "cpu" and expected and int(hop_distance.min()) < 0):
+        raise ValueError(
+            f"hop_distance is {kind_of(hop_distance)}, expected shape ({expected},) and dtype torch.int16 on {graph.batch.device}: "
+            f"the distance of each ordered pair of nodes of a graph, {FAR} if there is no path; compute it again with "
+            "reign.transforms.AddHopDistance."
+        )
+    return stored_table(graph, hop_distance)
+
+
+# -- marks --------------------------------------------------------------------------------------------------------------------
+
+
+def marks(policy: Policy, pairs: Pairs, member: Tensor) -> Bool[Tensor, "pairs marks"] | None:
+    r"""The channels in front of the features.
+
+    With ``mark=True`` there is one channel per anchor, which is 1 at that node, and one channel that is 1 at all other nodes: [1, 0] at
+    a root and [0, 1] elsewhere. With ``mark="distance"`` there is for each anchor the one-hot hop distance 0, ..., ``max_distance``
+    (greater distances count as ``max_distance``), and a last channel for nodes of another component and nodes that are not members.
+    """
+    if policy.mark is False:
+        return None
+    if policy.mark is True:
+        is_anchor = pairs.is_anchor
+        return torch.cat([is_anchor, ~is_anchor.any(dim=1, keepdim=True)], dim=1)
+    hops, largest = pairs.hops(policy.radius), policy.max_distance
+    level = hops.clamp(max=largest).masked_fill((hops == FAR) | ~member[:, None], largest + 1)
+    return (level[:, :, None] == torch.arange(largest + 2, device=level.device)).flatten(1)
+
+
+def check_mark(mark: Any, max_distance: Any) -> None:
+    """Raise ``ValueError`` unless the mark is valid, with a largest distance if it is "distance"."""
+    if not isinstance(mark, bool) and mark != "distance":
+        raise ValueError(f"mark is {mark!r}, expected False, True (the root) or 'distance' (one-hot hop distance).")
+    if mark == "distance" and (type(max_distance) is not int or not 1 <= max_distance < FAR):
+        raise ValueError(
+            f"max_distance is {max_distance!r}, expected a whole number from 1 to {FAR - 1}; greater distances share its channel."
+        )
+
+
+# -- names --------------------------------------------------------------------------------------------------------------------
+
+
+GRAMMAR = re.compile(
+    r"(?P<tuple>2-)?(?P<name>[a-z][a-z0-9_]*(-[a-z0-9_]+)*)"
+    r"(?P<mark>\+(?P<distance>distance(?P<cap>\d+)?)?)?(:(?P<depth>\d+))?(@(?P<sample>[\d.]+))?"
+)
+
+
+def parse(text: str) -> re.Match[str] | None:
+    """The parts of a policy's name, or None if it does not follow the grammar or is not the name of a policy."""
+    part = GRAMMAR.fullmatch(text.strip().lower())
+    return None if part is None or part["name"] not in POLICIES else part
+
+
+def make(text: str, part: re.Match[str]) -> Policy:
+    """Make a policy from the parts of its name. ``text`` is the whole name, for messages."""
+    kind = POLICIES[part["name"]]
+    takes = _fields(kind)
+    options: dict[str, Any] = {}
+    if part["mark"]:
+        if "mark" not in takes:
+            raise ValueError(f"policy '{part['name']}' takes no mark, got '{text}'; only 'nm' and 'ego' take marks.")
+        options["mark"] = "distance" if part["distance"] else True
+    if part["cap"]:
+        if "max_distance" not in takes:
+            raise ValueError(f"policy '{part['name']}' takes no largest distance, got '{text}'; write '+distance'.")
+        options["max_distance"] = int(part["cap"])
+    if part["depth"] is not None:
+        if "num_hops" not in takes:
+            raise ValueError(f"policy '{part['name']}' takes no depth, got '{text}'; write '{text.split(':')[0]}'.")
+        options["num_hops"] = int(part["depth"])
+    elif "num_hops" in takes and _required(takes["num_hops"]):
+        raise ValueError(f"policy '{text}' needs a depth, as in '{text.split('@')[0]}:3'.")
+    if missing := [name for name, field in takes.items() if name not in options and _required(field)]:
+        raise ValueError(f"policy '{text}' needs {', '.join(missing)}, which cannot be part of a name; use {kind.__name__}(...).")
+    return kind(**options)
+
+
+def name_of(policy: Policy) -> str | None:
+    """The name from which ``make`` makes an equal policy, or None if there is none."""
+    name, takes = POLICIES.name_of(type(policy)), _fields(type(policy))
+    if name is None:
+        return None
+    if "mark" in takes and policy.mark != takes["mark"].default:
+        name += {True: "+", "distance": "+distance"}.get(policy.mark, "")
+        if policy.mark == "distance" and "max_distance" in takes:
+            name += str(policy.max_distance)
+    if "num_hops" in takes:
+        name += f":{policy.num_hops}"  # type: ignore[attr-defined]
+    part = parse(name)
+    try:
+        return name if part is not None and make(name, part) == policy else None
+    except ValueError:
+        return None
+
+
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _fields(kind: type[Policy]) -> dict[str, Field[Any]]:
+    return {field.name: field for field in fields(kind) if field.init} if is_dataclass(kind) else {}

@@ -8,9 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reign.bags import SharedGraph
-from reign.policies._base import Policy
-from reign.policies._grammar import POLICIES
-from reign.policies._pairs import Pairs
+from reign.policies._base import POLICIES, Pairs, Policy
 
 
 @POLICIES.register("ed")

@@ -1,10 +1,17 @@
-"""Policies by name: ``[2-]name[+[distance[cap]]][:depth][@sample]``, as in "nd", "ego+:3", "2-nm", "ego+distance:3@0.5"."""
+"""Policies by name: ``[2-]name[+[distance[cap]]][:depth][@sample]``, as in "nd", "ego+:3", "2-nm", "ego+distance:3@0.5".
 
+Also the sizes of the bags that all of them make of a graph.
+"""
+
+import time
+from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch_geometric.data import Data
+
 from reign._validate import did_you_mean
-from reign.policies._base import Policy
-from reign.policies._grammar import POLICIES, make, parse
+from reign.policies._base import POLICIES, Policy, make, parse
 from reign.policies._sampled import Sampled
 from reign.policies._tuples import Tuples
 
@@ -20,10 +27,10 @@ def policy_meanings() -> dict[str, str]:
     >>> policy_meanings()["nd"]
     'the root loses its edges'
     """
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for name, kind in POLICIES.items():
-        found |= {kind.example or name: kind.meaning, **kind.variants}
-    return found
+        meanings |= {kind.example or name: kind.meaning, **kind.variants}
+    return meanings
 
 
 def policy(name: str | Policy) -> Policy:
@@ -48,12 +55,10 @@ def policy(name: str | Policy) -> Policy:
     part = parse(name)
     if part is None:
         raise ValueError(_unknown(name))
-    made = make(name, part)
+    named = make(name, part)
     if part["tuple"]:
-        made = Tuples(made)
-    if part["sample"]:
-        made = Sampled(made, **_sample(name, part["sample"]))
-    return made
+        named = Tuples(named)
+    return Sampled(named, **_sample(name, part["sample"])) if part["sample"] else named
 
 
 def _sample(name: str, text: str) -> dict[str, Any]:
@@ -67,3 +72,54 @@ def _unknown(name: str) -> str:
     hint = did_you_mean(name.strip(), list_policies(), number=2, cutoff=0.5)
     known = ", ".join(map(repr, list_policies()))
     return f"unknown policy '{name}'{hint} Known: {known}; add '@0.5' or '@8' for a random share or number of subgraphs."
+
+
+# -- sizes --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BagSizes:
+    """The size of a bag, and the time it took to make it.
+
+    Args:
+        policy: name of the policy.
+        subgraphs: number of subgraphs.
+        pairs: number of pairs (subgraph, node) that are stored.
+        members: number of pairs whose node is in the subgraph.
+        edges: number of undirected edges of all subgraphs.
+        channels: number of channels of the features, marks included.
+        seconds: time it took to make the bag.
+    """
+
+    policy: str
+    subgraphs: int
+    pairs: int
+    members: int
+    edges: int
+    channels: int
+    seconds: float
+
+
+def bag_sizes(data: Data) -> list[BagSizes]:
+    """The sizes of the bags of a graph, for every policy in ``list_policies``.
+
+    >>> bags = {bag.policy: bag for bag in bag_sizes(example_graph())}
+    >>> bags["nd"].subgraphs, bags["nd"].edges, bags["ed"].subgraphs, bags["nm"].channels
+    (12, 130, 13, 3)
+    """
+    return [_size_of_bag(name, data) for name in list_policies()]
+
+
+def _size_of_bag(name: str, data: Data) -> BagSizes:
+    start = time.perf_counter()
+    bag = policy(name).from_data(data)
+    edges = bag.pair_edges.edge.numel() // 2
+    seconds = time.perf_counter() - start
+    return BagSizes(name, bag.num_subgraphs, bag.num_pairs, int(bag.member.sum()), edges, bag.x.size(1), seconds)
+
+
+def example_graph() -> Data:
+    """Naphthalene with a tail, as a graph: two fused 6-rings (nodes 0 to 9), and a chain of nodes 10 and 11 attached to node 4."""
+    bonds = [(i, (i + 1) % 10) for i in range(10)] + [(0, 5), (4, 10), (10, 11)]
+    edge_index = torch.tensor(bonds).t()
+    return Data(x=torch.ones(12, 1), edge_index=torch.cat([edge_index, edge_index.flip(0)], dim=1))

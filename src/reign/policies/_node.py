@@ -10,10 +10,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reign.bags import FAR
-from reign.policies._base import Policy
-from reign.policies._grammar import POLICIES
-from reign.policies._marks import Mark, check_mark
-from reign.policies._pairs import Pairs
+from reign.policies._base import POLICIES, Mark, Pairs, Policy, check_mark
 
 
 @POLICIES.register("null")

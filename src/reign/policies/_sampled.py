@@ -10,8 +10,7 @@ from torch import Tensor
 
 from reign.bags import SharedGraph
 from reign.kernels import ragged
-from reign.policies._base import Policy
-from reign.policies._wrapper import Wrapper
+from reign.policies._base import Policy, Wrapper
 
 
 @dataclass
@@ -40,8 +39,7 @@ class Sampled(Wrapper):
     draw: int = field(default=0, init=False, repr=False, compare=False)  # the index of this policy among the ``eval_draws``
 
     def __post_init__(self) -> None:
-        if not isinstance(self.policy, Policy):
-            raise ValueError(f"policy is {self.policy!r}, expected a Policy; make one with reign.policy(name).")
+        super().__post_init__()
         for name in ("number", "seed", "eval_draws"):
             if getattr(self, name) is not None and type(getattr(self, name)) is not int:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected a whole number.")
@@ -71,9 +69,9 @@ class Sampled(Wrapper):
         return [self._at(draw) for draw in range(self.eval_draws)]
 
     def _at(self, draw: int) -> "Sampled":
-        made = copy.copy(self)
-        made.draw = draw
-        return made
+        one = copy.copy(self)
+        one.draw = draw
+        return one
 
     def train(self, mode: bool = True) -> "Policy":
         """Switch between new draws at each call (training), and all subgraphs or fixed draws (evaluation)."""
@@ -113,9 +111,8 @@ class Sampled(Wrapper):
 
     def _fixed_scores(self, size: int) -> Tensor:
         generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.draw) % 2**63)
-        blocks = [
-            torch.rand(64, generator=generator) for _ in range(0, size, 64)
-        ]  # a longer list starts with the same numbers as a shorter one
+        # a longer list starts with the same numbers as a shorter one
+        blocks = [torch.rand(64, generator=generator) for _ in range(0, size, 64)]
         return torch.cat(blocks)[:size] if blocks else torch.empty(0)
 
     def __str__(self) -> str:

@@ -9,9 +9,7 @@ from torch import Tensor
 
 from reign.bags import SharedGraph, check_fits
 from reign.kernels import ragged
-from reign.policies._base import Policy
-from reign.policies._grammar import POLICIES
-from reign.policies._wrapper import Wrapper
+from reign.policies._base import POLICIES, Policy, Wrapper
 
 
 @POLICIES.register("2-")
@@ -36,8 +34,7 @@ class Tuples(Wrapper):
     policy: Policy
 
     def __post_init__(self) -> None:
-        if not isinstance(self.policy, Policy):
-            raise ValueError(f"policy is {self.policy!r}, expected a Policy; make one with reign.policy(name).")
+        super().__post_init__()
         if not self.policy.node_based or isinstance(self.policy, Wrapper):
             raise ValueError(f"Tuples needs a node-based policy, got '{self.policy}'; use 'nd', 'nm', 'ego:h' or 'ego+:h'.")
 

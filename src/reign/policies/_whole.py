@@ -8,9 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reign.bags import SharedGraph, SubgraphBag
-from reign.policies._base import Policy
-from reign.policies._grammar import POLICIES
-from reign.policies._pairs import Pairs
+from reign.policies._base import POLICIES, Pairs, Policy
 
 
 @POLICIES.register("whole")
@@ -46,10 +44,10 @@ def whole(bag: SubgraphBag) -> SubgraphBag:
 
     def make() -> SubgraphBag:
         graph = bag.graph
-        made = Whole()(graph.x, graph.edge_index, graph.edge_attr, graph.batch, batch_size=graph.num_graphs)
+        one = Whole()(graph.x, graph.edge_index, graph.edge_attr, graph.batch, batch_size=graph.num_graphs)
         if bag.has_some_roots:  # the other nodes have no values yet, and must not count in norms
-            made._kept["real", "pair"] = torch.zeros_like(graph.batch, dtype=torch.bool).index_fill_(0, bag.root, True)
-        return made
+            one._kept["real", "pair"] = torch.zeros_like(graph.batch, dtype=torch.bool).index_fill_(0, bag.root, True)
+        return one
 
-    found = bag.plain.keep("whole", make)
-    return found if bag.edge_weight is None else found.weighted(bag.edge_weight)
+    shared = bag.plain.keep("whole", make)
+    return shared if bag.edge_weight is None else shared.weighted(bag.edge_weight)
