@@ -37,6 +37,7 @@ FILES = {
     ),
     "tests/mutants/bags.yaml": "- what: a\n  file: bags/_place.py\n  old: 'return x'\n  new: 'return 1'\n  fails: tests/test_it.py::test_it\n",
     "docs/page.md": "See `reign.bags._keep.Keeper` in `bags/_keep.py`, and `_place.py`.\n",
+    "tests/house/example.py": "OLD = 'reign.bags._keep'\n",
     "pyproject.toml": "[tool.ruff]\nline-length = 132\n",
 }
 MERGE: dict[str, Any] = {"modules": {"reign.bags.cache": ["reign.bags._place", "reign.bags._keep"]}}
@@ -90,6 +91,7 @@ def test_modules_become_one(tree: Path) -> None:
     assert 'def place(keeper: "Keeper", user: "User", x=LIMIT):\n' in text
     assert "return _itself(many), Keeper, pi, os.sep, Keeper" in text
     assert not (tree / "src/reign/bags/_keep.py").exists()
+    assert (tree / "tests/house/example.py").read_text() == FILES["tests/house/example.py"]
     assert (tree / "src/reign/bags/__init__.py").read_text().startswith("from reign.bags.cache import Keeper, place\n")
     user = (tree / "src/reign/bags/_user.py").read_text()
     assert "cache.size([1]), cache._itself(2), [_keep for _keep in [1]]" in user

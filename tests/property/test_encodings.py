@@ -131,7 +131,7 @@ def test_every_encoding_has_a_formula_here() -> None:
 def test_graphs_in_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     policy, batch, names = reign.policy("nm"), Batch.from_data_list(directed()), ALL["pairs"]
     whole = encoded(policy.from_data(batch), names, PAIR_ENCODINGS, "pair", torch.float64)
-    monkeypatch.setattr("reign.bags._blocks.ENTRIES", 150)
+    monkeypatch.setattr("reign.bags._hops.PADDED", 150)
     torch.testing.assert_close(
         encoded(policy.from_data(batch), names, PAIR_ENCODINGS, "pair", torch.float64), whole, atol=1e-9, rtol=1e-9
     )

@@ -43,7 +43,7 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.__main__", "reign.cli"): "says what to install where typer or rich is missing",
     ("reign._load", "reign.nn"): QUICK,
     ("reign._load", "reign.train"): QUICK,
-    ("reign.bags._draw", "reign.draw"): OPTIONAL,  # which needs matplotlib
+    ("reign.bags._views", "reign.draw"): OPTIONAL,  # which needs matplotlib
     ("reign.cli", "reign"): QUICK,
     ("reign.kernels._switch", "triton"): OPTIONAL,
     ("reign.kernels._switch", "reign.kernels.fused"): OPTIONAL,  # which needs triton

@@ -2,17 +2,14 @@
 
 from reign.bags._assembly import Assembly, maps_of
 from reign.bags._bag import Domain, SubgraphBag
-from reign.bags._blocks import node_values, pair_values
-from reign.bags._columns import Column
+from reign.bags._cache import Bound, PerRow
 from reign.bags._graph import SharedGraph
-from reign.bags._hops import FAR, HopTable, hop_table, near_table, stored_table
-from reign.bags._keep import Bound, PerRow
+from reign.bags._hops import FAR, HopTable, hop_table, near_table, node_values, pair_values, stored_table
 from reign.bags._memory import SMALL, STATE_BYTES, DoesNotFit, check_fits, free_memory, out_of_memory, warn_of_size
 from reign.bags._narrow import narrow_edges, narrow_near, narrow_pairs
-from reign.bags._store import BagStore, Frame, all_real
-from reign.bags._triples import Neighbours, Where
+from reign.bags._store import BagStore, Column, Frame, all_real
 from reign.bags._views import DenseBag
-from reign.bags._wiring import FolkloreMessages, Messages
+from reign.bags._wiring import FolkloreMessages, Messages, Neighbours, Where
 
 __all__ = [
     "FAR",

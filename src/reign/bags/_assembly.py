@@ -11,9 +11,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
-from reign.bags._columns import Column, all_columns, walk
-from reign.bags._keep import Bound
-from reign.bags._store import BagStore
+from reign.bags._cache import Bound
+from reign.bags._store import BagStore, Column, all_columns, walk
 
 Group = tuple[int, bool]  # indices with rows of one kind; bounds are apart, because they have one row more
 
@@ -56,7 +55,7 @@ class Assembly:
         ends = sizes.cumsum(1)
         offsets = torch.cat([ends - sizes, ends[:, -1:]], dim=1)
         rows = [_Rows(*one) for one in zip(sizes, self._starts[:, ids] - offsets[:, :-1], ends[:, -1].tolist(), strict=True)]
-        found = {group: indices.gather(rows[group[0]], offsets.to(torch.int32)) for group, indices in self._groups.items()}
+        gathered = {group: indices.gather(rows[group[0]], offsets.to(torch.int32)) for group, indices in self._groups.items()}
         converted: dict[_Place, Tensor] = {}
 
         def column(name: str, _: Tensor, about: Column) -> Tensor:
@@ -64,7 +63,8 @@ class Assembly:
                 return self._values[name].index_select(0, rows[self._kind[about.rows]].places)
             place = self._places[name]
             if place not in converted:
-                index = found[place.group][place.row : place.row + 2] if place.ends else found[place.group][place.row]
+                index = gathered[place.group]
+                index = index[place.row : place.row + 2] if place.ends else index[place.row]
                 converted[place] = index.to(place.dtype).view(*index.shape, *place.width)
             return converted[place]
 

@@ -9,16 +9,11 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch_geometric.data import Data
 
-from reign.bags import _relabel as relabel
 from reign.bags import _views as views
-from reign.bags._draw import draw
-from reign.bags._edges import PairEdges, pair_edges
-from reign.bags._graph import SharedGraph
-from reign.bags._hops import root_hops
-from reign.bags._keep import Bound, Keeper, PerRow, kept
-from reign.bags._place import on_several_paths, resistance
-from reign.bags._weights import PLAIN, WEIGHT, WeightedWiring, weigh
-from reign.bags._wiring import Wiring
+from reign.bags._cache import Bound, Keeper, PerRow, kept
+from reign.bags._graph import PairEdges, SharedGraph, pair_edges
+from reign.bags._hops import on_several_paths, resistance, root_hops
+from reign.bags._wiring import PLAIN, WEIGHT, WeightedWiring, Wiring, weigh
 from reign.kernels import Segments, kernels_for, ragged
 
 if TYPE_CHECKING:
@@ -277,7 +272,7 @@ class SubgraphBag(Keeper):
             labels: labels of the nodes; their numbers if not given.
             dark: whether to draw on a dark background.
         """
-        return draw(self, subgraphs, labels, dark)
+        return views.draw(self, subgraphs, labels, dark)
 
     def to_dense(self) -> views.DenseBag:
         """The tensors (A, x) of the paper and the membership, for a bag of one graph. In a batch, use ``bag[g]``."""
@@ -300,15 +295,15 @@ class SubgraphBag(Keeper):
         With ``subgraphs``, both permutations act independently, and only on the tensors (A, x). The root of the k-th subgraph of a
         node-based bag is then still node k, so operations that use roots give other results.
         """
-        return relabel.permute(self, nodes, subgraphs)
+        return views.permute(self, nodes, subgraphs)
 
     def __getitem__(self, g: int) -> "SubgraphBag":
         """The bag of graph g alone."""
-        return relabel.take(self, g)
+        return views.take(self, g)
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> "SubgraphBag":
         """The bag on another device. A bag that a PyG ``Data`` holds moves with it."""
-        return relabel.move(self, device, non_blocking)
+        return views.move(self, device, non_blocking)
 
     def __repr__(self) -> str:
         sizes = f"graphs={self.num_graphs}, nodes={self.num_nodes}, subgraphs={self.num_subgraphs}, pairs={self.num_pairs}"

@@ -1,15 +1,18 @@
-"""The graph that all subgraphs share: a PyG batch of graphs, with its edges in CSR form."""
+"""The graph that all subgraphs share: a PyG batch of graphs, with its edges in CSR form, and the edges of all subgraphs."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from reign._validate import check_shapes, check_values
-from reign.bags._keep import Keeper, kept
+from reign.bags._cache import Keeper, kept
 from reign.kernels import ragged
+
+if TYPE_CHECKING:
+    from reign.bags._bag import SubgraphBag
 
 
 class CSR(NamedTuple):
@@ -100,3 +103,30 @@ class SharedGraph(Keeper):
         keep = source != target
         key = torch.cat([source * n + target, target * n + source])[keep.repeat(2)].unique()
         return CSR(ragged.offsets(torch.bincount(key // n, minlength=self.num_nodes)), key % n, key)
+
+
+# -- edges of subgraphs -------------------------------------------------------------------------------------------------------
+
+
+class PairEdges(NamedTuple):
+    """The edges of all subgraphs, as pairs of rows: a message goes from ``source`` to ``target`` along ``edge``."""
+
+    source: Int[Tensor, "pair_edges"]
+    target: Int[Tensor, "pair_edges"]
+    edge: Int[Tensor, "pair_edges"]
+
+
+def pair_edges(bag: "SubgraphBag") -> PairEdges:
+    """See ``SubgraphBag.pair_edges``: the edges of the graph between two members, without those that were cut."""
+    target = bag.member.nonzero().squeeze(1)
+    via, source_node, edge = bag.graph.in_edges.expand(bag.node[target])
+    target = target[via]
+    source = bag.row_within(bag.sub[target], source_node)
+    keep = (source >= 0) & bag.member[source]
+    if bag.cut is not None:
+        n = bag.num_nodes
+        ends = torch.stack([bag.node[target], source_node])
+        key = (bag.sub[target] * n + ends.amin(0)) * n + ends.amax(0)
+        gone = (bag.cut[:, 0] * n + bag.cut[:, 1:].amin(1)) * n + bag.cut[:, 1:].amax(1)
+        keep &= ~ragged.find(gone.sort().values, key)[1]
+    return PairEdges(source[keep], target[keep], edge[keep])

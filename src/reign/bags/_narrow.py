@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
-from reign.bags._triples import Neighbours, Sources, Where
-from reign.bags._wiring import Messages
+from reign.bags._wiring import Messages, Neighbours, Sources, Where
 from reign.kernels import INNER, KEPT, OUTER, ROOT, Edges, PairIndex, Picks, ragged
 
 

@@ -3,19 +3,156 @@
 Everything that a model needs from a bag (index maps, sums, counts) is computed once for all graphs, and split by graph. A ``Frame`` is a
 batch of fixed sizes: a bag in which the graphs are followed by padding, as one more graph that is excluded from norms. ``Frame.fill`` writes
 other graphs into it in place, so that a computation on it can be captured once and replayed.
+
+For this a bag is a list of columns: tensors with a known space of their rows, and a known space that their values point into. No index of a bag
+points from one graph to another. Every index map can therefore be split by graph, and the maps of any batch can be assembled from the pieces:
+rows are concatenated, and values are shifted with the rows that they point to.
 """
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
-from reign.bags._columns import Column, all_columns, walk
-from reign.bags._keep import Bound
-from reign.kernels import Gathered, gather_columns
+from reign.bags._cache import Bound
+from reign.bags._graph import SharedGraph
+from reign.kernels import Gathered, Sum, gather_columns
+
+# -- columns ------------------------------------------------------------------------------------------------------------------
+
+
+class Column(NamedTuple):
+    """The space of the rows of a tensor ("node", "pair", ...), and the space that its values point into.
+
+    Args:
+        rows: the space of the rows.
+        values: the space that the values point into; None if they are not indices.
+        bounds: whether the values are bounds, so that there is one more value than rows.
+        ends: whether the tensor holds two such columns as its rows, like ``edge_index``.
+    """
+
+    rows: str
+    values: str | None = None
+    bounds: bool = False
+    ends: bool = False
+
+
+BAG = {
+    "anchor": Column("sub", "node"),
+    "sub_batch": Column("sub", "graph"),
+    "row_ptr": Column("sub", "pair", True),
+    "sub": Column("pair", "sub"),
+    "node": Column("pair", "node"),
+    "member": Column("pair"),
+    "mark": Column("pair"),
+}
+GRAPH = {
+    "x": Column("node"),
+    "edge_attr": Column("edge"),
+    "batch": Column("node", "graph"),
+    "ptr": Column("graph", "node", True),
+}
+KEPT: dict[Hashable, Column] = {
+    "SubgraphBag.root_row": Column("sub", "pair"),
+    "Wiring.root_row": Column("sub", "pair"),
+    "SubgraphBag.transpose": Column("pair", "pair"),
+    "SubgraphBag.pair_batch": Column("pair", "graph"),
+    "SubgraphBag.edge_row": Column("edge", "pair"),
+}
+Replace = Callable[[str, Tensor, Column], Tensor]
+
+
+def walk(bag: SubgraphBag, change: Replace) -> SubgraphBag:
+    """The same bag with every tensor replaced. Cached values are replaced if their columns are known, and dropped otherwise."""
+
+    def tensor(name: str, value: Tensor | None, column: Column) -> Tensor | None:
+        return None if value is None else change(name, value, column)
+
+    graph = bag.graph
+    ends = change("edge_index", graph.edge_index, Column("edge", "node", ends=True))
+    given = {name: tensor(name, getattr(graph, name), column) for name, column in GRAPH.items()}
+    shared = SharedGraph(edge_index=ends, **given)  # type: ignore[arg-type]
+    own = BAG if bag.anchor.size(1) == 1 else BAG | {"anchor": Column("sub")}  # no sum reads more than one anchor
+    changed = {name: tensor(name, getattr(bag, name), column) for name, column in own.items()}
+    other = replace(bag, graph=shared, **changed)  # type: ignore[arg-type]
+    for key, value in bag._kept.items():
+        new = _kept(str(key), KEPT.get(key), value, change)
+        if new is not None:
+            other._kept[key] = new
+    return other
+
+
+def _kept(name: str, column: Column | None, value: Any, change: Replace) -> Any:
+    """A cached value with all its tensors replaced; None if its columns are not known."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Tensor):
+        return None if column is None else change(name, value, column)
+    if isinstance(value, Sum):
+        return _replaced(value, _spaces_of_sum(value, name), name, change)
+    if isinstance(value, SubgraphBag):
+        return _nested(name, value, change)
+    if isinstance(value, tuple):
+        parts = [_kept(f"{name}.{p}", None, part, change) for p, part in enumerate(value)]
+        if any(part is None for part in parts):
+            return None
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if is_dataclass(value) and hasattr(value, "spaces"):
+        return _replaced(value, value.spaces(name), name, change)
+    return None
+
+
+def _nested(name: str, bag: SubgraphBag, change: Replace) -> SubgraphBag:
+    """A bag cached by another bag: each graph as a bag with one subgraph, so that its subgraphs are graphs and its pairs are nodes."""
+    known = {"sub": "graph", "pair": "node", "graph": "graph", "node": "node", "edge": "edge", None: None}
+
+    def inside(field: str, value: Tensor, column: Column) -> Tensor:
+        rows, values = (known.get(space, f"{name}/{space}") for space in column[:2])
+        assert rows is not None
+        return change(f"{name}/{field}", value, Column(rows, values, column.bounds, column.ends))
+
+    assert bag.num_subgraphs == bag.num_graphs
+    assert bag.num_pairs == bag.num_nodes
+    return walk(bag, inside)
+
+
+def _replaced(value: Any, spaces: dict[str, Any], name: str, change: Replace) -> Any:
+    parts = {f.name: getattr(value, f.name) for f in fields(value)}
+    new = {
+        field: change(f"{name}.{field}", part, Column(*spaces[field])) if isinstance(part, Tensor) else part
+        for field, part in parts.items()
+    }
+    return type(value)(**new)
+
+
+def _spaces_of_sum(value: Sum, name: str) -> dict[str, Column]:
+    entries = value.target if value.ptr is None else f"{name}>"
+    entries_t = value.source if value.ptr_t is None else f"{name}<"
+    return {
+        "index": Column(entries, value.source),
+        "ptr": Column(value.target, entries, True),
+        "index_t": Column(entries_t, value.target),
+        "ptr_t": Column(value.source, entries_t, True),
+    }
+
+
+def all_columns(bag: SubgraphBag) -> list[tuple[str, Tensor, Column]]:
+    """Every tensor of a bag, with its name and its column."""
+    columns: list[tuple[str, Tensor, Column]] = []
+
+    def note(name: str, value: Tensor, column: Column) -> Tensor:
+        columns.append((name, value, column))
+        return value
+
+    walk(bag, note)
+    return columns
+
+
+# -- stores and frames --------------------------------------------------------------------------------------------------------
 
 WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # integer types by their number of bytes
 
@@ -51,8 +188,8 @@ class BagStore:
                 self.columns[name] = column
                 parts.setdefault(name, []).append((bounds.local(value, column), value[:0]))
             for space in sorted({c for column in self.columns.values() for c in (column.rows, column.values) if c is not None}):
-                sizes.setdefault(space, []).append(bounds.of(space).diff())
-            if len(parts) != len(self.columns) or len({len(found) for found in parts.values()}) > 1:
+                sizes.setdefault(space, []).append(bounds.known[space].diff())
+            if len(parts) != len(self.columns) or len({len(pieces) for pieces in parts.values()}) > 1:
                 raise ValueError("the bags of this data set have different cached values.")
             for key, kept in bag._kept.items():
                 if isinstance(kept, Bound):
@@ -66,11 +203,11 @@ class BagStore:
         self.pieces = {
             name: _Piece(
                 self.columns[name],
-                torch.cat([p for p, _ in found], dim=1 if self.columns[name].ends else 0),
-                found[0][1].dtype,
-                () if self.columns[name].ends else tuple(found[0][1].shape[1:]),
+                torch.cat([p for p, _ in pieces], dim=1 if self.columns[name].ends else 0),
+                pieces[0][1].dtype,
+                () if self.columns[name].ends else tuple(pieces[0][1].shape[1:]),
             )
-            for name, found in parts.items()
+            for name, pieces in parts.items()
         }
         nothing = self.sizes.new_zeros(1, len(self.spaces))
         self._padded_sizes = torch.cat([self.sizes, nothing])
@@ -184,7 +321,7 @@ def _is_index(data: Tensor, column: Column) -> bool:
 
 
 class _Bounds:
-    """The first row of each graph in every space of a bag."""
+    """The first row of each graph in every space of a bag, and the end of the last."""
 
     def __init__(self, bag: SubgraphBag) -> None:
         graph = bag.graph
@@ -209,10 +346,6 @@ class _Bounds:
             if owner.numel() and bool((owner.diff() < 0).any()):
                 raise ValueError(f"the rows of '{column.rows}' are not in the order of their graphs.")
             self.known[column.rows] = torch.searchsorted(owner, graphs)
-
-    def of(self, space: str) -> Tensor:
-        """The first row of each graph, and the end of the last."""
-        return self.known[space]
 
     def local(self, value: Tensor, column: Column) -> Tensor:
         """A column with values counted from the first row of their graph. Indices have 32 bits."""

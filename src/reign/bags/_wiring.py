@@ -5,21 +5,52 @@ letters: ``local`` reads x[k, j], ``needle@Ak`` reads x[j, i], and so on.
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from reign.bags._keep import PerRow, kept
-from reign.bags._triples import Neighbours, Sources, Triples, Where, find_triples
+from reign._validate import kind_of
+from reign.bags._cache import PerRow, kept
 from reign.kernels import Sum
 
 if TYPE_CHECKING:
     from reign.bags._bag import SubgraphBag
 
+
+Where = Literal["off", "on"]  # update all pairs (roots are overwritten later), or only the roots
+Neighbours = Literal["Ak", "A", "nodes", "agg", "swap"]
+Sources = Literal["all", "roots", "others"]  # who sends messages: all pairs, the roots alone, or all but the roots
+
+
 T = TypeVar("T")
+
+
+class Triples(NamedTuple):
+    """The pair (k, i) that a local term updates, a neighbour j, the row ``target`` (out of ``size``) that the value is added to, and the edge."""
+
+    k: Tensor
+    i: Tensor
+    j: Tensor
+    target: Tensor
+    edge: Tensor
+    size: int
+
+
+class Entries(NamedTuple):
+    """What a sum along edges adds up: the row that is read (-1 if it is not stored), the edge, and the row ``target`` (out of ``size``)."""
+
+    row: Tensor
+    edge: Tensor
+    target: Tensor
+    size: int
+
+    def stored(self) -> "Entries":
+        """The entries whose rows are stored; the others have the value 0."""
+        there = (self.row >= 0).nonzero().squeeze(1)
+        return Entries(self.row[there], self.edge[there], self.target[there], self.size)
 
 
 class Messages(NamedTuple):
@@ -124,7 +155,7 @@ class Wiring:
     def transpose(self) -> Sum:
         """From pair (i, k) to pair (k, i)."""
         rows = torch.arange(self.bag.num_pairs, device=self.bag.device)
-        return self._sum_of_rows(self.bag.transpose, rows, self.bag.num_pairs, "pair")
+        return self._sum_of_rows(Entries(self.bag.transpose, rows, rows, rows.numel()), ("pair", "pair"))
 
     # -- along edges -----------------------------------------------------------------------------------------------
 
@@ -134,38 +165,60 @@ class Wiring:
         For nodes i, j is a neighbour in the graph ("nodes"), counted once for each subgraph in which it is a neighbour ("agg"). Along the
         other axis, j is a neighbour of k in the graph ("swap").
         """
-        return self.keep(("triples", neighbours, where), lambda: find_triples(self, neighbours, where))
+
+        def build() -> Triples:
+            bag, graph = self.bag, self.bag.graph
+            if neighbours == "nodes":
+                source, target = graph.edge_index
+                return Triples(target, target, source, target, torch.arange(source.numel(), device=bag.device), bag.num_nodes)
+            if neighbours == "agg":
+                inside = self.triples("Ak")
+                return inside._replace(target=inside.i, size=bag.num_nodes)
+            if where == "on":
+                k, rows = torch.arange(bag.num_subgraphs, device=bag.device), self.root_row
+            else:
+                k, rows = bag.sub, torch.arange(bag.num_pairs, device=bag.device)
+            if neighbours == "Ak":
+                source, target, edge = bag.pair_edges
+                if where == "on":
+                    keep = (target == self.root_row[bag.sub[target]]).nonzero().squeeze(1)
+                    source, target, edge = source[keep], target[keep], edge[keep]
+                k, i, j = bag.sub[target], bag.node[target], bag.node[source]
+                return Triples(k, i, j, k if where == "on" else target, edge, rows.numel())
+            i = bag.node[rows]
+            via, j, edge = graph.in_edges.expand(k if neighbours == "swap" else i)
+            return Triples(k[via], i[via], j, via, edge, rows.numel())
+
+        return self.keep(("triples", neighbours, where), build)
 
     def rows(self, neighbours: Neighbours, values: str, where: Where = "off") -> Sum:
         """The sum of x[a, b] over the neighbours. ``values`` holds the letters a and b, each one of k, i, j."""
 
-        def build() -> Sum:
+        def entries() -> Entries:
             t = self.triples(neighbours, where)
             letters = {"k": t.k, "i": t.i, "j": t.j}
-            row = self.bag.row_within(letters[values[0]], letters[values[1]])
-            return self._sum_of_rows(row, t.target, t.size, _targets(neighbours, where))
+            return Entries(self.bag.row_within(letters[values[0]], letters[values[1]]), t.edge, t.target, t.size)
 
-        return self.keep(("rows", neighbours, values, where), build)
+        return self._sum_along(("rows", neighbours, values, where), entries, ("pair", _targets(neighbours, where)))
 
     def nodes(self, neighbours: Neighbours, where: Where = "off") -> Sum:
         """The sum over the neighbours j of a value on nodes (or on subgraphs, which are nodes here)."""
 
-        def build() -> Sum:
+        def entries() -> Entries:
             t = self.triples(neighbours, where)
-            return Sum.build(t.j, t.target, self.bag.num_nodes, t.size, ("node", _targets(neighbours, where)))
+            return Entries(t.j, t.edge, t.target, t.size)
 
-        return self.keep(("nodes", neighbours, where), build)
+        return self._sum_along(("nodes", neighbours, where), entries, ("node", _targets(neighbours, where)))
 
     def root_messages(self, where: Where = "off") -> Sum:
         """The messages of roots to their neighbours in the subgraph."""
 
-        def build() -> Sum:
+        def entries() -> Entries:
             t = self.triples("Ak", where)
             mine = (t.j == self.bag.root[t.k]).nonzero().squeeze(1)
-            row = self.bag.row_within(t.k[mine], t.j[mine])
-            return self._sum_of_rows(row, t.target[mine], t.size, _targets("Ak", where))
+            return Entries(self.bag.row_within(t.k[mine], t.j[mine]), t.edge[mine], t.target[mine], t.size)
 
-        return self.keep(("root_messages", where), build)
+        return self._sum_along(("root_messages", where), entries, ("pair", _targets("Ak", where)))
 
     def messages(self, neighbours: Neighbours, where: Where = "off") -> "Messages":
         """The maps that a base encoder needs: from rows to messages, from edges to messages, and from messages to targets."""
@@ -179,11 +232,11 @@ class Wiring:
         row = t.j if on_nodes else self.bag.row_within(*((t.j, t.i) if neighbours == "swap" else (t.k, t.j)))
         there: Tensor | slice = slice(None)
         if self.bag.domain == "members" or sources != "all":
-            kept = row >= 0
+            chosen = row >= 0
             if sources != "all":
                 _ = self.root_row  # raises an error if some roots have no row
-                kept &= (t.j == self.bag.root[t.k]) == (sources == "roots")
-            there = kept.nonzero().squeeze(1)
+                chosen &= (t.j == self.bag.root[t.k]) == (sources == "roots")
+            there = chosen.nonzero().squeeze(1)
         source, own = "node" if on_nodes else "pair", f"messages {neighbours} {where} {sources}"
         return Messages(
             Sum.broadcast(row[there], self.bag.num_nodes if on_nodes else self.bag.num_pairs, (source, own)),
@@ -228,11 +281,16 @@ class Wiring:
             Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
         )
 
-    def _sum_of_rows(self, row: Tensor, target: Tensor, size: int, into: str) -> Sum:
-        if self.bag.domain == "members":  # rows that are not stored have the value 0
-            there = (row >= 0).nonzero().squeeze(1)
-            row, target = row[there], target[there]
-        return Sum.build(row, target, self.bag.num_pairs, size, ("pair", into))
+    def _sum_along(self, key: tuple[str, ...], entries: "Callable[[], Entries]", spaces: tuple[str, str]) -> Any:
+        """The sum of some rows along edges, of pairs or nodes, stored under a key."""
+        return self.keep(key, lambda: self._sum_of_rows(entries(), spaces))
+
+    def _sum_of_rows(self, entries: "Entries", spaces: tuple[str, str]) -> Sum:
+        row, _, target, size = entries.stored() if self.bag.domain == "members" else entries
+        return Sum.build(row, target, self._rows_of(spaces[0]), size, spaces)
+
+    def _rows_of(self, space: str) -> int:
+        return self.bag.num_pairs if space == "pair" else self.bag.num_nodes
 
 
 def _targets(neighbours: Neighbours, where: Where) -> str:
@@ -240,3 +298,76 @@ def _targets(neighbours: Neighbours, where: Where) -> str:
     if neighbours in ("nodes", "agg"):
         return "node"
     return "sub" if where == "on" else "pair"
+
+
+# -- edge weights -------------------------------------------------------------------------------------------------------------
+# Weights multiply the messages in every sum over neighbours. Membership and hop distances do not change. Explanations use them, to find out
+# which edges matter for a prediction. An edge of weight 0 carries no message.
+
+WEIGHT, PLAIN = "edge weight", "bag without weights"
+
+
+def weigh(bag: "SubgraphBag", weight: Any) -> "SubgraphBag":
+    """See ``SubgraphBag.weighted``."""
+    edges = bag.graph.edge_index.size(1)
+    if not isinstance(weight, Tensor) or weight.shape != (edges,) or not weight.is_floating_point():
+        raise ValueError(f"weight is {kind_of(weight)}, expected one floating-point number for each of the {edges} edges.")
+    other = replace(bag)
+    other._kept[WEIGHT], other._kept[PLAIN] = weight, bag.plain
+    return other
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSum:
+    """``sum(x)[t]`` is the sum of ``weight[e] * x[source of e]`` over the entries e with target t.
+
+    Without ``rows``, x already has one row per entry. ``index_t`` is the target of each entry, as in ``Sum``.
+    """
+
+    rows: Sum | None
+    weight: Float[Tensor, "entries"]
+    into: Sum
+
+    @property
+    def index_t(self) -> Int[Tensor, "entries"]:
+        """The target of each entry."""
+        return self.into.index_t
+
+    def __call__(self, x: Shaped[Tensor, "sources channels"]) -> Shaped[Tensor, "targets channels"]:
+        """Sum the rows of x."""
+        values = x if self.rows is None else self.rows(x)
+        return self.into(values * self.weight.to(x.dtype)[:, None])
+
+
+class WeightedWiring(Wiring):
+    """The sums of a bag with edge weights. The index maps are those of the bag without weights, which caches them."""
+
+    def keep(self, key: Any, make: Any) -> Any:
+        """Store a value in the cache of the bag without weights, since none of these values depends on the weights."""
+        return self.bag.plain.keep(key, make)
+
+    def messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
+        """See ``Wiring.messages``."""
+        plain = super().messages(neighbours, where)
+        into: Any = WeightedSum(None, self._weight[plain.from_edges.index], plain.into_targets)
+        return plain._replace(into_targets=into)
+
+    def folklore(self, neighbours: Neighbours, where: Where = "off", members: bool = False) -> FolkloreMessages:
+        """See ``Wiring.folklore``."""
+        plain = super().folklore(neighbours, where, members)
+        into: Any = WeightedSum(None, self._weight[plain.from_edges.index], plain.into_targets)
+        return plain._replace(into_targets=into)
+
+    @property
+    def _weight(self) -> Float[Tensor, "edges"]:
+        weight = self.bag.edge_weight
+        assert weight is not None
+        return weight
+
+    def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> Any:
+        def build() -> tuple[Sum, Tensor, Sum]:
+            row, edge, target, size = entries().stored()
+            return Sum.broadcast(row, self._rows_of(spaces[0])), edge, Sum.broadcast(target, size).t
+
+        rows, edge, into = self.keep((f"weighted {key[0]}", *key[1:]), build)
+        return WeightedSum(rows, self._weight[edge], into)

@@ -8,8 +8,8 @@ from torch_geometric.data import Data
 
 import reign
 from reign.bags import Assembly, BagStore, Frame, SubgraphBag, all_real, maps_of
-from reign.bags._columns import all_columns
 from reign.bags._narrow import narrow_pairs
+from reign.bags._store import all_columns
 from reign.data import GraphPack
 from reign.nn import Model
 from reign.policies import whole

@@ -11,7 +11,7 @@ from torch_geometric.data import Batch
 
 import reign
 from reign.bags import SharedGraph, SubgraphBag
-from reign.bags._keep import Keeper, kept
+from reign.bags._cache import Keeper, kept
 from reign.policies import whole
 from reign.testing import assert_bags_equal, random_graphs
 
