@@ -43,8 +43,10 @@ def reign2_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> Sub
 def sun_layer(off: Weights, on: Weights, act: str | None, domain: Any) -> SUNConv:
     """A SUN layer in linear form with the given matrices, by the names of terms. All others are 0."""
     some = next(weight for name, weight in {**off, **on}.items() if name != "bias")
-    linear: dict[str, Any] = {"transform": "linear", "conv": "graphconv", "needle": "sum", "norm": None}
-    layer = SUNConv(some.size(1), some.size(0), transpose="transpose" in off, act=act, domain=domain, **linear).double()
+    p, d = some.shape
+    layer = SUNConv(
+        d, p, transpose="transpose" in off, transform="linear", conv="graphconv", needle="sum", act=act, norm=None, domain=domain
+    ).double()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.zero_()
