@@ -75,14 +75,14 @@ def test_in_the_whole_graph(domain: str, both_ways: bool) -> None:
 
 def test_inside_of_ego_nets_other_paths_are_cut() -> None:
     """Around node 4 one hop reaches 2, two hops 1 and 3, which are joined beyond only; three hops close the square."""
-    for hops, expected in ((2, [0, 2, 1, 2, 0]), (3, [2, 1.75, 1, 1.75, 0])):
+    for depth, expected in ((2, [0, 2, 1, 2, 0]), (3, [2, 1.75, 1, 1.75, 0])):
         for domain in ("all", "members"):
-            bag = reign.policy(f"ego:{hops}")(torch.ones(8, 1), edges(True), domain=domain)
+            bag = reign.policy(f"ego:{depth}")(torch.ones(8, 1), edges(True), domain=domain)
             rows = bag.sub == 4
             found = torch.zeros(8, dtype=torch.float64)
             found[bag.node[rows]] = bag.resistance[rows]
             assert torch.allclose(found, torch.tensor([*expected, 0, 0, 0], dtype=torch.float64))
-            assert bag.on_several_paths[rows].any() == (hops == 3)
+            assert bag.on_several_paths[rows].any() == (depth == 3)
 
 
 def test_many_subgraphs_are_inverted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
