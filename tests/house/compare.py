@@ -417,16 +417,19 @@ def ask(source: Path, part: str, words: list[str]) -> Any:
 
 
 def differences(old: Any, new: Any, most: int = 12) -> list[str]:
-    """Lines in which two answers differ, at most so many for each key."""
+    """Lines in which two answers differ, at most so many for each key; of a row its layers, its launches and so on are keys of their own."""
     out = []
     for key in dict.fromkeys([*old, *new]):
-        if old.get(key) == new.get(key):
+        before, after = old.get(key), new.get(key)
+        if before == after:
             continue
-        lines = [_lines(each.get(key)) for each in (old, new)]
-        found = [line for line in difflib.unified_diff(*lines, lineterm="", n=0) if not line.startswith(("---", "+++", "@@"))]
-        out += [key, *(f"  {line[:300]}" for line in found[:most])] + (
-            [f"  ... {len(found) - most} more lines"] if len(found) > most else []
-        )
+        if isinstance(before, dict) and isinstance(after, dict):
+            out += [f"{key}: {line}" if line[0] != " " else line for line in differences(before, after, most)]
+            continue
+        lines = difflib.unified_diff(_lines(before), _lines(after), lineterm="", n=0)
+        found = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+        out += [key, *(f"  {line[:300]}" for line in found[:most])]
+        out += [f"  ... {len(found) - most} more lines"] if len(found) > most else []
     return out
 
 

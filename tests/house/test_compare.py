@@ -26,7 +26,7 @@ def test_a_layer_that_falls_back(compare: Any, monkeypatch: pytest.MonkeyPatch) 
     assert before == {"zinc/gin-plain": {"captured": "yes", "layers": [f"layers.{n}: blocked 16" for n in range(6)]}}
     monkeypatch.setattr("reign.nn._plan.plan_for", lambda *_: "a test")
     lines = compare.differences(before, compare.probe_rows(["zinc/gin-plain"]))
-    assert [line for line in lines if "layers.3" in line] == ['  -  "layers.3: blocked 16",', '  +  "layers.3: plain",']
+    assert [line for line in lines if "layers.3" in line] == ['  - "layers.3: blocked 16",', '  + "layers.3: plain",']
 
 
 def test_launches_are_written_down(compare: Any) -> None:

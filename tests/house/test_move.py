@@ -14,34 +14,34 @@ import yaml
 HERE = Path(__file__).parent
 FILES = {
     "src/reign/__init__.py": "",
-    "src/reign/bags/__init__.py": "from reign.bags._keep import Keeper\nfrom reign.bags._place import place\n\n__all__ = ['Keeper', 'place']\n",
-    "src/reign/bags/_keep.py": (
-        '"""The cache.\n\n>>> from reign.bags._keep import size\n>>> size([1, 2])\n2\n"""\n\nfrom math import pi\n\nLIMIT = 3\n\n\ndef _own(x):\n'
+    "src/reign/sacks/__init__.py": "from reign.sacks._keep import Keeper\nfrom reign.sacks._place import place\n\n__all__ = ['Keeper', 'place']\n",
+    "src/reign/sacks/_keep.py": (
+        '"""The cache.\n\n>>> from reign.sacks._keep import size\n>>> size([1, 2])\n2\n"""\n\nfrom math import pi\n\nLIMIT = 3\n\n\ndef _own(x):\n'
         "    # a comment\n    return size(x)  # behind\n\n\ndef size(x):\n    return len(x)\n\n\nclass Keeper:\n    size = LIMIT\n\n    def get(self, x=1):\n        return x + pi\n"
     ),
-    "src/reign/bags/_place.py": (
+    "src/reign/sacks/_place.py": (
         '"""Places of nodes.\n\nTwo lines.\n"""\n\nimport os\nfrom math import pi\nfrom typing import TYPE_CHECKING\n\n'
-        "from reign.bags import _keep\nfrom reign.bags._keep import size as length\n\n"
-        "if TYPE_CHECKING:\n    from reign.bags._keep import Keeper\n    from reign.bags._user import User\n\nLIMIT = 3\n\n\ndef _own(x):\n    return x\n\n\n"
-        'def place(keeper: "Keeper", user: "User", x=_keep.LIMIT):\n    from reign.bags._keep import Keeper as K\n\n'
+        "from reign.sacks import _keep\nfrom reign.sacks._keep import size as length\n\n"
+        "if TYPE_CHECKING:\n    from reign.sacks._keep import Keeper\n    from reign.sacks._user import User\n\nLIMIT = 3\n\n\ndef _own(x):\n    return x\n\n\n"
+        'def place(keeper: "Keeper", user: "User", x=_keep.LIMIT):\n    from reign.sacks._keep import Keeper as K\n\n'
         "    many = length([x])\n    return _own(many), K, pi, os.sep, _keep.Keeper\n"
     ),
-    "src/reign/bags/_user.py": (
-        "from reign.bags import _keep, _place\n\n\nclass User:\n    def call(self, _place_=None):\n        return _keep.size([1]), _place._own(2), [_keep for _keep in [1]]\n"
+    "src/reign/sacks/_user.py": (
+        "from reign.sacks import _keep, _place\n\n\nclass User:\n    def call(self, _place_=None):\n        return _keep.size([1]), _place._own(2), [_keep for _keep in [1]]\n"
     ),
     "tests/test_it.py": (
-        "import reign.bags._place\nfrom reign.bags import _keep as cache, _user\nfrom reign.bags._place import _own\n\n\n"
-        'def test_it(monkeypatch):\n    monkeypatch.setattr("reign.bags._place._own", lambda x: 7)\n'
-        "    assert reign.bags._place.place(None, None)[0] == 7\n    assert _own(1) == 1\n    assert cache.size([]) == 0\n"
-        '    assert "_place" not in "src/reign/bags/_place.py"\n'
+        "import reign.sacks._place\nfrom reign.sacks import _keep as cache, _user\nfrom reign.sacks._place import _own\n\n\n"
+        'def test_it(monkeypatch):\n    monkeypatch.setattr("reign.sacks._place._own", lambda x: 7)\n'
+        "    assert reign.sacks._place.place(None, None)[0] == 7\n    assert _own(1) == 1\n    assert cache.size([]) == 0\n"
+        '    assert "_place" not in "src/reign/sacks/_place.py"\n'
     ),
-    "tests/mutants/bags.yaml": "- what: a\n  file: bags/_place.py\n  old: 'return x'\n  new: 'return 1'\n  fails: tests/test_it.py::test_it\n",
-    "docs/page.md": "See `reign.bags._keep.Keeper` in `bags/_keep.py`, and `_place.py`.\n",
-    "tests/house/example.py": "OLD = 'reign.bags._keep'\n",
+    "tests/mutants/sacks.yaml": "- what: a\n  file: sacks/_place.py\n  old: 'return x'\n  new: 'return 1'\n  fails: tests/test_it.py::test_it\n",
+    "docs/page.md": "See `reign.sacks._keep.Keeper` in `sacks/_keep.py`, and `_place.py`.\n",
+    "tests/house/example.py": "OLD = 'reign.sacks._keep'\n",
     "pyproject.toml": "[tool.ruff]\nline-length = 132\n",
 }
-MERGE: dict[str, Any] = {"modules": {"reign.bags.cache": ["reign.bags._place", "reign.bags._keep"]}}
-RENAMED = MERGE | {"rename": {"reign.bags._place._own": "_itself"}}
+MERGE: dict[str, Any] = {"modules": {"reign.sacks.cache": ["reign.sacks._place", "reign.sacks._keep"]}}
+RENAMED = MERGE | {"rename": {"reign.sacks._place._own": "_itself"}}
 
 
 @pytest.fixture
@@ -70,9 +70,9 @@ def move(tree: Path, plan: dict[str, Any]) -> tuple[int, str]:
 def test_modules_become_one(tree: Path) -> None:
     code, said = move(tree, RENAMED)
     assert code == 0, said
-    text = (tree / "src/reign/bags/cache.py").read_text()
+    text = (tree / "src/reign/sacks/cache.py").read_text()
     assert text.startswith(
-        '"""Places of nodes.\n\nTwo lines.\n\n>>> from reign.bags.cache import size\n>>> size([1, 2])\n2\n"""\n\nimport os\n'
+        '"""Places of nodes.\n\nTwo lines.\n\n>>> from reign.sacks.cache import size\n>>> size([1, 2])\n2\n"""\n\nimport os\n'
     )
     assert (
         text.count("from math import pi")
@@ -80,7 +80,7 @@ def test_modules_become_one(tree: Path) -> None:
         == text.count("    # a comment\n    return size(x)  # behind\n")
         == 1
     )
-    assert "    from reign.bags._user import User\n" in text
+    assert "    from reign.sacks._user import User\n" in text
     assert "import Keeper" not in text
     assert (
         text.index("# -- The cache ---")
@@ -90,38 +90,38 @@ def test_modules_become_one(tree: Path) -> None:
     )
     assert 'def place(keeper: "Keeper", user: "User", x=LIMIT):\n' in text
     assert "return _itself(many), Keeper, pi, os.sep, Keeper" in text
-    assert not (tree / "src/reign/bags/_keep.py").exists()
+    assert not (tree / "src/reign/sacks/_keep.py").exists()
+    assert (tree / "src/reign/sacks/__init__.py").read_text().startswith("from reign.sacks.cache import Keeper, place\n")
+    user = (tree / "src/reign/sacks/_user.py").read_text()
     assert (tree / "tests/house/example.py").read_text() == FILES["tests/house/example.py"]
-    assert (tree / "src/reign/bags/__init__.py").read_text().startswith("from reign.bags.cache import Keeper, place\n")
-    user = (tree / "src/reign/bags/_user.py").read_text()
     assert "cache.size([1]), cache._itself(2), [_keep for _keep in [1]]" in user
     test = (tree / "tests/test_it.py").read_text()
-    assert "import reign.bags.cache\n" in test
-    assert "from reign.bags.cache import _itself\n" in test
-    assert 'setattr("reign.bags.cache._itself", ' in test
+    assert "import reign.sacks.cache\n" in test
+    assert "from reign.sacks.cache import _itself\n" in test
+    assert 'setattr("reign.sacks.cache._itself", ' in test
     assert "assert _itself(1) == 1" in test
-    assert "file: bags/cache.py" in (tree / "tests/mutants/bags.yaml").read_text()
-    assert (tree / "docs/page.md").read_text() == "See `reign.bags.cache.Keeper` in `bags/cache.py`, and `_place.py`.\n"
+    assert "file: sacks/cache.py" in (tree / "tests/mutants/sacks.yaml").read_text()
+    assert (tree / "docs/page.md").read_text() == "See `reign.sacks.cache.Keeper` in `sacks/cache.py`, and `_place.py`.\n"
     for place in (
         'tests/test_it.py:11: "_place"',
         "docs/page.md:1: _place.py",
-        "bags.yaml: a: its text stands 2 times in bags/cache.py",
+        "sacks.yaml: a: its text stands 2 times in sacks/cache.py",
     ):
         assert place in said, said
-    assert "from reign.bags import _user, cache\n" in test
+    assert "from reign.sacks import _user, cache\n" in test
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--doctest-modules", "-p", "no:cacheprovider", "tests/test_it.py", "src/reign/bags/cache.py"],
+        [sys.executable, "-m", "pytest", "-q", "--doctest-modules", "-p", "no:cacheprovider", "tests/test_it.py", "src/reign/sacks/cache.py"],
         cwd=tree, capture_output=True, text=True, env={"PYTHONPATH": str(tree / "src"), "PATH": ""},
     )  # fmt: skip
     assert "2 passed" in done.stdout, done.stdout
 
 
 def test_an_alias_stays_where_it_is_asked_for(tree: Path) -> None:
-    code, said = move(tree, {"modules": {"reign.cache.keep": "reign.bags._keep"}, "alias": ["reign.bags._keep"]})
+    code, said = move(tree, {"modules": {"reign.cache.keep": "reign.sacks._keep"}, "alias": ["reign.sacks._keep"]})
     assert code == 0, said
     assert "src/reign/cache/__init__.py is new" in said
-    script = "import reign.bags._keep, sys; assert 'reign.cache' not in sys.modules; print(reign.bags._keep.LIMIT)"
-    (tree / "src/reign/bags/__init__.py").write_text("")
+    script = "import reign.sacks._keep, sys; assert 'reign.cache' not in sys.modules; print(reign.sacks._keep.LIMIT)"
+    (tree / "src/reign/sacks/__init__.py").write_text("")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={"PYTHONPATH": str(tree / "src")})
     assert (done.stdout, done.stderr) == ("3\n", "")
 
@@ -129,22 +129,22 @@ def test_an_alias_stays_where_it_is_asked_for(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "files", "message"),
     [
-        (MERGE, {}, "_own in reign.bags._place (defined there) and in reign.bags._keep (defined there)"),
-        (RENAMED, {"_keep.py": "def len(x): ...\n", "_place.py": "def f(x): return len(x)\ndef _own(): ...\n"}, "len of reign.bags._keep is a builtin"),
-        (RENAMED, {"_keep.py": "import math as os\n"}, "os in reign.bags._place (imported from ) and in reign.bags._keep"),
-        (MERGE, {"_keep.py": "x = 1\n", "_place.py": "from reign.bags import _keep\ndef f(x): return _keep.x + x\n"}, "_keep.x would become x, which is a local"),
-        (MERGE, {"_keep.py": "x = 1\n", "_place.py": "from reign.bags import _keep\ny = [_keep]\n"}, "the module _keep is used as a value"),
-        (MERGE, {"_keep.py": "x = 1\n", "_place.py": "import reign.bags._keep as k\n"}, "as 'from ... import ...'"),
-        (RENAMED, {"_user.py": "import reign.bags._place\n", "_keep.py": "import reign.bags._user\n"}, "would import each other: reign.bags.cache -> reign.bags._user"),
-        ({"modules": {"reign.bags._user": "reign.bags._keep"}}, {}, "reign.bags._user exists"),
-        ({"modules": {"reign.bags._new": "reign.bags._old"}}, {}, "there is no module reign.bags._old"),
-        ({"modules": {"reign.bags.a": "reign.bags._keep"}, "rename": {"reign.bags._keep.no": "yes"}}, {}, "reign.bags._keep has no no"),
-        ({"modules": {"reign.bags._keep": "reign.bags._user", "reign.bags.a": "reign.bags._keep"}}, {}, "do this in two steps"),
+        (MERGE, {}, "_own in reign.sacks._place (defined there) and in reign.sacks._keep (defined there)"),
+        (RENAMED, {"_keep.py": "def len(x): ...\n", "_place.py": "def f(x): return len(x)\ndef _own(): ...\n"}, "len of reign.sacks._keep is a builtin"),
+        (RENAMED, {"_keep.py": "import math as os\n"}, "os in reign.sacks._place (imported from ) and in reign.sacks._keep"),
+        (MERGE, {"_keep.py": "x = 1\n", "_place.py": "from reign.sacks import _keep\ndef f(x): return _keep.x + x\n"}, "_keep.x would become x, which is a local"),
+        (MERGE, {"_keep.py": "x = 1\n", "_place.py": "from reign.sacks import _keep\ny = [_keep]\n"}, "the module _keep is used as a value"),
+        (MERGE, {"_keep.py": "x = 1\n", "_place.py": "import reign.sacks._keep as k\n"}, "as 'from ... import ...'"),
+        (RENAMED, {"_user.py": "import reign.sacks._place\n", "_keep.py": "import reign.sacks._user\n"}, "would import each other: reign.sacks.cache -> reign.sacks._user"),
+        ({"modules": {"reign.sacks._user": "reign.sacks._keep"}}, {}, "reign.sacks._user exists"),
+        ({"modules": {"reign.sacks._new": "reign.sacks._old"}}, {}, "there is no module reign.sacks._old"),
+        ({"modules": {"reign.sacks.a": "reign.sacks._keep"}, "rename": {"reign.sacks._keep.no": "yes"}}, {}, "reign.sacks._keep has no no"),
+        ({"modules": {"reign.sacks._keep": "reign.sacks._user", "reign.sacks.a": "reign.sacks._keep"}}, {}, "do this in two steps"),
     ],
 )  # fmt: skip
 def test_what_is_refused(tree: Path, plan: dict[str, Any], files: dict[str, str], message: str) -> None:
     for name, text in files.items():
-        (tree / "src/reign/bags" / name).write_text(text)
+        (tree / "src/reign/sacks" / name).write_text(text)
     before = {file: file.read_text() for file in tree.rglob("*.*") if file.is_file() and file.name != "map.yaml"}
     code, said = move(tree, plan)
     assert (code, "nothing was changed" in said) == (1, True), said
