@@ -86,11 +86,16 @@ def test_separate_compares_several_lists_of_terms() -> None:
         ("separate rook --terms own --terms local --root-terms own", "--terms is given 2 times and --root-terms 1 times; give one"),
         ("separate rook --wl 1 --root-terms own", "--terms is given 0 times and --root-terms 1 times; give one"),
         ("separate rook --terms own,local --terms own,local", "the model of the terms own, local is given 2 times; give it once."),
+        ("separate rook --model ds:nm --model ds:nm --act none", "ds:nm is given 2 times, and its pairs would be counted as often"),
+        (
+            "separate rook --wl 1 --wl 01 --act none",
+            "1-WL is given 2 times, and its pairs would be counted as often; give it once.",
+        ),
         ("card sun --root-terms own", "--root-terms belongs to --terms"),
         ("show layer sun --root-terms own", "--root-terms belongs to --terms"),
     ],
 )
-def test_terms_of_roots_without_an_owner_are_refused(args: str, message: str) -> None:
+def test_models_that_are_unclear_are_refused(args: str, message: str) -> None:
     done = reign(*args.split())
     assert done.exit_code == 2
     assert message in done.stderr

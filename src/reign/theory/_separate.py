@@ -241,8 +241,13 @@ def separate(
     for pair in pairs:
         _check_pair(pair)
     networks = [find_method(m, LAYERS if layers is None else layers, **options) for m in models]
-    tests = [_test(test, options) for test in wl]  # all names are checked before anything runs
-    verdicts = [verdict for test in tests for verdict in test(pairs, progress)]
+    tests = [_test(test, options) for test in wl]
+    for names in ([network.name for network in networks], [name for name, _ in tests]):
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(
+                f"{twice[0]} is given {names.count(twice[0])} times, and its pairs would be counted as often; give it once."
+            )
+    verdicts = [verdict for _, test in tests for verdict in test(pairs, progress)]
     for network in networks:
         mine = _exact(network, pairs, progress) if exact else [Verdict(pair.name, network.name, False) for pair in pairs]
         if act is not None:
@@ -312,11 +317,12 @@ def _colour_rounds(plan: Plan, bag: SubgraphBag, sides: list[tuple[int, int]], e
     return first
 
 
-def _test(test: int | str | Model, options: dict[str, Any]) -> Callable[[Sequence[Pair], Progress], list[Verdict]]:
-    """A WL test of an order, or the colour test of a model. An unknown name raises ``ValueError`` here."""
+def _test(test: int | str | Model, options: dict[str, Any]) -> tuple[str, Callable[[Sequence[Pair], Progress], list[Verdict]]]:
+    """A WL test of an order, or the colour test of a model, with its name. An unknown name raises ``ValueError`` here."""
     if isinstance(test, int) or (isinstance(test, str) and test.isdecimal()):
-        return partial(_wl, int(test))
-    return partial(_exact, find_method(test, **options), colour_test=True)
+        return f"{int(test)}-WL", partial(_wl, int(test))
+    method = find_method(test, **options)
+    return f"{method.name} colours", partial(_exact, method, colour_test=True)
 
 
 def _check_pair(pair: Pair) -> None:

@@ -533,6 +533,20 @@ def test_identifiers_are_no_default_targets(tmp_path: Path, name: str) -> None:
         default_targets(tmp_path, **{name: range(24)})
 
 
+@pytest.mark.parametrize("name", ["%", "溶解度"])
+def test_names_in_other_alphabets_are_not_those_of_identifiers(tmp_path: Path, name: str) -> None:
+    assert default_targets(tmp_path, **{name: [7 * n % 97 for n in range(24)]}) == ([name], [])
+
+
+def test_a_column_of_numbers_with_a_few_words_is_named(tmp_path: Path) -> None:
+    y = [math.sin(n) for n in range(24)]
+    words = [*["low"] * 12, *range(12)]  # not more numbers than words
+    reason = "z is not a target, because it holds 'n.d.' in row 4, though most of its cells are numbers; --target-columns chooses the targets"
+    assert default_targets(tmp_path, z=[*y[:3], "n.d.", *y[4:]], words=words, y=y) == (["y"], [reason])
+    with pytest.raises(ValueError, match=r"except smiles, z \(which holds '>5' in row 1, though most of its cells are numbers\)"):
+        default_targets(tmp_path, z=[">5", *y[1:]])
+
+
 def test_a_column_that_numbers_the_rows_is_no_default_target(tmp_path: Path) -> None:
     y = [math.sin(n) for n in range(24)]
     shuffled = [5 + (7 * n) % 24 for n in range(24)]

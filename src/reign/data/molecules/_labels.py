@@ -53,7 +53,7 @@ def number_columns(
     """The targets if none are given: the columns, except ``others``, that hold only numbers. The second result says why some of these are left out.
 
     A column that is named like an identifier and holds whole numbers, most of them different, is left out; and one that numbers the rows, if others
-    remain. Raise ``ValueError`` if there are no targets.
+    remain. A column of which most cells are numbers is no target, either. Raise ``ValueError`` if there are no targets.
 
     Args:
         table: a table of text.
@@ -67,6 +67,9 @@ def number_columns(
     for column in table.columns:
         values = [read_number(text) for text in table[column]] if column not in others else []
         numbers = [value for value in values if value is not None and not math.isnan(value)]
+        if len(numbers) > values.count(None) > 0:
+            row = values.index(None)
+            left[column] = f"holds {table[column].iloc[row]!r} in row {row + 1}, though most of its cells are numbers"
         if None in values or not numbers:
             continue
         whole = all(value >= 0 and value.is_integer() for value in numbers)
@@ -89,10 +92,10 @@ def number_columns(
 def _names_identifiers(column: str) -> bool:
     """Whether a column has a name such as id, mol_id, CompoundID, or that of an index written by pandas.
 
-    >>> [_names_identifiers(name) for name in ("mol_id", "CompoundID", "ID", "Unnamed: 0", "solid", "ID50", "paid")]
-    [True, True, True, True, False, False, False]
+    >>> [_names_identifiers(name) for name in ("mol_id", "CompoundID", "ID", "Unnamed: 0", "", "solid", "ID50", "%", "溶解度")]
+    [True, True, True, True, True, False, False, False, False]
     """
-    words = _words(column)
+    words = _words(column) or [column.strip()]  # a name may be in another alphabet
     return "".join(words) in ID_NAMES or words[-1] in ID_ENDS
 
 
