@@ -177,6 +177,8 @@ def test_two_runs_are_an_ensemble(tmp_path: Path) -> None:
         "predict", "-i", file, "--model-paths", "run1", "--model-paths", "run2", "-o", "plain.csv", "--uncertainty-method", "none"
     )
     assert "size_unc" not in pd.read_csv("plain.csv")
+    again = fails("predict", "-i", file, "--model-paths", "run1", "--model-paths", "./run1/", "-o", "plain.csv")
+    assert "the run run1 is given 2 times, so that models agree with themselves; give it once." in again
 
 
 def test_classes_and_several_targets(tmp_path: Path) -> None:

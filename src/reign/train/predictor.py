@@ -55,6 +55,9 @@ class Predictor:
 
     def __init__(self, *folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> None:
         self.paths, self.best = [Path(folder) for folder in folders], best
+        places = [path.resolve() for path in self.paths]
+        if twice := [path for path, place in zip(self.paths, places, strict=True) if places.count(place) > 1]:
+            raise ValueError(f"the run {twice[0]} is given {len(twice)} times, so that models agree with themselves; give it once.")
         self.folders = [self._folder(path) for path in self.paths]
         with self.given_names():
             self._read(self.folders, device, best)
