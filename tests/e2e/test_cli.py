@@ -38,7 +38,19 @@ def test_separate(tmp_path: Path) -> None:
 
 
 def test_separate_a_list_of_terms_and_colour_tests() -> None:
-    args = ("--terms", "own,local,transpose", "--root-terms", "own", "--wl", "sun:nm", "--wl", "ds:nm/1", "--each", "--act", "none")
+    args = (
+        "--terms",
+        "own,local,transpose",
+        "--root-terms",
+        "own",
+        "--wl",
+        "sun:nm",
+        "--wl",
+        "ds:nm/1",
+        "--per-pair",
+        "--act",
+        "none",
+    )
     done = reign("separate", "triangles", *args)
     assert done.exit_code == 0, done.output
     assert "C6 / 2xC3, sun:nm colours: separated at layer 2 (exact)" in done.stdout
@@ -61,7 +73,7 @@ def test_separate_compares_several_lists_of_terms() -> None:
         "own",
         "--act",
         "none",
-        "--each",
+        "--per-pair",
     )
     assert done.exit_code == 0, done.output
     lines = [line for line in done.stdout.splitlines() if line.startswith("C6 / 2xC3, ")]
@@ -71,7 +83,7 @@ def test_separate_compares_several_lists_of_terms() -> None:
         "C6 / 2xC3, own, local: separated at layer 2 (exact)",
         "C6 / 2xC3, own (roots: own): not separated (exact)",
     ]
-    alone = reign("separate", "triangles", "--terms", "own,local", "--act", "none", "--each").stdout
+    alone = reign("separate", "triangles", "--terms", "own,local", "--act", "none", "--per-pair").stdout
     assert lines[0] in alone
     assert lines[2] in alone
 
@@ -304,15 +316,28 @@ def test_an_option_given_twice_is_one_line_and_exit_code_2() -> None:
 
 
 def test_separate_says_what_decides() -> None:
-    """Exact arithmetic, whatever the margins are, unless --float is given; without margins, nothing is said of them."""
+    """Exact arithmetic, whatever the margins are, unless --approximate is given; without margins, nothing is said of them."""
     said = {
         option: " ".join(reign("separate", "triangles", "--model", "mpnn", *option.split()).stdout.split())
-        for option in ("", "--act none", "--float")
+        for option in ("", "--act none", "--approximate")
     }
     assert "The number of separated pairs is exact." in said[""]
     assert "argin" not in said["--act none"].partition("Layers (or rounds)")[2]
-    assert "exact" not in said["--float"]
-    assert "A model separates a pair if the margin" in said["--float"]
+    assert "exact" not in said["--approximate"]
+    assert "A model separates a pair if the margin" in said["--approximate"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["separate", "triangles", "--model", "mpnn", "--float", "--each"], ["--approximate", "--per-pair"]),
+        (["bench", "--device=tpu"], ["--accelerator=tpu"]),
+    ],
+)
+def test_old_spellings_of_options(old: list[str], new: list[str]) -> None:
+    before, now = reign(*old), reign(*old[: -len(new)], *new)
+    assert (before.exit_code, before.output) == (now.exit_code, now.output)
+    assert "No such option" not in now.output
 
 
 def test_separate_lists_its_families() -> None:
@@ -358,7 +383,7 @@ def test_models_and_card(tmp_path: Path) -> None:
     assert "triangles: 1 of 1 pair in 2 rounds; with the model's layers 1" in done.stdout
 
 
-TINY = {"--batch-size": "4", "--layers": "1", "--width": "8", "--repeats": "1", "--device": "cpu"}
+TINY = {"--batch-size": "4", "--layers": "1", "--width": "8", "--repeats": "1", "--accelerator": "cpu"}
 
 
 def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,7 +420,7 @@ def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--layers", "-1"], "--layers is -1, expected at least 1."),
         (["--width", "0"], "--width is 0, expected at least 1."),
         (["--repeats", "0"], "--repeats is 0, expected at least 1."),
-        (["--device", "tpu"], "device is 'tpu', expected 'auto', 'cpu' or 'cuda'."),
+        (["--accelerator", "tpu"], "accelerator is 'tpu', expected 'auto', 'cpu' or 'gpu'."),
         (["--model", "sunn"], "unknown model 'sunn'; did you mean 'sun'?"),
         (["--policy", "egg"], "unknown policy 'egg'"),
         (["--policy", "ed"], "SUN needs one subgraph per node"),
@@ -412,5 +437,5 @@ def test_bench_refuses_what_it_cannot_measure(args: list[str], message: str, mon
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_bench_says_that_there_is_no_gpu() -> None:
-    done = reign("bench", "--device", "cuda")
-    assert (done.exit_code, done.stderr) == (2, "reign: device is 'cuda', but this machine has no GPU; use 'cpu'.\n")
+    done = reign("bench", "--accelerator", "cuda")
+    assert (done.exit_code, done.stderr) == (2, "reign: accelerator is 'cuda', but this machine has no GPU; use 'cpu'.\n")

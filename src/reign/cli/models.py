@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from reign.cli.options import Quiet, data_option, machine_option, model_option, output_option
+from reign.cli.options import Accelerator, Quiet, data_option, machine_option, model_option, output_option
 from reign.cli.tools import at_least_one, check_writable, plain_console, user_mistakes
 from reign.tables import Table
 
@@ -54,7 +54,7 @@ def bench(
     batch_size: Annotated[int, data_option("-b", "--batch-size", help="Number of graphs in a batch.")] = 128,
     width: Annotated[int, model_option(help="Number of channels of the layers.")] = 64,
     layers: Annotated[int, model_option(help="Number of layers.")] = 6,
-    device: Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or cuda.")] = "auto",
+    accelerator: Accelerator = "auto",
     repeats: Annotated[int, machine_option(help="Number of steps to measure; their median is shown.")] = 10,
     json: Annotated[Path | None, output_option(help="Also write all figures to this JSON file.")] = None,
     quiet: Quiet = False,
@@ -74,9 +74,10 @@ def bench(
         from reign.disk import write_json
         from reign.experiments.bench import Workload, cost_table, explanations, kernel_table
         from reign.experiments.bench import bench as run
+        from reign.train.devices import find_device
 
         check_writable(json)
-        workload = Workload(model, policy, batch_size, width, layers, device, repeats)
+        workload = Workload(model, policy, batch_size, width, layers, find_device(accelerator).type, repeats)
         with showing_progress(not quiet) as callback:
             (report,) = map(run, callback.track([workload], "measuring"))
         if json is not None:

@@ -50,11 +50,12 @@ def separate(
         str,
         margin_option(help="Activation of the networks for float64 margins: silu or sine; none for no margins."),
     ] = "silu",
-    use_float: Annotated[
-        bool, margin_option("--float", help="Decide by float64 margins in place of exact arithmetic; this can miss differences.")
+    approximate: Annotated[
+        bool,
+        margin_option("--approximate", help="Decide by float64 margins in place of exact arithmetic; this can miss differences."),
     ] = False,
     seeds: Annotated[int, margin_option(help="Number of random networks to try in float64.")] = 3,
-    each: Annotated[bool, output_option("--each", help="Also print a line for each pair.")] = False,
+    per_pair: Annotated[bool, output_option("--per-pair", help="Also print a line for each pair.")] = False,
     all_pairs: Annotated[
         bool, data_option("--all-pairs", help="Compare all pairs of graphs in a file, not only consecutive ones.")
     ] = False,
@@ -100,7 +101,7 @@ def separate(
             [*(model or []), *own.values()],
             [*tests, *own.values()],
             layers=layers,
-            exact=not use_float,
+            exact=not approximate,
             act=None if act == "none" else act,  # type: ignore[arg-type]
             seeds=range(seeds),
             progress=callback.track,
@@ -119,10 +120,10 @@ def separate(
                 for v in verdicts
             ]
             write_csv(csv, ["pair", "method", "separated", "layer", "margin"], rows)
-    if each:
+    if per_pair:
         for verdict in verdicts:
             console.print(f"{verdict.pair}, {verdict.method}: {verdict}", soft_wrap=True)
-    console.print(_separation(family, verdicts, exact=not use_float).rich())
+    console.print(_separation(family, verdicts, exact=not approximate).rich())
 
 
 def _separation(family: str, verdicts: "list[Verdict]", exact: bool) -> Table:

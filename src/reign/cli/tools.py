@@ -97,6 +97,12 @@ def free(folder: Path) -> Path:
 # -- the class of all commands -------------------------------------------------------------------------------------------------
 
 
+RENAMED = {  # old spellings of options, which keep working, by command
+    "separate": {"--float": "--approximate", "--each": "--per-pair"},
+    "bench": {"--device": "--accelerator"},
+}
+
+
 class Command(TyperCommand):
     """A command whose options take several values in a row, as in chemprop (``--split-sizes 0.8 0.1 0.1``), or one value once.
 
@@ -109,7 +115,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Check that options of one value are given once, and parse the words."""
-        words = self._repeated(args)
+        words = self._repeated(self._present(args))
         if not ctx.resilient_parsing:  # a shell that completes an unfinished line has nothing to refuse
             _, _, order = self.make_parser(ctx).parse_args(list(words))
             for option, times in Counter(order).items():
@@ -121,6 +127,12 @@ class Command(TyperCommand):
                 if option.is_flag and all(set(words) & set(forms) for forms in (option.opts, option.secondary_opts)):
                     fail(f"{names} is given in both forms; give one of them.")
         return super().parse_args(ctx, words)
+
+    def _present(self, args: list[str]) -> list[str]:
+        """The words, with old names of options replaced by the present ones."""
+        renamed = RENAMED.get(str(self.name), {})
+        parts = [arg.partition("=") for arg in args]
+        return [renamed.get(name, name) + sign + value for name, sign, value in parts]
 
     def _repeated(self, args: list[str]) -> list[str]:
         """The words, with the name of a repeated option before each of its values."""
