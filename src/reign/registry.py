@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from importlib import import_module
+from typing import Any, Generic, TypeVar, cast
 
 from reign._validate import did_you_mean
 
@@ -42,6 +43,7 @@ class Registry(Generic[T]):
         self.kind, self.spelling, self.pattern, self.hint = kind, spelling, pattern, hint
         self._entries: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
+        self._later: dict[str, str] = {}  # the modules of entries that are not registered yet
 
     def register(self, name: str | None = None, *aliases: str) -> Callable[[T], T]:
         """A decorator that registers a class, a function or a value under a name and optional aliases.
@@ -54,11 +56,21 @@ class Registry(Generic[T]):
             first: Any = getattr(entry, "name", None) if name is None else name
             for word in (first, *aliases):
                 self._check(word, entry)
+            self._later.pop(first, None)
             self._entries[first] = entry
             self._aliases |= {self.spelling(word): first for word in (first, *aliases)}
             return entry
 
         return add
+
+    def later(self, module: str, *names: str) -> None:
+        """List names here that a module will register. It is imported when an entry is needed or a name is unknown."""
+        self._later |= dict.fromkeys(names, module)
+        self._entries |= dict.fromkeys(names, cast(T, None))
+
+    def _import(self) -> None:
+        for module in set(self._later.values()):
+            import_module(module)
 
     def _check(self, word: Any, entry: T) -> None:
         """Raise ``ValueError`` unless an entry can be registered under this name."""
@@ -66,13 +78,16 @@ class Registry(Generic[T]):
             raise ValueError(f"{word!r} cannot be the name of a {self.kind}, expected a text with letters or digits.")
         if self.pattern is not None and not re.fullmatch(self.pattern, word):
             raise ValueError(f"{word!r} cannot be the name of a {self.kind}, expected a name that matches {self.pattern}.")
+        owner = self._later.get(self.spelling(word))
+        if owner is not None and not str(getattr(entry, "__module__", "")).startswith(owner):
+            import_module(owner)
         name = self._aliases.get(self.spelling(word))
         if name is not None and self._entries[name] is not entry and not _same_place(self._entries[name], entry):
             raise ValueError(f"{self.kind} '{word}' is already registered as {self._entries[name]!r}; choose another name.")
 
     def __getitem__(self, name: str) -> T:
         """The entry with this name, in any common spelling. An unknown name raises ``ValueError`` with similar names."""
-        if not isinstance(name, str) or self.spelling(name) not in self._aliases:
+        if name not in self:
             raise ValueError(self.unknown(name))
         return self._entries[self._aliases[self.spelling(name)]]
 
@@ -91,10 +106,15 @@ class Registry(Generic[T]):
 
     def items(self) -> list[tuple[str, T]]:
         """All names and their entries."""
+        self._import()
         return list(self._entries.items())
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.spelling(name) in self._aliases
+        if not isinstance(name, str):
+            return False
+        if self.spelling(name) not in self._aliases:
+            self._import()
+        return self.spelling(name) in self._aliases
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

@@ -55,7 +55,7 @@ def test_weights_go_round(tmp_path: Path) -> None:
     """The mapping on weights the project makes itself: our SUN under the authors' names, and back."""
     torch.manual_seed(0)
     ours = reign.nn.SUN(8, 8, 2, 1, policy="nm", node_encoder=5, edge_encoder=4).double().eval()
-    from reign.nn._interop import _layer_names
+    from reign.published._paper import _layer_names
 
     names = _layer_names(ours, {"final_layers.3.weight": torch.zeros(1)})
     theirs = {names[key]: value.numpy() for key, value in ours.state_dict().items() if not key.endswith("tracked")}

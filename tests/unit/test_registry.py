@@ -1,6 +1,10 @@
 """The registry: spellings, aliases, messages, and definitions that are run again."""
 
 import inspect
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -88,3 +92,52 @@ def test_an_entry_may_bring_its_name() -> None:
         name = "line"
 
     assert registry.items() == [("line", Line)]
+
+
+def test_entries_of_a_module_that_is_imported_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    registry: Registry[object] = Registry("shape")
+    registry.register("square")("a square")
+    registry.later("round_shapes", "circle", "oval")
+    registry.register("line")("a line")
+    (tmp_path / "round_shapes.py").write_text(
+        "from shapes_of_this_test import registry\nregistry.register('oval')('an oval')\n"
+        "@registry.register('circle', 'disc')\nclass Circle: ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "shapes_of_this_test", SimpleNamespace(registry=registry))
+    assert registry.names() == ["square", "circle", "oval", "line"]
+    assert registry["line"] == "a line"
+    assert "round_shapes" not in sys.modules
+    assert "disc" in registry
+    assert registry.names() == ["square", "circle", "oval", "line"]
+    assert registry["oval"] == "an oval"
+    assert all(entry is not None for _, entry in registry.items())
+    del sys.modules["round_shapes"]
+
+
+@pytest.mark.parametrize("own", ["circle", "Circle"])
+def test_a_name_for_later_is_taken(own: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    registry: Registry[object] = Registry("shape")
+    registry.later("more_round_shapes", "circle")
+    (tmp_path / "more_round_shapes.py").write_text(
+        "from shapes_of_this_test import registry\nregistry.register('circle')('a circle')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "shapes_of_this_test", SimpleNamespace(registry=registry))
+    with pytest.raises(ValueError, match="is already registered as 'a circle'; choose another name"):
+        registry.register(own)("another circle")
+    del sys.modules["more_round_shapes"]
+
+
+def test_peers_as_published_are_imported_when_they_are_used() -> None:
+    script = (
+        "import sys, reign.nn\n"
+        "assert 'sswlpublished' in reign.nn.list_models()\n"
+        "reign.nn.SUN(3, 4, 1, 1)\n"
+        "assert 'reign.published' not in sys.modules\n"
+        "assert reign.nn.models.SSWLPublished is reign.nn.SSWLPublished is reign.nn.find_model('SSWL+ (published)')\n"
+        "assert not hasattr(reign.nn, 'NixPublished') and not hasattr(reign.nn.models, 'NixPublished')\n"
+        "assert all(hasattr(reign.nn, name) for name in reign.nn.__all__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -4,15 +4,17 @@ A model is made with ``SUN(in_channels, hidden_channels, num_layers, out_channel
 ``model(x, edge_index, edge_attr, batch)``. A layer is made and called with ``SUNConv(64, 64)(h, bag)``.
 """
 
+from importlib import import_module
+from typing import Any
+
 from reign.nn import models
 from reign.nn._catalogue import MODELS, ModelSummary, build_model, find_model, list_models, model_summaries
 from reign.nn._convs import CONVS, GIN, BaseEncoder, Folklore, GraphConv, make_conv
 from reign.nn._describe import Latex, cost, latex_formula, slot_formulas
-from reign.nn._encoders import OGB_ATOM, OGB_BOND, make_encoder
+from reign.nn._encoders import OGB_ATOM, OGB_BOND, EncoderSpec, make_encoder
 from reign.nn._encodings import NODE_ENCODINGS, PAIR_ENCODINGS, Encodings, PairLabels, encoded, list_encodings
 from reign.nn._export import export_program
 from reign.nn._heads import Head, VirtualNode
-from reign.nn._interop import from_authors
 from reign.nn._layer import SubgraphConv
 from reign.nn._mlp import Activation, BatchNorm, make_act, make_norm, normalise, num_parameters
 from reign.nn._model import Model, SubgraphGNN
@@ -22,6 +24,7 @@ from reign.nn._options import (
     ConvOptions,
     DomainOptions,
     EncoderOptions,
+    JumpingKnowledge,
     LayerOptions,
     MemberModelOptions,
     MessageOptions,
@@ -29,16 +32,31 @@ from reign.nn._options import (
     OuterOptions,
     PublishedEdgeOptions,
     PublishedOptions,
+    Residual,
     TensorModelOptions,
     TransformOptions,
 )
 from reign.nn._pooling import DeepSets, DiagonalPooling, IGNPooling, MeanPooling, NodePooling, Pooling, RootPooling
 from reign.nn._slots import EncoderSlot, TermSlot
-from reign.nn._state import State
+from reign.nn._state import Aggregation, State
 from reign.nn._terms import ALIASES, ALONG, FOLKLORE, TERMS, Term, list_terms, term
-from reign.nn.models import *  # noqa: F403
+
+from reign.nn.models import (  # isort: skip
+    DS, DSS, GNNAK, IDGNN, IGN2, MPNN, NGNN, PPGN, PPGNRRWP, REIGN2_OFF, REIGN2_ON, SSWL, SUN, AKCombine, AKConv, AKKernel,
+    AKPart, DSConv, DSSConv, GNNAKctx, GNNAKPlus, IDConv, LocalFolklore, LocalFolkloreConv, OuterMPNN, PPGNBlock, PPGNConv,
+    PPGNNodesConv, PPGNRootConv, ReadoutPooling, ReconstructionGNN, ReIGN2, ReIGN2Conv, SSWLConv, SumPooling, SUNConv,
+    TensorGNN, graph_tensor, on_diagonal, remarked,
+)  # fmt: skip
 
 OF_NODES, OF_PAIRS = NODE_ENCODINGS, PAIR_ENCODINGS  # former names
+
+
+def __getattr__(name: str) -> Any:
+    """A model as its authors published it, or the function that loads their weights."""
+    if name in models.PUBLISHED or name == "from_authors":
+        return getattr(import_module("reign.published"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "ALIASES",
@@ -55,6 +73,7 @@ __all__ = [
     "PAIR_ENCODINGS",
     "TERMS",
     "Activation",
+    "Aggregation",
     "BaseEncoder",
     "BaseEncoderOptions",
     "BatchNorm",
@@ -65,11 +84,13 @@ __all__ = [
     "DomainOptions",
     "EncoderOptions",
     "EncoderSlot",
+    "EncoderSpec",
     "Encodings",
     "Folklore",
     "GraphConv",
     "Head",
     "IGNPooling",
+    "JumpingKnowledge",
     "Latex",
     "LayerOptions",
     "MeanPooling",
@@ -84,6 +105,7 @@ __all__ = [
     "Pooling",
     "PublishedEdgeOptions",
     "PublishedOptions",
+    "Residual",
     "RootPooling",
     "State",
     "SubgraphConv",
@@ -98,7 +120,6 @@ __all__ = [
     "encoded",
     "export_program",
     "find_model",
-    "from_authors",
     "latex_formula",
     "list_encodings",
     "list_models",
@@ -113,4 +134,11 @@ __all__ = [
     "slot_formulas",
     "term",
 ]
-__all__ += models.__all__
+__all__ += [
+    "DS", "DSS", "GNNAK", "IDGNN", "IGN2", "MPNN", "NGNN", "PPGN", "PPGNRRWP", "REIGN2_OFF", "REIGN2_ON", "SSWL", "SUN",
+    "AKCombine", "AKConv", "AKKernel", "AKPart", "DSConv", "DSSConv", "GNNAKPlus", "GNNAKPlusPublished", "GNNAKPublished",
+    "GNNAKctx", "GNNAKctxPublished", "IDConv", "IDGNNPublished", "IGN2Published", "LocalFolklore", "LocalFolkloreConv",
+    "NGNNPublished", "NGNNTUPublished", "OuterMPNN", "PPGNBlock", "PPGNConv", "PPGNNodesConv", "PPGNNodesPublished",
+    "PPGNPublished", "PPGNRootConv", "ReIGN2", "ReIGN2Conv", "ReadoutPooling", "ReconstructionGNN", "SSWLConv", "SSWLPublished",
+    "SUNConv", "SumPooling", "TensorGNN", "from_authors", "graph_tensor", "on_diagonal", "remarked",
+]  # fmt: skip

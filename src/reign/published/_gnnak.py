@@ -2,18 +2,25 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 import reign.policies as policies
 from reign.bags import Domain
-from reign.nn._catalogue import MODELS
-from reign.nn._model import Model, SubgraphGNN
-from reign.nn._options import PublishedEdgeOptions, Residual
-from reign.nn._pooling import RootPooling
-from reign.nn._state import Aggregation
-from reign.nn.models._ak_kernel import AKKernel, Part
-from reign.nn.models._gnnak import Combine, remarked
+from reign.nn import (
+    MODELS,
+    Aggregation,
+    AKCombine,
+    AKKernel,
+    AKPart,
+    Model,
+    PublishedEdgeOptions,
+    Residual,
+    RootPooling,
+    SubgraphGNN,
+    remarked,
+)
 from reign.policies import Policy
+from reign.published._weights import Config, Weights, allow, head
 
 
 @MODELS.register("gnnakpublished", "GNN-AK (published)")
@@ -40,7 +47,7 @@ class GNNAKPublished(SubgraphGNN):
     needs_node_based = True
     drops_input = False
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
-    parts: ClassVar[tuple[Part, ...]] = ("centroid", "subgraph")
+    parts: ClassVar[tuple[AKPart, ...]] = ("centroid", "subgraph")
     hop_channels: ClassVar[int] = 0
 
     def __init__(
@@ -52,8 +59,8 @@ class GNNAKPublished(SubgraphGNN):
         *,
         policy: str | Policy = "ego:3",
         inner_layers: int = 1,
-        parts: Sequence[Part] | None = None,
-        combine: Combine = "cat",
+        parts: Sequence[AKPart] | None = None,
+        combine: AKCombine = "cat",
         aggregation: Aggregation = "sum",
         hop_channels: int | None = None,
         remark: bool = False,
@@ -109,3 +116,67 @@ class GNNAKPlusPublished(GNNAKctxPublished):
 
     wl_bound = Model.wl_bound
     hop_channels = 16
+
+
+# -- weights and settings of LingxiaoShawn/GNNAsKernel -------------------------------------------------------------------
+
+
+def gnn_ak(w: Weights, config: Config, policy: str | None) -> Model:
+    """GNN-AK, GNN-AK-ctx and GNN-AK+."""
+    c = config["constructor"]
+    if not set(c["embs"]) <= {0, 1, 2}:
+        raise ValueError(f"config has embs={c['embs']!r}, expected one or several of 0, 1 and 2.")
+    allow(c, gnn_types=(["GINEConv"],), node_embedding=(False,), use_normal_gnn=(False,), bn=(True,), vn=(False,), mlp_layers=(1,))
+    allow(
+        c,
+        subsampling=(False,),
+        nfeat_node=(None,),
+        nfeat_edge=(None,),
+        embs_combine_mode=("concat", "add"),
+        pooling=("add", "mean"),
+    )
+    atoms, bonds = "input_encoder.embeddings.0.weight", "edge_encoders.{}.embeddings.0.weight"
+    names: tuple[Any, ...] = ("centroid", "subgraph", "context")
+    parts = [names[part] for part in sorted(c["embs"])]
+    width, hop_dim, deep = c["nhid"], c.get("hop_dim", 0), c["nlayer_outer"]
+    kind = GNNAKPlusPublished if hop_dim else GNNAKctxPublished if "context" in parts else GNNAKPublished
+    model = kind(
+        width,
+        width,
+        deep,
+        c["nout"],
+        policy=policy or f"ego:{config['hops']}",
+        inner_layers=c["nlayer_inner"],
+        parts=parts,
+        combine="cat" if c.get("embs_combine_mode", "add") == "concat" else "sum",
+        aggregation="sum" if c.get("pooling", "mean") == "add" else "mean",
+        hop_channels=hop_dim,
+        residual="identity" if c.get("res", True) else False,
+        dropout=float(c.get("dropout", 0)),
+        node_encoder=w.rows(atoms),
+        edge_encoder=w.rows(bonds.format(0)),
+    )
+    rows = model.state_dict()["layers.0.hops.weight"].size(0) if hop_dim else 0
+    w.put("node_encoder.columns.0.weight", atoms)
+    for t in range(deep):
+        here, there = f"layers.{t}", f"subgraph_layers.{t}"
+        w.put(f"{here}.edge_encoder.columns.0.weight", bonds.format(t))
+        for r in range(c["nlayer_inner"]):
+            slot, conv = f"{here}.inner.{r}.terms.0", f"{there}.gnns.0.convs.{r}"
+            w.put(f"{slot}.encoder.eps", f"{conv}.layer.eps")
+            w.mlp(f"{slot}.encoder.mlp", f"{conv}.nn.layers.0", f"{conv}.nn.norms.0", f"{conv}.nn.layers.1")
+            w.norm(f"{slot}.norm", f"{there}.gnns.0.norms.{r}")
+        if hop_dim:
+            w.put(f"{here}.hops.weight", f"{there}.hop_embedder.weight", lambda table: table[1 : rows + 1])  # type 0 never occurs
+            w.linear(f"{here}.back", f"{there}.gnns.0.output_encoder.layers.0")
+        for part in parts:
+            if part != "centroid" and len(parts) > 1:
+                w.linear(f"{here}.transforms.{part}", f"{there}.{part}_transform.layers.0")
+                w.norm(f"{here}.transform_norms.{part}", f"{there}.{part}_transform.norms.0")
+            if hop_dim:
+                w.linear(f"{here}.gates.{part}", f"{there}.gate_mapper_{part}.0")
+        if c.get("embs_combine_mode", "add") == "concat":
+            w.linear(f"{here}.mix", f"{there}.out_encoder.layers.0")
+        w.norm(f"{here}.norm", f"norms.{t}")
+    head(w, ["output_decoder.layers.0", "output_decoder.layers.1"], ["output_decoder.norms.0"])
+    return model

@@ -1,7 +1,8 @@
 """Load the weights of the authors' code into our models, so that their checkpoints can be used."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,36 @@ import torch
 from torch import Tensor
 
 from reign._validate import kind_of
-from reign.nn._model import Model
-from reign.nn._options import JumpingKnowledge
-from reign.nn.authors import PEERS, UNUSED, Weights
-from reign.nn.models import DS, DSS, SUN
+from reign.nn import DS, DSS, SUN, JumpingKnowledge, Model
+from reign.published._gnnak import gnn_ak
+from reign.published._nested import idgnn, ngnn_ogb, ngnn_tu
+from reign.published._sswl import sswl
+from reign.published._tensors import ign2, ppgn
+from reign.published._weights import Config, Weights
 
+PEERS: dict[str, Callable[[Weights, Config, str | None], Model]] = {
+    "gnn_ak": gnn_ak,
+    "gnn_ak_ctx": gnn_ak,
+    "gnn_ak_plus": gnn_ak,
+    "gnn_ak_plus_molhiv": gnn_ak,
+    "sswl": sswl,
+    "sswl_plus": sswl,
+    "ngnn_tu": ngnn_tu,
+    "ngnn_ogb": ngnn_ogb,
+    "idgnn_idconv": idgnn,
+    "idgnn_gcn": idgnn,
+    "idgnn_gin": idgnn,
+    "ppgn": ppgn,
+    "ppgn_old_suffix": ppgn,
+    "ign2": ign2,
+    "ign2_port": partial(ign2, port=True),
+}
+# entries of their state_dicts that the forward pass does not use: embeddings of other columns, and layers that are switched off
+UNUSED = (
+    r"traditional_gnns\.|vn_aggregators\.|.*\.embeddings\.[1-9]\.|.*\.(atom|bond)_embedding_list\.[1-9]\.|.*\.layer\.nn\.|"
+    r"output_decoder\.norms\.1\.|.*(out|output)_encoder\.(norms|layers)\.0\.|.*\.nn\.norms\.1\.|.*\.gate_mapper_|.*\.hop_embedder\.|"
+    r".*\.(subgraph|context|centroid)_transform\.(norms|layers)\.0\.|A\d+\.eps\.[uv]G"
+)
 _MODELS = ("sun", "sun_transpose", "sun_linear_residual", "dss", "ds")
 # their Sequential(Linear, BatchNorm, ReLU, Linear) corresponds to our MLP
 _MLP = {"0": "lin1", "1": "norm", "3": "lin2"}
