@@ -22,7 +22,7 @@ from reign.nn import (
     encoded,
     num_parameters,
 )
-from reign.nn.models._tensors import SMALLEST, signed_root
+from reign.nn.models._ppgn import SMALLEST, signed_root
 
 TYPES, BONDS = 4, 3
 ALONG = {"folklore": ["own+folklore"], "swap_folklore": ["own+swap_folklore"]}

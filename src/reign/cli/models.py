@@ -74,7 +74,7 @@ def bench(
         from reign.disk import write_json
         from reign.experiments.bench import Workload, cost_table, explanations, kernel_table
         from reign.experiments.bench import bench as run
-        from reign.train.devices import find_device
+        from reign.train.engine.execution import find_device
 
         check_writable(json)
         workload = Workload(model, policy, batch_size, width, layers, find_device(accelerator).type, repeats)
