@@ -71,6 +71,28 @@ class FolkloreMessages(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class WeightedSum:
+    """``sum(x)[t]`` is the sum of ``weight[e] * x[source of e]`` over the entries e with target t.
+
+    Without ``rows``, x already has one row per entry. ``index_t`` is the target of each entry, as in ``Sum``.
+    """
+
+    rows: Sum | None
+    weight: Float[Tensor, "entries"]
+    into: Sum
+
+    @property
+    def index_t(self) -> Int[Tensor, "entries"]:
+        """The target of each entry."""
+        return self.into.index_t
+
+    def __call__(self, x: Shaped[Tensor, "sources channels"]) -> Shaped[Tensor, "targets channels"]:
+        """Sum the rows of x."""
+        values = x if self.rows is None else self.rows(x)
+        return self.into(values * self.weight.to(x.dtype)[:, None])
+
+
+@dataclass(frozen=True, eq=False)
 class Wiring:
     """The sums of one bag. It has no state: the bag caches all maps that are made here."""
 
@@ -191,7 +213,7 @@ class Wiring:
 
         return self.keep(("triples", neighbours, where), build)
 
-    def rows(self, neighbours: Neighbours, values: str, where: Where = "off") -> Sum:
+    def rows(self, neighbours: Neighbours, values: str, where: Where = "off") -> Sum | WeightedSum:
         """The sum of x[a, b] over the neighbours. ``values`` holds the letters a and b, each one of k, i, j."""
 
         def entries() -> Entries:
@@ -201,7 +223,7 @@ class Wiring:
 
         return self._sum_along(("rows", neighbours, values, where), entries, ("pair", _targets(neighbours, where)))
 
-    def nodes(self, neighbours: Neighbours, where: Where = "off") -> Sum:
+    def nodes(self, neighbours: Neighbours, where: Where = "off") -> Sum | WeightedSum:
         """The sum over the neighbours j of a value on nodes (or on subgraphs, which are nodes here)."""
 
         def entries() -> Entries:
@@ -210,7 +232,7 @@ class Wiring:
 
         return self._sum_along(("nodes", neighbours, where), entries, ("node", _targets(neighbours, where)))
 
-    def root_messages(self, where: Where = "off") -> Sum:
+    def root_messages(self, where: Where = "off") -> Sum | WeightedSum:
         """The messages of roots to their neighbours in the subgraph."""
 
         def entries() -> Entries:
@@ -220,7 +242,7 @@ class Wiring:
 
         return self._sum_along(("root_messages", where), entries, ("pair", _targets("Ak", where)))
 
-    def messages(self, neighbours: Neighbours, where: Where = "off") -> "Messages":
+    def messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
         """The maps that a base encoder needs: from rows to messages, from edges to messages, and from messages to targets."""
 
         return self.keep(("messages", neighbours, where), lambda: self.make_messages(neighbours, where))
@@ -281,11 +303,11 @@ class Wiring:
             Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
         )
 
-    def _sum_along(self, key: tuple[str, ...], entries: "Callable[[], Entries]", spaces: tuple[str, str]) -> Any:
+    def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> Sum | WeightedSum:
         """The sum of some rows along edges, of pairs or nodes, stored under a key."""
         return self.keep(key, lambda: self._sum_of_rows(entries(), spaces))
 
-    def _sum_of_rows(self, entries: "Entries", spaces: tuple[str, str]) -> Sum:
+    def _sum_of_rows(self, entries: Entries, spaces: tuple[str, str]) -> Sum:
         row, _, target, size = entries.stored() if self.bag.domain == "members" else entries
         return Sum.build(row, target, self._rows_of(spaces[0]), size, spaces)
 
@@ -317,28 +339,6 @@ def weigh(bag: "SubgraphBag", weight: Any) -> "SubgraphBag":
     return other
 
 
-@dataclass(frozen=True, eq=False)
-class WeightedSum:
-    """``sum(x)[t]`` is the sum of ``weight[e] * x[source of e]`` over the entries e with target t.
-
-    Without ``rows``, x already has one row per entry. ``index_t`` is the target of each entry, as in ``Sum``.
-    """
-
-    rows: Sum | None
-    weight: Float[Tensor, "entries"]
-    into: Sum
-
-    @property
-    def index_t(self) -> Int[Tensor, "entries"]:
-        """The target of each entry."""
-        return self.into.index_t
-
-    def __call__(self, x: Shaped[Tensor, "sources channels"]) -> Shaped[Tensor, "targets channels"]:
-        """Sum the rows of x."""
-        values = x if self.rows is None else self.rows(x)
-        return self.into(values * self.weight.to(x.dtype)[:, None])
-
-
 class WeightedWiring(Wiring):
     """The sums of a bag with edge weights. The index maps are those of the bag without weights, which caches them."""
 
@@ -364,7 +364,7 @@ class WeightedWiring(Wiring):
         assert weight is not None
         return weight
 
-    def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> Any:
+    def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> WeightedSum:
         def build() -> tuple[Sum, Tensor, Sum]:
             row, edge, target, size = entries().stored()
             return Sum.broadcast(row, self._rows_of(spaces[0])), edge, Sum.broadcast(target, size).t
