@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import reign.train.formats
+import reign.train.engine.execution
 import torch
 from memory import peak_mb, reset_peak
 from torch import Tensor

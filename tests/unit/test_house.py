@@ -13,22 +13,23 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
-    ".": (12, 1107, 8.0),
+    ".": (12, 1127, 8.0),
     "bags": (11, 2055, 4.8),
-    "cli": (12, 2047, 11.1),
-    "data": (18, 3238, 7.0),
+    "cli": (12, 2061, 11.1),
+    "data": (18, 3241, 7.0),
     "draw": (4, 427, 6.8),
     "experiments": (11, 1822, 6.0),
     "explain": (3, 315, 6.0),
     "explore": (3, 429, 7.0),
     "kernels": (21, 4317, 4.5),
-    "nn": (46, 7653, 7.4),
+    "nn": (31, 6263, 6.7),
     "plots": (12, 2036, 7.2),
     "policies": (8, 1005, 7.8),
+    "published": (7, 1372, 7.7),
     "sklearn": (2, 343, 7.6),
     "smiles": (6, 846, 5.9),
-    "theory": (18, 3851, 6.1),
-    "train": (60, 8113, 8.8),
+    "theory": (18, 3857, 6.1),
+    "train": (60, 8116, 8.8),
 }
 
 WHOLE = {
