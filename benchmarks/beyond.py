@@ -16,7 +16,7 @@ from reign.experiments import find_recipe, find_table
 from reign.experiments.steps import ResidentStep, our_step
 from reign.nn import num_parameters
 from reign.train import Recipe
-from reign.train.build import make_model
+from reign.train.runs.build import make_model
 
 TRAINING = 10_000  # graphs of ZINC-12k to learn from
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import reign.train.engine.execution
 import torch
 from memory import peak_mb, reset_peak
 from torch import Tensor
@@ -35,8 +34,8 @@ import reign.train.engine.execution
 from reign.experiments.bench import Workload, bench_graphs
 from reign.kernels import fast_path
 from reign.train import Callback, fit
-from reign.train.build import make_model, make_problem
 from reign.train.engine.execution import number_format
+from reign.train.runs.build import make_model, make_problem
 from reign.train.settings.config import Recipe
 
 SPINS = getattr(reign.__main__, "SPINS", "")  # versions before have none

@@ -39,12 +39,12 @@ from reign.disk import write_text
 from reign.experiments import find_recipe
 from reign.kernels import keep_freed_memory
 from reign.train import fit, load, train
-from reign.train.build import make_model
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.engine import Learner
 from reign.train.engine.execution import make_fabric
 from reign.train.engine.update import Average
 from reign.train.reliability import in_words
+from reign.train.runs.build import make_model
 from reign.train.settings.config import ModelConfig, TrainingConfig
 from reign.train.settings.losses import LOSSES, choose
 from reign.train.settings.metrics import METRICS

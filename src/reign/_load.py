@@ -24,4 +24,4 @@ def load(*folders: str | Path, device: Any = "cpu", best: bool = False) -> Any:
 
 
 def _holds_a_model(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in ("config.json", "model.safetensors")) and not (folder / "recipe.yaml").exists()
+    return all((folder / name).is_file() for name in ("config.json", "model.safetensors"))

@@ -227,7 +227,7 @@ def labels(rng: random.Random, trained: Path, place: Path, predictor: Predictor)
     assert bool(report.in_several_splits) == ("shared" in planted)
     if rng.random() < 0.05:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("reign.train.job.train_member", _stop)
+            patch.setattr("reign.train.runs.jobs.train_member", _stop)
             columns = ["--target-columns", *targets] if chosen else []
             done = reign("train", "-i", place / "in.csv", "--splits-column", "split", "-o", place / "run", "-q", *columns)
         assert done.exit_code == 2

@@ -17,8 +17,8 @@ from canary import Bomb
 
 import reign
 from commands import fails, works
-from reign.train import archive
-from reign.train.archive import unpack
+from reign.train.runs import share
+from reign.train.runs.share import unpack
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -27,7 +27,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 def model(trained: Path) -> Path:
     """The exported run."""
     file = trained / "model.zip"
-    archive.export(trained / "run", file)
+    share.export(trained / "run", file)
     return file
 
 
@@ -151,8 +151,8 @@ def entry(name: str = "training.csv", **fields: Any) -> zipfile.ZipInfo:
 def test_files_that_are_refused(
     model: Path, monkeypatch: pytest.MonkeyPatch, made: zipfile.ZipInfo, content: str, reason: str
 ) -> None:
-    monkeypatch.setattr(archive, "LARGEST_TEXT", 4_000)
-    monkeypatch.setattr(archive, "LARGEST", 600_000)
+    monkeypatch.setattr(share, "LARGEST_TEXT", 4_000)
+    monkeypatch.setattr(share, "LARGEST", 600_000)
     with changed(model, Path("bad.zip")) as file:
         file.writestr(made, content)
     assert reason in fails("predict", "-i", "x.csv", "--model-paths", "bad.zip")

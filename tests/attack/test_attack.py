@@ -22,7 +22,7 @@ import reign
 from commands import reign as command
 from reign.nn import DS, SUN
 from reign.train import Predictor
-from reign.train.members import Member, train_member
+from reign.train.runs.jobs import Member, train_member
 
 CASES = int(os.environ.get("REIGN_ATTACK", "1000"))
 SEED = int(os.environ.get("REIGN_ATTACK_SEED", "0"))
@@ -74,10 +74,11 @@ def recipes(rng: random.Random, trained: Path, place: Path, predictor: Predictor
         args = [place / "r.yaml"]
     with pytest.MonkeyPatch.context() as patch:
         if rng.random() < 0.95:
-            patch.setattr("reign.train.job.train_member", stop)
+            patch.setattr("reign.train.runs.jobs.train_member", stop)
         else:
             patch.setattr(
-                "reign.train.job.train_member", lambda recipe, *rest: (stop if recipe.train.epochs > 3 else train)(recipe, *rest)
+                "reign.train.runs.jobs.train_member",
+                lambda recipe, *rest: (stop if recipe.train.epochs > 3 else train)(recipe, *rest),
             )
         done = command("train", *args, "-o", place / "run", "-q", "--accelerator", "cpu")
     check(done)

@@ -34,12 +34,11 @@ from reign.disk import check_writable, read_json, read_tensors, remove_unfinishe
 from reign.nn import DS, SUN, Model
 from reign.policies import NodeMarking, Sampled
 from reign.testing import random_graphs
-from reign.train.build import make_problem
 from reign.train.engine.batches import bytes_of_a_pair
-from reign.train.lock import only_one
+from reign.train.runs.build import make_problem, problem_of_run
+from reign.train.runs.run import Run, only_one
 from reign.train.settings.config import Recipe
 from reign.train.settings.yaml import parse_yaml
-from reign.train.too_large import problem_of_run
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
@@ -247,7 +246,7 @@ def test_2_such_a_molecule_is_left_out_of_training_with_its_row(place: int, monk
     assert sorted(int(row) for rows in splits.values() for row in rows) == [r for r in range(1, len(texts) + 1) if r != place + 1]
     whole = make_problem(Recipe.load(Path("run/recipe.yaml")).data)[0]
     assert str(place + 1) in (whole.names or [])
-    assert str(place + 1) not in (problem_of_run(Path("run"), whole).names or [])  # what other processes of the run learn from
+    assert str(place + 1) not in (problem_of_run(Run("run"), whole).names or [])  # what other processes of the run learn from
     before = works("evaluate", "run").stdout
     _little_memory(monkeypatch, 1e15)
     Path("run/summary.json").unlink()
@@ -344,7 +343,7 @@ def test_4_a_second_process_is_refused(run: Path, tmp_path: Path) -> None:
 
 
 def test_4_the_lock_does_not_survive_a_kill(tmp_path: Path) -> None:
-    code = "import sys, time\nfrom pathlib import Path\nfrom reign.train.lock import only_one\n"
+    code = "import sys, time\nfrom pathlib import Path\nfrom reign.train.runs.run import only_one\n"
     code += "with only_one(Path('run')):\n    print('held', flush=True)\n    time.sleep(60)"
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert holder.stdout is not None

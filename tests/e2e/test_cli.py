@@ -23,6 +23,7 @@ from reign.cli.training import summary_table
 from reign.plots._report import band
 from reign.theory import family, separate
 from reign.train.engine.callbacks import Callback, Forward
+from reign.train.runs.results import Summary
 
 
 def test_separate(tmp_path: Path) -> None:
@@ -255,9 +256,17 @@ def test_commands_with_long_work_can_be_quiet() -> None:
 
 def test_the_title_and_the_caption_of_results_have_one_line_each() -> None:
     found = {split: {"mean": 1.0, "std": 0.0, "values": [1.0]} for split in ("train", "val", "test")}
-    summary = {"metric": "mae", "members": [1], "parameters": 123456, "seconds": 1234.0, "report": "last", "average": 10.0, **found}
+    summary = {
+        "metric": "mae",
+        "members": [{"folder": "seed-0"}],
+        "parameters": 123456,
+        "seconds": 1234.0,
+        "report": "last",
+        "average": 10.0,
+        **found,
+    }
     out = StringIO()
-    Console(file=out, width=80).print(summary_table(summary).rich())
+    Console(file=out, width=80).print(summary_table(Summary.model_validate(summary)).rich())
     lines = out.getvalue().splitlines()
     assert lines[0].strip() == "mae, weights of the last epoch, averaged over about 10 epochs"
     assert lines[-1].strip() == "123,456 weights, 1234 s of training"

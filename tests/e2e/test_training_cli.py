@@ -21,7 +21,7 @@ import reign as package
 from commands import fails, reign, works
 from reign.disk import read_json
 from reign.train import train
-from reign.train.run_folder import saved_recipe
+from reign.train.runs.run import Run
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -142,9 +142,9 @@ def test_what_looks_wrong_in_a_table_is_said_before_training(tmp_path: Path) -> 
     for text in (*found["lines"], *found["warnings"], "row 42: &#x27;xyz&#x27; is not a SMILES", "CN: toxic is [1.0, 0.0] in rows"):
         assert text in page
     (tmp_path / "run" / "table.json").write_text('{"lines": []}')
-    assert "table.json is damaged (it has no warnings)" in fails("report", "run")
+    assert "table.json is damaged (warnings: field required)" in fails("report", "run")
     with pytest.warns(UserWarning, match="^") as said:
-        train(saved_recipe(tmp_path / "run"), tmp_path / "run3")
+        train(Run(tmp_path / "run").recipe, tmp_path / "run3")
     assert [f"warning: {each.message}" for each in said] == warnings
 
 
@@ -333,7 +333,7 @@ def test_seeds_that_were_added_and_then_stopped(tmp_path: Path, monkeypatch: pyt
     file = table(tmp_path)
     works("train", "-i", file, "-o", "run", *SMALL)
     with monkeypatch.context() as patch:
-        patch.setattr("reign.train.job.train_member", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("reign.train.runs.jobs.train_member", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
         assert "stopped; continue with: reign train --resume run" in fails("train", "--resume", "run", "--seeds", "2")
     works("train", "--resume", "run")
     assert len(read_json(tmp_path / "run/summary.json")["members"]) == 2

@@ -17,10 +17,10 @@ from reign.experiments import find_recipe
 from reign.experiments.bench import _random_molecules
 from reign.nn import from_authors
 from reign.train import fit, train
-from reign.train.build import make_model
 from reign.train.engine import captured
 from reign.train.engine.captured import Resident
 from reign.train.engine.execution import make_fabric
+from reign.train.runs.build import make_model
 from reign.train.settings.config import ModelConfig, OptimiserConfig, TrainingConfig
 from reproduction.test_golden import FILES
 

@@ -115,11 +115,11 @@ def export(
     """
     with user_mistakes():
         check_writable(output)
-        from reign.train.archive import export as write
-        from reign.train.settings.config import Recipe
+        from reign.train.runs.run import Run
+        from reign.train.runs.share import export as write
 
         files = write(run, output, with_molecules)
-        recipe = Recipe.load(run / "recipe.yaml")
+        recipe = Run(run).recipe
     if quiet:
         return
     console = plain_console()

@@ -27,7 +27,7 @@ def plain_console(stderr: bool = False) -> Console:
 
 def show_predict_command(console: Console, data: "DataConfig", model: Path) -> None:
     """Print the command that predicts with a model of molecules."""
-    from reign.train.model_card import predict_command
+    from reign.train.runs.share import predict_command
 
     if (command := predict_command(data, model)) is not None:
         console.print(f"Predict with: {command}", soft_wrap=True)

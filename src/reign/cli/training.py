@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,6 +32,9 @@ from reign.cli.options import (
 from reign.cli.reports import report_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem, user_mistakes
 from reign.tables import Table, number
+
+if TYPE_CHECKING:
+    from reign.train.runs.results import Summary
 
 
 def train(
@@ -107,10 +110,9 @@ def train(
         from reign.cli.progress import showing_progress
         from reign.experiments import find_recipe
         from reign.train.engine.execution import make_fabric
-        from reign.train.pretrained import model_of, stereo_of
-        from reign.train.replicates import replicates
-        from reign.train.run import train_all
-        from reign.train.run_folder import has_run, saved_recipe
+        from reign.train.runs.build import model_of, stereo_of
+        from reign.train.runs.run import Run
+        from reign.train.runs.train import replicates, train_all
         from reign.train.settings.config import Recipe
         from reign.train.settings.yaml import merge, override
 
@@ -167,7 +169,7 @@ def train(
                 fail("--resume reads the recipe from the folder of the run; leave out the recipe, -i and -o.")
             if checkpoint is not None or num_replicates is not None:
                 fail("--resume continues a run with its own weights and splits; leave out --checkpoint and --num-replicates.")
-            plan, folder = saved_recipe(resume, *changes), resume
+            plan, folder = Run(resume).continued(*changes), resume
         else:
             if (recipe is None) == (data_path is None):
                 fail(
@@ -193,7 +195,9 @@ def train(
                 if num_replicates is not None:
                     fail(f"stopped; run the same command again with -o {folder} to continue.")
                 fail(
-                    f"stopped; continue with: reign train --resume {folder}" if has_run(folder) else "stopped; nothing was written."
+                    f"stopped; continue with: reign train --resume {folder}"
+                    if Run(folder).started
+                    else "stopped; nothing was written."
                 )
     if fabric.is_global_zero:
         console = plain_console()
@@ -211,50 +215,44 @@ def train(
                 report_at_end(place)
 
 
-def summary_table(summary: dict[str, Any]) -> Table:
+def summary_table(summary: "Summary") -> Table:
     """The results of a run."""
-    from reign.train.summary import in_words
-
-    name, several = summary["metric"], len(summary["members"]) > 1
-    over = "models" if "folds" not in summary else "seeds" if "seeds" in summary["val"] else "folds"  # what the deviation is over
+    name, several = summary.metric, len(summary.members) > 1
+    over = "models" if not summary.folds else "seeds" if summary.val.seeds else "folds"  # what the deviation is over
     rows = []
-    for split in ("train", "val", "test"):
-        if split in summary:
-            found = summary[split]
-            rows.append([split, number(found["mean"]), *([number(found["std"]), len(found["values"])] if several else [])])
-    if several and "ensemble" in summary:
-        rows.append(["test, ensemble", number(summary["ensemble"]["test"]), "", summary["ensemble"]["size"]])
-    caption = f"{summary['parameters']:,} weights, {summary['seconds']:.0f} s of training"
-    return Table(f"{name}, {in_words(summary)}", ["split", "mean", "std", over] if several else ["split", name], rows, caption)
+    for split, spread in summary.splits.items():
+        rows.append([split, number(spread.mean), *([number(spread.std), len(spread.values)] if several else [])])
+    if several and summary.ensemble:
+        rows.append(["test, ensemble", number(summary.ensemble.test), "", summary.ensemble.size])
+    caption = f"{summary.parameters:,} weights, {summary.seconds:.0f} s of training"
+    title = f"{name}, {summary.describe_weights()}"
+    return Table(title, ["split", "mean", "std", over] if several else ["split", name], rows, caption)
 
 
-def metrics_table(summary: dict[str, Any]) -> Table | None:
+def metrics_table(summary: "Summary") -> Table | None:
     """All metrics of a run on all splits, for each target; None if that is no more than the summary has."""
-    from reign.train.summary import in_words
-
-    found: dict[str, dict[str, Any]] = summary.get("metrics") or {}
-    first: dict[str, Any] = next(iter(found.values()), {})
-    targets = list(next(iter(first.values()))["targets"]) if first and "targets" in next(iter(first.values())) else []
+    first = next(iter(summary.metrics.values()), {})
+    targets = list(next(iter(first.values())).targets) if first else []
     if len(first) < 2 and not targets:
         return None
-    own = bool(summary.get("folds")) and summary["report"] == "best"  # these are measured with the weights that are kept
-    title = "the best epoch of each fold" if own else in_words(summary)
+    own = bool(summary.folds) and summary.report == "best"  # these are measured with the weights that are kept
+    title = "the best epoch of each fold" if own else summary.describe_weights()
     rows = [
-        [split, name, number(about["mean"]), *(number(about["targets"][t]) for t in targets)]
+        [split, name, number(about.mean), *(number(about.targets[t]) for t in targets)]
         for split in ("train", "val", "test")
-        for name, about in found.get(split, {}).items()
+        for name, about in summary.metrics.get(split, {}).items()
     ]
     columns = ["split", "metric", "all targets" if targets else "value", *targets]
-    return Table(title + (", mean over models" if len(summary["members"]) > 1 else ""), columns, rows, align="llr")
+    return Table(title + (", mean over models" if len(summary.members) > 1 else ""), columns, rows, align="llr")
 
 
-def replicates_table(summaries: list[dict[str, Any]]) -> Table:
+def replicates_table(summaries: "list[Summary]") -> Table:
     """The results of the same training on several splits, and their mean and deviation."""
-    splits = [split for split in ("train", "val", "test") if all(split in summary for summary in summaries)]
-    values = [[float(summary[split]["mean"]) for split in splits] for summary in summaries]
+    splits = [split for split in ("train", "val", "test") if all(split in summary.splits for summary in summaries)]
+    values = [[summary.splits[split].mean for split in splits] for summary in summaries]
     rows: list[list[object]] = [[str(r), *row] for r, row in enumerate(values)]
     columns = list(zip(*values, strict=True))
     rows.append(["mean", *map(mean, columns)])
     if len(values) > 1:
         rows.append(["std", *map(stdev, columns)])
-    return Table(f"{summaries[0]['metric']} on {len(summaries)} splits", ["replicate", *splits], rows)
+    return Table(f"{summaries[0].metric} on {len(summaries)} splits", ["replicate", *splits], rows)

@@ -18,9 +18,9 @@ from reign.kernels import keep_freed_memory, kernels_for
 from reign.nn import SUN, Model, find_model
 from reign.tables import Table
 from reign.testing import random_graphs
-from reign.train.build import make_model
 from reign.train.engine.batches import bag_of, shuffled
 from reign.train.engine.execution import find_device
+from reign.train.runs.build import make_model
 from reign.train.settings.config import ModelConfig
 
 POLICY = "ego+:3"

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from reign.disk import read_json, write_json
 from reign.experiments.paper import PaperTable
-from reign.train.results import deviation
-from reign.train.run_folder import has_run, saved_recipe
+from reign.train.runs.results import MemberResult, Summary, deviation
+from reign.train.runs.run import Run
 from reign.train.settings.config import Recipe, Settings, explain
 
 VERSIONS = ("reign", "python", "torch", "torch_geometric", "lightning")
@@ -61,21 +61,22 @@ class Record(Settings):
     @classmethod
     def of(cls, folder: Path, table: str, row: str, column: str, commit: str | None = None) -> "Record":
         """Make the record of a finished run. Its commit is the given one, or the one that the run itself noted."""
-        if not has_run(folder) or not (folder / "summary.json").is_file():
+        run = Run(folder)
+        if not run.finished:
             raise ValueError(f"{folder} holds no finished run; continue it with: reign train --resume {folder}.")
-        summary, about = read_json(folder / "summary.json"), read_json(folder / "environment.json")
-        own = {name: about[name] for name in VERSIONS}
+        summary, about = run.summary, run.environment
+        own = {name: getattr(about, name) for name in VERSIONS}
         results = [
             Result(
-                **{name: member[name] for name in ("seed", "fold", "epochs", "best_epoch", "parameters", "seconds", "best", "last")},
-                models_at_once=member.get("models_at_once"),
-                date=about["date"], device=about["device"], versions=own, commit=commit or about.get("commit"),
+                seed=member.seed, fold=member.fold, epochs=member.epochs, best_epoch=member.best_epoch, parameters=member.parameters,
+                seconds=member.seconds, models_at_once=member.models_at_once, best=member.best, last=member.last,
+                date=about.date, device=about.device, versions=own, commit=commit or about.commit,
             )
             for member in _members(summary)
         ]  # fmt: skip
-        recipe = saved_recipe(folder).model_dump(mode="json", exclude={"seeds"})
+        recipe = run.recipe.model_dump(mode="json", exclude={"seeds"})
         return cls(
-            table=table, row=row, column=column, metric=summary["metric"], report=summary["report"], recipe=recipe, results=results
+            table=table, row=row, column=column, metric=summary.metric, report=summary.report, recipe=recipe, results=results
         )
 
     @classmethod
@@ -105,16 +106,16 @@ class Record(Settings):
         return [getattr(result, weights)[split] for result in self.results if split in getattr(result, weights)]
 
 
-def _members(summary: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _members(summary: Summary) -> Iterator[MemberResult]:
     """What a summary says about each model; with folds, at the epoch that is reported."""
-    if "folds" not in summary:
-        yield from summary["members"]
+    if not summary.folds:
+        yield from summary.members
         return
-    seeds = {one["seed"]: one for one in summary["val"].get("seeds", [summary["val"]])}
-    for member in summary["members"]:
-        own = seeds[member["seed"]]
-        epoch = {"best_epoch": own["epoch"]} if summary["report"] == "best" else {}
-        yield {**member, **epoch, summary["report"]: {"val": own["values"][member["fold"]]}}
+    seeds = {one.seed: one for one in summary.val.seeds or [summary.val]}
+    for member in summary.members:
+        own = seeds[member.seed]
+        epoch = {"best_epoch": own.epoch} if summary.report == "best" else {}
+        yield member.model_copy(update={**epoch, summary.report: {"val": own.values[member.fold or 0]}})
 
 
 def _filled(recipe: dict[str, Any]) -> Recipe:
@@ -132,7 +133,7 @@ def record_table(runs: Path, name: str, table: PaperTable, results: Path, commit
     return [
         Record.of(folder, name, row, column, commit).write(results)
         for row, column, folder in _cells(runs, table)
-        if (folder / "summary.json").is_file()
+        if Run(folder).finished
     ]
 
 

@@ -9,7 +9,8 @@ from reign.experiments.paper import PaperTable, cells, in_print, mean_and_std
 from reign.tables import Table, number
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import Fabric
-from reign.train.run import train_all
+from reign.train.runs.results import Summary
+from reign.train.runs.train import train_all
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,12 @@ def reproduce(
     return [_cell(table, row, column, summaries[folder / row / table.own_run(column)]) for row, column in chosen]
 
 
-def _cell(table: PaperTable, row: str, column: str, summary: dict[str, Any]) -> Cell:
-    found = summary[table.columns[column].value]
+def _cell(table: PaperTable, row: str, column: str, summary: Summary) -> Cell:
+    found = summary.splits[table.columns[column].value]
     theirs = table.rows[row].paper.get(column)
     mean, deviation = (None, None) if theirs is None else mean_and_std(theirs)
-    spread = None if found["std"] is None else found["std"] * table.factor
-    return Cell(row, column, found["mean"] * table.factor, spread, len(found["values"]), mean, deviation)
+    spread = None if found.std is None else found.std * table.factor
+    return Cell(row, column, found.mean * table.factor, spread, len(found.values), mean, deviation)
 
 
 def write_comparison(file: Path, table: PaperTable, found: list[Cell]) -> None:

@@ -11,9 +11,9 @@ from reign.experiments.paper import YAML, find_recipe, find_table
 from reign.tables import Table
 from reign.train.engine.callbacks import Callback, Forward
 from reign.train.engine.execution import Fabric
-from reign.train.job_threads import MOST
-from reign.train.run import train, train_all
-from reign.train.run_folder import has_run, saved_recipe
+from reign.train.runs.jobs import MOST
+from reign.train.runs.run import Run
+from reign.train.runs.train import train, train_all
 from reign.train.settings.config import Recipe
 from reign.train.settings.losses import choose
 from reign.train.settings.metrics import METRICS
@@ -119,9 +119,9 @@ def tune(
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
             raise
         for trial, summary in zip(asked, summaries, strict=True):
-            if "val" not in summary:
+            if "val" not in summary.splits:
                 raise ValueError(f"{search.name} has no validation graphs, which are needed to compare settings.")
-            study.tell(trial, float(summary["val"]["mean"]))
+            study.tell(trial, summary.val.mean)
         left -= len(asked)
     return study
 
@@ -298,7 +298,7 @@ def tune_table(
 def best_folder(folder: Path, recipe: Recipe) -> Path:
     """The folder of the best run: ``best``, or ``best-2`` and so on if an earlier search in this folder ended with other settings."""
     number, place = 1, folder / "best"
-    while has_run(place) and saved_recipe(place, {"seeds": recipe.seeds}) != recipe:
+    while Run(place).started and Run(place).continued({"seeds": recipe.seeds}) != recipe:
         number += 1
         place = folder / f"best-{number}"
     return place

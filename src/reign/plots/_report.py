@@ -23,10 +23,10 @@ from reign.plots._curves import (
     draw_uncertainty,
 )
 from reign.plots._page import Page
-from reign.plots._record import PaperCell, Predictions, Record, paper_cells
+from reign.plots._record import PaperCell, Record, paper_cells
 from reign.tables import number
-from reign.train.run_folder import has_run
-from reign.train.summary import in_words
+from reign.train.runs.results import Predictions
+from reign.train.runs.run import Run, RunFiles
 
 # -- the predictions of a run --------------------------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ TARGETS = 12  # largest number of targets with their own panel
 
 def add_predictions(page: Page, run: Record, found: Predictions, prefix: str) -> None:
     """Add metrics of every target, pictures of the predictions, and the largest errors."""
-    task, targets = run.about["task"], run.about["targets"]
+    task, targets = run.problem.task, run.problem.targets
     page.heading(f"Predictions ({found.split}, {len(found.names):,} graphs)")
     names, rows = run.metrics_of_targets()
     page.table(
@@ -56,7 +56,7 @@ def add_predictions(page: Page, run: Record, found: Predictions, prefix: str) ->
         if len(truth):
             page.picture(
                 f"{prefix}classes",
-                draw_confusion("classes", run.about["classes"], truth, best),
+                draw_confusion("classes", run.problem.classes, truth, best),
                 "Colours show the share of each true class.",
             )
     if len(shown) < len(targets):
@@ -88,16 +88,16 @@ def _largest(page: Page, run: Record, found: Predictions, error: Floats, prefix:
     worst: list[int] = known[np.argsort(-error[known])][:ERRORS].tolist()
     page.heading("Largest errors")
     columns = [column for column in run.recipe.data.smiles_columns if column in found.texts] if run.recipe.data.reads_smiles else []
-    first = run.labels if run.about["classes"] else run.labels[:1]
+    first = run.problem.labels if run.problem.classes else run.problem.labels[:1]
 
     def value(g: int) -> str:
-        return number(found.values[g, 0]) if not run.about["classes"] else first[int(found.values[g].argmax())]
+        return number(found.values[g, 0]) if not run.problem.classes else first[int(found.values[g].argmax())]
 
     def truth(g: int) -> str:
-        return number(found.y[g, 0]) if not run.about["classes"] else first[int(found.y[g, 0])]
+        return number(found.y[g, 0]) if not run.problem.classes else first[int(found.y[g, 0])]
 
     rows = [[found.names[g], *(found.texts[c][g] for c in columns), truth(g), value(g), float(error[g])] for g in worst]
-    page.table(["graph", *columns, run.about["targets"][0], "prediction", "error"], rows)
+    page.table(["graph", *columns, run.problem.targets[0], "prediction", "error"], rows)
     if not columns:
         return
     try:
@@ -129,69 +129,64 @@ def add_run(page: Page, run: Record, prefix: str = "") -> None:
     if run.predictions is not None and len(run.predictions.names):
         add_predictions(page, run, run.predictions, prefix)
     page.heading("Recipe and environment")
-    page.folded("recipe.yaml", yaml.safe_dump(run.recipe.model_dump(mode="json"), sort_keys=False))
-    if run.environment:
-        command = run.environment.get("command")
-        rows = [[key, value] for key, value in run.environment.items() if key != "command"]
-        page.table(["environment", ""], [*rows, *([["command", " ".join(map(str, command))]] if isinstance(command, list) else [])])
+    page.folded(run.files.recipe.name, yaml.safe_dump(run.recipe.model_dump(mode="json"), sort_keys=False))
+    if environment := run.environment.to_dict():
+        command = environment.pop("command", [])
+        rows = [[key, value] for key, value in environment.items()]
+        page.table(["environment", ""], [*rows, *([["command", " ".join(command)]] if command else [])])
     _cost(page, run)
 
 
 def _results(page: Page, run: Record) -> None:
-    summary, members = run.summary, run.summary["members"]
-    several = len(members) > 1
-    header = ["split", summary["metric"], *(["std", "models"] if several else [])]
+    summary = run.summary
+    several = len(summary.members) > 1
+    header = ["split", summary.metric, *(["std", "models"] if several else [])]
     rows: list[list[object]] = []
-    for split in ("train", "val", "test"):
-        found = summary.get(split)
-        if isinstance(found, dict):
-            rows.append([split, found.get("mean"), *([found.get("std"), len(found.get("values", []))] if several else [])])
-    ensemble = summary.get("ensemble")
-    if several and isinstance(ensemble, dict):
-        rows.append(["test, ensemble", ensemble.get("test"), "", ensemble.get("size", "")])
+    for split, spread in summary.splits.items():
+        rows.append([split, spread.mean, *([spread.std, len(spread.values)] if several else [])])
+    if several and summary.ensemble:
+        rows.append(["test, ensemble", summary.ensemble.test, "", summary.ensemble.size])
     page.heading("Results")
-    page.table(header, rows, f"{run.recipe.model.name}, {in_words(summary)}, {summary.get('parameters', 0):,} weights")
+    page.table(header, rows, f"{run.recipe.model.name}, {summary.describe_weights()}, {summary.parameters:,} weights")
     if cells := paper_cells(run.recipe):
         _beside_the_paper(page, run, cells)
 
 
 def _table(page: Page, run: Record) -> None:
     """What was found in the table before training."""
-    if not run.table:
+    if run.table is None:
         return
     page.heading("Table")
-    for line in run.table["lines"]:
-        page.text(str(line))
-    for line in run.table["warnings"]:
+    for line in run.table.lines:
+        page.text(line)
+    for line in run.table.warnings:
         page.text(f"Warning: {line}")
-    left, shared, conflicts = (run.table[part] for part in ("left_out", "in_several_splits", "contradicting_labels"))
+    left, shared, conflicts = run.table.left_out, run.table.in_several_splits, run.table.contradicting_labels
     if left:
         page.folded("Rows left out", "\n".join(f"row {row}: {reason}" for row, reason in left.items()))
     if shared:
-        page.folded(
-            "Molecules in several splits, with their rows", "\n".join(f"{each['smiles']}: {each['rows']}" for each in shared)
-        )
+        page.folded("Molecules in several splits, with their rows", "\n".join(f"{each.smiles}: {each.rows}" for each in shared))
     if conflicts:
         page.folded(
             "Molecules with contradicting labels, all of which were kept",
-            "\n".join(f"{each['smiles']}: {each['target']} is {each['labels']} in rows {each['rows']}" for each in conflicts),
+            "\n".join(f"{each.smiles}: {each.target} is {each.labels} in rows {each.rows}" for each in conflicts),
         )
 
 
 def _beside_the_paper(page: Page, run: Record, cells: Sequence[PaperCell]) -> None:
     rows = []
     for cell in cells:
-        found, theirs = run.summary.get(cell.table.columns[cell.column].value), cell.number
-        if not isinstance(found, dict) or theirs is None:
+        found, theirs = run.summary.splits.get(cell.table.columns[cell.column].value), cell.number
+        if found is None or theirs is None:
             continue
-        ours = found["mean"] * cell.table.factor
-        spread = None if found.get("std") is None else found["std"] * cell.table.factor
+        ours = found.mean * cell.table.factor
+        spread = None if found.std is None else found.std * cell.table.factor
         gap = f"{(ours - theirs[0]) / theirs[1]:+.1f}" if theirs[1] else ""
         rows.append(
             [
                 f"{cell.name}/{cell.row}/{cell.column}",
                 cell.table.unit,
-                f"{number(ours, spread)} ({len(found['values'])})",
+                f"{number(ours, spread)} ({len(found.values)})",
                 number(*theirs),
                 gap,
             ]
@@ -204,10 +199,10 @@ def _beside_the_paper(page: Page, run: Record, cells: Sequence[PaperCell]) -> No
 
 
 def _curves(run: Record) -> Picture:
-    metric = f"val_{run.summary['metric']}"
+    metric = f"val_{run.summary.metric}"
     panels = [Panel("training loss", "epoch", "loss", (band(run.history, "train_loss"),), log=True)]
     if all(metric in history for history in run.history):
-        panels.append(Panel("validation", "epoch", run.summary["metric"], (band(run.history, metric),)))
+        panels.append(Panel("validation", "epoch", run.summary.metric, (band(run.history, metric),)))
     return draw_curves("curves", panels)
 
 
@@ -231,24 +226,19 @@ def _about_curves(run: Record) -> str:
 
 def _cost(page: Page, run: Record) -> None:
     seconds = [value for h in run.history for value in h.get("seconds", []) if math.isfinite(value)]
-    total = run.summary.get("seconds")
     rows = [
-        ["training", f"{total:.0f} s" if isinstance(total, int | float) else ""],
+        ["training", f"{run.summary.seconds:.0f} s"],
         ["an epoch", f"{mean(seconds):.3g} s" if seconds else ""],
     ]
     names = {"host_bytes": "peak memory of the process", "device_bytes": "peak memory on the GPU"}
-    rows += [
-        [names[key], f"{value / 1e9:.2f} GB"]
-        for key, value in run.memory.items()
-        if key in names and isinstance(value, int | float)
-    ]
+    rows += [[names[key], f"{value / 1e9:.2f} GB"] for key, value in run.memory.to_dict().items() if key in names]
     page.heading("Time and memory")
     page.table(["", ""], rows)
 
 
 # -- several runs, or the folder of a table ------------------------------------------------------------------------------------
 
-NAME = "report.html"
+NAME = RunFiles(Path()).report.name
 
 
 def write_report(folders: Sequence[str | Path], output: str | Path | None = None) -> Path:
@@ -263,9 +253,9 @@ def write_report(folders: Sequence[str | Path], output: str | Path | None = None
         raise ValueError("no run was given, expected the folder of a run or of a table.")
     file = Path(output) if output is not None else (places[0] if len(places) == 1 else Path()) / NAME
     figures = file.parent / ("figures" if file.name == NAME else f"{file.stem}_figures")
-    if len(places) == 1 and has_run(places[0]):
+    if len(places) == 1 and Run(places[0]).started:
         run = Record.read(places[0])
-        page = Page(f"{run.recipe.model.name} on {run.about.get('name', run.recipe.data.name)}", figures)
+        page = Page(f"{run.recipe.model.name} on {run.problem.name or run.recipe.data.name}", figures)
         add_run(page, run)
     else:
         page = _of_several(places, file, figures)
@@ -275,12 +265,7 @@ def write_report(folders: Sequence[str | Path], output: str | Path | None = None
 
 def runs_of(folder: Path) -> list[Path]:
     """The finished runs in a folder, or the folder itself if it is a run."""
-    if has_run(folder):
-        return [folder]
-    found = sorted(file.parent for file in folder.glob("*/recipe.yaml")) + sorted(
-        file.parent for file in folder.glob("*/*/recipe.yaml")
-    )
-    return [run for run in found if (run / "summary.json").is_file()]
+    return [run.folder for run in Run.inside(folder)]
 
 
 def _of_several(places: Sequence[Path], file: Path, figures: Path) -> Page:
@@ -330,12 +315,11 @@ def _comparison(page: Page, runs: dict[str, Record]) -> None:
     for name, run in runs.items():
         cells = paper_cells(run.recipe)
         paper = "" if not cells or cells[0].number is None else number(cells[0].number[0]) + ("" if not cells[0].other else " *")
-        row: list[object] = [name, run.recipe.model.name, run.summary["metric"]]
+        row: list[object] = [name, run.recipe.model.name, run.summary.metric]
         for split in ("train", "val", "test"):
-            found = run.summary.get(split)
-            row.append(number(found.get("mean"), found.get("std")) if isinstance(found, dict) else "")
-        seconds = run.summary.get("seconds")
-        rows.append([*row, len(run.history), paper, f"{seconds:.0f} s" if isinstance(seconds, int | float) else ""])
+            found = run.summary.splits.get(split)
+            row.append("" if found is None else number(found.mean, found.std))
+        rows.append([*row, len(run.history), paper, f"{run.summary.seconds:.0f} s"])
     header = ["run", "model", "metric", "train", "val", "test", "models", "paper", "time"]
     page.table(header, rows, "mean ± standard deviation over models; * the paper used other training settings")
 
@@ -385,10 +369,10 @@ def _generalisation(table: PaperTable, runs: dict[str, Record]) -> Panel | None:
         return None
     curves: list[Curve] = []
     for row, about in table.rows.items():
-        found = {c: runs[f"{row}/{c}"].summary.get(column.value) for c, column in table.columns.items() if f"{row}/{c}" in runs}
-        ours = [
-            (sizes[c], f["mean"] * table.factor, (f["std"] or 0.0) * table.factor) for c, f in found.items() if isinstance(f, dict)
-        ]
+        found = {
+            c: runs[f"{row}/{c}"].summary.splits.get(column.value) for c, column in table.columns.items() if f"{row}/{c}" in runs
+        }
+        ours = [(sizes[c], f.mean * table.factor, (f.std or 0.0) * table.factor) for c, f in found.items() if f is not None]
         paper = [(sizes[c], *mean_and_std(value)) for c, value in about.paper.items() if sizes.get(c) is not None]
         if ours:
             like = sum(not curve.paper for curve in curves)

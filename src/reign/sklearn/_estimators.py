@@ -19,12 +19,12 @@ from reign._validate import check, check_count, kind_of
 from reign.data import GraphPack, Problem, check_labels, graph_keys
 from reign.experiments import find_recipe
 from reign.train import Recipe, fit
-from reign.train.build import make_model
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import make_fabric
+from reign.train.runs.build import make_model
+from reign.train.runs.scaler import Scale
 from reign.train.settings.config import Stereo
 from reign.train.settings.losses import as_values
-from reign.train.target_scaler import Scale
 from reign.train.trained_model import TrainedModel
 
 # -- the X of scikit-learn as graphs -------------------------------------------------------------------------------------------

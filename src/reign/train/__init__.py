@@ -7,7 +7,7 @@ from reign.train.engine.callbacks import Callback
 from reign.train.engine.loop import fit
 from reign.train.engine.nodes import fit_nodes
 from reign.train.predictor import Predictor, load
-from reign.train.run import train
+from reign.train.runs.train import train
 from reign.train.settings import config, losses, metrics, optim
 from reign.train.settings.config import Recipe
 from reign.train.settings.config import TrainingConfig as Training

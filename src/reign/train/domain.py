@@ -1,12 +1,12 @@
 """The domain of a model: a summary of its training molecules, and warnings for molecules and predictions beyond it.
 
-It is written to RUN/domain.json at the end of the training:
+A run writes it at the end of the training:
 
 atoms           the least and the largest number of atoms
 atom, bond      the values of each column of features
 targets         the least and the largest label of each target, for regression
 
-A run that was made before there was this file has ``training.csv``, from which all but the targets is computed; their ranges are estimated from
+A run that was made before there was this file has its training molecules, from which all but the targets is computed; their ranges are estimated from
 their means and deviations.
 """
 
@@ -22,15 +22,13 @@ from torch import Tensor
 from reign.data import GraphPack, Ids, Problem
 from reign.disk import read_record, write_json
 from reign.train.engine.callbacks import Callback
-from reign.train.nearest import FILE as TRAINING
 from reign.train.nearest import read_training
-from reign.train.settings.config import Recipe
+from reign.train.runs.run import Run
 from reign.train.trained_model import TrainedModel
 
 if TYPE_CHECKING:
     from reign.train.predictor import Predictor
 
-FILE = "domain.json"
 COLUMN = "warning"
 COLUMNS = {"atom": 9, "bond": 3}  # columns of features; descriptors follow those of atoms
 BEYOND = 0.25  # margin around numbers of atoms, as a share of them, and around the range of targets, as a share of its width
@@ -85,15 +83,14 @@ class Domain:
                 ranges[target] = (float(labels.min()), float(labels.max()))
         return cls(known.atoms, known.features, ranges)
 
-    def save(self, folder: Path) -> None:
-        """Write to the folder of a run."""
+    def save(self, file: Path) -> None:
+        """Write as JSON."""
         assert self.features is not None
-        write_json(folder / FILE, {"atoms": self.atoms, **self.features, "targets": self.targets})
+        write_json(file, {"atoms": self.atoms, **self.features, "targets": self.targets})
 
     @classmethod
-    def load(cls, folder: Path) -> "Domain":
+    def load(cls, file: Path) -> "Domain":
         """Read what ``save`` wrote."""
-        file = folder / FILE
         saved = read_record(file, atoms=list, atom=list, bond=list, targets=dict)
         ranges, columns = [saved["atoms"], *saved["targets"].values()], [*saved["atom"], *saved["bond"]]
         good = all(isinstance(each, list) and len(each) == 2 and all(map(_finite, each)) for each in ranges)
@@ -168,21 +165,21 @@ def find_domain(predictor: "Predictor") -> Domain:
     if not recipe.data.reads_smiles:
         return Domain()
     with predictor.given_names():
-        every = [_of_run(folder, recipe, predictor) for folder in predictor.folders]
+        every = [_of_run(run, predictor) for run in predictor.runs]
     found = every[0]
     for each in every[1:]:
         found = found.joined(each)
     return found
 
 
-def _of_run(folder: Path, recipe: Recipe, predictor: "Predictor") -> Domain:
-    if (folder / FILE).is_file():
-        return Domain.load(folder)
+def _of_run(run: Run, predictor: "Predictor") -> Domain:
+    if run.files.domain.is_file():
+        return Domain.load(run.files.domain)
     known = Domain()
-    if (folder / TRAINING).is_file():
-        graphs = [data for data in read_training(folder, recipe.data, Callback())[2] if data is not None]
+    if run.files.training.is_file():
+        graphs = [data for data in read_training(run.files.training, predictor.recipe.data, Callback())[2] if data is not None]
         known = Domain.of(GraphPack.of(graphs))
-    models = [model for model in predictor.models if folder in model.folder.parents]
+    models = [model for model in predictor.models if run.folder in model.folder.parents]
     return Domain(known.atoms, known.features, _estimated(models, predictor.targets, predictor.task), True)
 
 

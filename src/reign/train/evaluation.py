@@ -10,11 +10,12 @@ from torch import Tensor
 
 from reign.data import Ids, Problem
 from reign.disk import read_record
-from reign.train.build import make_problem
 from reign.train.engine.callbacks import Callback
 from reign.train.inputs import descriptors_like
 from reign.train.prediction_plan import Plan
 from reign.train.reliability import measure_uncertainty
+from reign.train.runs.build import make_problem
+from reign.train.runs.run import ModelFiles
 from reign.train.settings.losses import as_outputs, as_values, choose
 from reign.train.settings.metrics import METRICS, measure_all
 
@@ -27,7 +28,7 @@ def evaluate_split(
 ) -> dict[str, Any]:
     """The metrics and the quality of uncertainties on a split of the data of the run. See ``Predictor.evaluate``."""
     names = _metrics(predictor, metrics)
-    if not (predictor.models[0].folder / "splits.json").is_file():
+    if not ModelFiles(predictor.models[0].folder).splits.is_file():
         raise ValueError(f"{predictor.paths[0]} is an exported model, which has no splits; evaluate on a table with -i FILE.")
     problem, _ = make_problem(predictor.recipe.data, callback=callback, known_targets=predictor.targets)
     if problem.graphs.fingerprint() != predictor.fingerprint:
@@ -92,16 +93,15 @@ def _metrics(predictor: "Predictor", given: Sequence[str] | None) -> list[str]:
 
 def split_of(member: Path, split: str, problem: Problem) -> Ids:
     """The ids of the graphs in a split when the model was trained. The folder of the model stores their names."""
-    saved = read_record(member / "splits.json")
+    file = ModelFiles(member).splits
+    saved = read_record(file)
     if split not in saved:
         raise ValueError(f"the run has no split '{split}'; it has {', '.join(saved) or 'none'}. Choose one of them with --split.")
     names: Sequence[Any] = range(len(problem.graphs)) if problem.names is None else problem.names
     place = {name: i for i, name in enumerate(names)}
     found = saved[split] if isinstance(saved[split], list) else [None]
     if wrong := [name for name in found if not isinstance(name, int | str) or isinstance(name, bool) or name not in place]:
-        raise ValueError(
-            f"{member / 'splits.json'} is damaged ({split} has the graph {wrong[0]!r}, which is not in {problem.name})."
-        )
+        raise ValueError(f"{file} is damaged ({split} has the graph {wrong[0]!r}, which is not in {problem.name}).")
     return torch.tensor([place[name] for name in found], dtype=torch.long)
 
 

@@ -12,6 +12,7 @@ from reign.data import GraphPack, Problem
 from reign.disk import write_csv
 from reign.train.engine.callbacks import Callback
 from reign.train.inputs import descriptors_of
+from reign.train.runs.run import Run
 from reign.train.settings.config import DataConfig
 from reign.train.trained_model import TrainedModel
 
@@ -22,38 +23,37 @@ if TYPE_CHECKING:
     from reign.data.molecules import Molecule
     from reign.train.predictor import Predictor
 
-FILE = "training.csv"
 COLUMNS = ["nearest_rows", "nearest_smiles", "nearest_similarity", "vector_rows", "vector_similarity"]
 FAR = 0.7  # a molecule is unlike all training molecules if it is less similar than this share of what is usual among them
 
 
-def keep_training(folder: Path, problem: Problem) -> None:
+def keep_training(file: Path, problem: Problem) -> None:
     """Save the training molecules of a run: the row in the table, and the columns of SMILES."""
     ids = problem.splits["train"].tolist()
     columns = [[problem.names[i] for i in ids] if problem.names else ids]
     columns += [[texts[i] for i in ids] for texts in problem.texts.values()]
-    write_csv(folder / FILE, ["row", *problem.texts], zip(*columns, strict=True))
+    write_csv(file, ["row", *problem.texts], zip(*columns, strict=True))
 
 
 class TrainingMolecules:
     """The molecules that a run was trained on.
 
     Args:
-        folder: the folder of the run.
+        run: the run.
         config: the settings of its table.
         model: the first model of the run, which computes the vectors.
         callback: receives progress events.
     """
 
-    def __init__(self, folder: Path, config: DataConfig, model: TrainedModel, callback: Callback) -> None:
+    def __init__(self, run: Run, config: DataConfig, model: TrainedModel, callback: Callback) -> None:
         from reign.data.molecules import Neighbours
 
-        if not (folder / FILE).is_file():
+        if not run.files.training.is_file():
             raise ValueError(
-                f"{folder} does not have the molecules that it was trained on ({FILE}): it is a cross-validation, a zip without molecules (reign export "
+                f"{run.folder} does not have the molecules that it was trained on ({run.files.training.name}): it is a cross-validation, a zip without molecules (reign export "
                 "--with-molecules keeps them), or was made by an older version of reign; leave --nearest out, or train again."
             )
-        table, molecules, graphs = read_training(folder, config, callback)
+        table, molecules, graphs = read_training(run.files.training, config, callback)
         graphs, _ = descriptors_of(config).extend(graphs, molecules, {}, progress=callback.track)
         self.rows = list(table["row"])
         self.texts = [".".join(texts) for texts in zip(*(table[column] for column in config.smiles_columns), strict=True)]
@@ -98,12 +98,11 @@ class TrainingMolecules:
 
 
 def read_training(
-    folder: Path, config: DataConfig, callback: Callback
+    file: Path, config: DataConfig, callback: Callback
 ) -> "tuple[pd.DataFrame, list[Molecule | None], list[Data | None]]":
     """The training molecules that a run keeps: their table, the molecules, and their graphs without descriptors; none is None."""
     from reign.data.molecules import graphs_of, need_columns, read_molecules, read_table
 
-    file = folder / FILE
     table, odd = read_table(file)
     need_columns(table.columns, ["row", *config.smiles_columns], file)
     molecules, wrong = read_molecules(table, config.smiles_columns, odd, config.stereo_of_graphs, callback.track)
@@ -124,7 +123,7 @@ def training_molecules(predictor: "Predictor", callback: Callback) -> TrainingMo
             "--nearest is not possible for a run with descriptors from a table, because a run does not keep them; leave --nearest out."
         )
     with predictor.given_names():
-        return TrainingMolecules(predictor.folders[0], data, predictor.models[0], callback)
+        return TrainingMolecules(predictor.runs[0], data, predictor.models[0], callback)
 
 
 def _joined(parts: Any) -> str:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from reign.disk import read_json, read_record, write_bytes, write_json
-from reign.train import lock
 from reign.train.chunk_results import Computed
 from reign.train.engine.callbacks import Callback
+from reign.train.runs import run
 from reign.train.stream import Stream
 from reign.train.table_output import TableOutput
 from reign.train.window import Window
@@ -57,7 +57,7 @@ def write_stream(stream: Stream, target: Path, about: Callable[[], dict[str, Any
         output.write(part for part, _, _ in made)
         return Written(target, stream.rows, sum(failed for _, failed, _ in made), sum(warned for _, _, warned in made))
     folder = partial_folder(target)
-    with lock.only_one(folder):
+    with run.only_one(folder):
         parts = Parts(folder, about())
         if parts.rows:
             callback.note(f"{parts.rows:,} rows were completed by a command that was stopped; the remaining rows follow.")
@@ -66,7 +66,7 @@ def write_stream(stream: Stream, target: Path, about: Callable[[], dict[str, Any
         output.write(parts.content())
         written = Written(target, parts.rows, parts.failed, parts.warned)
         for file in folder.iterdir():
-            if file.name != lock.NAME:
+            if file.name != run.LOCK:
                 file.unlink()
     shutil.rmtree(folder, ignore_errors=True)
     return written

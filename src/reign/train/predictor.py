@@ -16,11 +16,9 @@ from torch_geometric.data import Data
 
 from reign._validate import check
 from reign.data import GraphPack, Ids
-from reign.train.archive import unpack
 from reign.train.calibration import Calibration
 from reign.train.depends import about_stream
 from reign.train.domain import COLUMN as WARNING
-from reign.train.domain import FILE as DOMAIN
 from reign.train.domain import Domain, find_domain
 from reign.train.engine.callbacks import Callback
 from reign.train.evaluation import evaluate_split, evaluate_table
@@ -29,10 +27,10 @@ from reign.train.nearest import training_molecules
 from reign.train.partial import Written, write_stream
 from reign.train.prediction_plan import Plan, make_plan
 from reign.train.prediction_table import column_names, forecast_columns
-from reign.train.run_folder import read_about
+from reign.train.runs.run import ModelFiles, Run
+from reign.train.runs.share import unpack
 from reign.train.settings.config import Recipe
 from reign.train.stream import CHUNK, Stream, open_stream
-from reign.train.summary import best_member, read_summary
 from reign.train.table_jobs import ForecastJob
 from reign.train.trained_model import TrainedModel
 from reign.train.uncertainty import Forecast, forecast
@@ -82,35 +80,40 @@ class Predictor:
         return folder
 
     def _read(self, folders: list[Path], device: str | torch.device, best: bool) -> None:
-        about = [read_about(folder) for folder in folders]
-        if other := next((a for a in about if any(a[key] != about[0][key] for key in ("task", "targets", "classes"))), None):
+        self.runs = runs = [Run.open(folder) for folder in folders]
+        problem = runs[0].problem
+        self.task, self.targets, self.classes, self.fingerprint = (
+            problem.task,
+            problem.targets,
+            problem.classes,
+            problem.fingerprint,
+        )
+        told = (self.task, self.targets, self.classes)
+        if other := next((p for p in (run.problem for run in runs) if (p.task, p.targets, p.classes) != told), None):
             raise ValueError(
-                f"{folders[0]} predicts {about[0]['targets']} and another run {other['targets']}; expected runs with the same targets."
+                f"{folders[0]} predicts {self.targets} and another run {other.targets}; expected runs with the same targets."
             )
-        recipes = [Recipe.load(folder / "recipe.yaml") for folder in folders]
-        if any(recipe.data.inputs != recipes[0].data.inputs for recipe in recipes):
+        self.recipe: Recipe = runs[0].recipe
+        if any(run.recipe.data.inputs != self.recipe.data.inputs for run in runs):
             raise ValueError(
                 f"{folders[0]} and another run were trained on different inputs, such as other descriptors or another feature of chirality (data.stereo); expected runs with the same inputs."
             )
-        self.recipe = recipes[0]
-        self.task, self.targets, self.classes = about[0]["task"], about[0]["targets"], about[0]["classes"]
-        self.fingerprint, self.best = about[0]["fingerprint"], best
-        self.calibration = Calibration.load(folders[0] / "calibration.json") if len(folders) == 1 and not best else Calibration()
+        self.calibration = runs[0].calibration if len(runs) == 1 and not best else Calibration()
         self.models: list[TrainedModel] = []
-        for folder, recipe in zip(folders, recipes, strict=True):
-            summary = read_summary(folder)
-            self.metric: str = summary["metric"]
-            for member in [best_member(folder, summary)] if best else summary["members"]:
-                place, num_outputs = folder / member["folder"], len(self.classes) or len(self.targets)
-                self.models.append(TrainedModel.load(place, summary["report"], recipe.train, num_outputs, device))
+        for run in runs:
+            self.metric: str = run.summary.metric
+            for member in [run.best_member] if best else run.members:
+                outputs = len(problem.labels)
+                self.models.append(TrainedModel.load(member.folder, run.summary.report, run.recipe.train, outputs, device))
 
     def files(self) -> list[Path]:
         """All files that predictions depend on."""
-        names = ("recipe.yaml", "problem.json", "summary.json", "calibration.json", "training.csv", DOMAIN)
-        found = [folder / name for folder in self.folders for name in names]
-        for model in self.models:
-            found.append(model.folder / "scale.json")
-            found += [model.folder / kind / name for kind in ("best", "last") for name in ("model.safetensors", "config.json")]
+        found: list[Path] = []
+        for files in (run.files for run in self.runs):
+            found += [files.recipe, files.problem, files.summary, files.calibration, files.training, files.domain]
+        for own in (ModelFiles(model.folder) for model in self.models):
+            found.append(own.scale)
+            found += [own.weights(kind) / name for kind in ("best", "last") for name in ("model.safetensors", "config.json")]
         return found
 
     def predict(

@@ -13,9 +13,10 @@ from reign.nn import Model
 from reign.train.engine.batches import Budget
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.inference import Inference
+from reign.train.runs.run import ModelFiles
+from reign.train.runs.scaler import Scale
 from reign.train.settings.config import TrainingConfig
 from reign.train.settings.losses import LOSSES
-from reign.train.target_scaler import Scale
 
 PAIRS = 65_536  # number of pairs (subgraph, node) of a batch: larger ones are hardly faster on a CPU
 
@@ -45,11 +46,12 @@ class TrainedModel:
         cls, folder: Path, report: str, config: TrainingConfig, num_outputs: int, device: str | torch.device
     ) -> "TrainedModel":
         """Read the weights of the best or the last epoch, as selected by ``report``."""
-        model, scale = Model.from_pretrained(folder / report), Scale.load(folder / "scale.json")
+        files = ModelFiles(folder)
+        model, scale = Model.from_pretrained(files.weights(report)), Scale.load(files.scale)
         per_target = _outputs(config)
         if model.out_channels != num_outputs * per_target or scale.mean.numel() not in (1, num_outputs):
             raise ValueError(
-                f"the model in {folder / report} has {model.out_channels} outputs and {scale.mean.numel()} scales of targets, expected "
+                f"the model in {files.weights(report)} has {model.out_channels} outputs and {scale.mean.numel()} scales of targets, expected "
                 f"{num_outputs * per_target}, {per_target} for each target or class of the run."
             )
         return cls(folder, model.to(device), scale, config, num_outputs)

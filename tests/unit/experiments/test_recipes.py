@@ -12,8 +12,9 @@ import tiny
 from reign import policy
 from reign.experiments import find_recipe, find_table, list_tables
 from reign.experiments.paper import cells
-from reign.train import Recipe, build, run
+from reign.train import Recipe
 from reign.train.engine.execution import make_fabric
+from reign.train.runs import build, train
 from reign.train.settings.yaml import override
 
 TABLES = [name for name in list_tables() if not name.startswith("molecules")]
@@ -31,7 +32,7 @@ def test_every_row_trains(name: str, row: str, tmp_path: Path, monkeypatch: pyte
         recipe = table.recipe(row, column, *small)
         changes = {"train": {"batch_size": 6}, "data": {"num_train": 10} if recipe.data.num_train else {}}
         recipe = table.recipe(row, column, *small, changes, {"folds": 2} if recipe.folds else {})
-        summary = run.train(recipe, tmp_path / column, fabric=make_fabric(accelerator="cpu"))
+        summary = train.train(recipe, tmp_path / column, fabric=make_fabric(accelerator="cpu"))
         assert summary["metric"] == recipe.train.metric
         assert torch.tensor(summary[table.columns[column].value]["mean"]).isfinite()
         assert all(member["epochs"] == 1 for member in summary["members"])

@@ -25,8 +25,9 @@ from reign.experiments.pages import (
 )
 from reign.experiments.paper import find_recipe
 from reign.experiments.records import Record, Result, read_records, record_table
-from reign.train import Recipe, build, train
+from reign.train import Recipe, train
 from reign.train.engine.execution import make_fabric
+from reign.train.runs import build
 
 
 def result(seed: int, last: float, best: float, seconds: float = 60.0) -> Result:

@@ -9,9 +9,10 @@ from torch_geometric.data import Data
 
 import reign
 from reign.data import Problem
-from reign.train import Recipe, build, train
-from reign.train.build import make_model, make_problem
+from reign.train import Recipe, train
 from reign.train.engine.execution import make_fabric
+from reign.train.runs import build
+from reign.train.runs.build import make_model, make_problem
 from reign.train.settings.config import DataConfig, ModelConfig
 
 

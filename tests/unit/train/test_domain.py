@@ -14,12 +14,15 @@ from reign.data import GraphPack, Problem
 from reign.data.molecules import from_smiles
 from reign.experiments import find_recipe
 from reign.train import load, train
-from reign.train.domain import FILE, Domain
+from reign.train.domain import Domain
 from reign.train.ray_engine import Actor
 from reign.train.shards import predict_folder
 
 ALKANES = ["C" * n for n in range(2, 9)]
 INSIDE = "CCCC"
+
+
+FILE = "domain.json"
 
 
 def known(targets: Sequence[float] = (1.0, 3.0), texts: Sequence[str] = (*ALKANES, "C[N+](C)(C)C")) -> Domain:
@@ -93,8 +96,8 @@ def test_several_runs_are_one_domain() -> None:
 
 def test_a_file_that_is_damaged(tmp_path: Path) -> None:
     domain = known()
-    domain.save(tmp_path)
-    assert Domain.load(tmp_path) == domain
+    domain.save(tmp_path / FILE)
+    assert Domain.load(tmp_path / FILE) == domain
     good = json.loads((tmp_path / FILE).read_text())
     changes: list[dict[str, Any]] = [
         {"atoms": [1]}, {"atoms": ["1", 2]}, {"atom": [[1]]}, {"bond": [[0], [0], [-1]]}, {"bond": [[0], [0], [2**70]]}, {"bond": [0, 0, 0]},
@@ -103,7 +106,7 @@ def test_a_file_that_is_damaged(tmp_path: Path) -> None:
     for change in changes:
         (tmp_path / FILE).write_text(json.dumps({**good, **change}))
         with pytest.raises(ValueError, match=r"domain\.json is damaged"):
-            Domain.load(tmp_path)
+            Domain.load(tmp_path / FILE)
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------

@@ -8,10 +8,11 @@ import torch
 
 import tiny
 from learning import CPU, model
-from reign.train import Callback, Predictor, Recipe, Training, build, load, train
+from reign.train import Callback, Predictor, Recipe, Training, load, train
 from reign.train.engine.engine import Learner
 from reign.train.engine.execution import make_fabric
 from reign.train.engine.inference import Inference
+from reign.train.runs import build
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 

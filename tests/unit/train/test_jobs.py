@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from reign.experiments import find_recipe
 from reign.train import Callback
 from reign.train.engine.execution import make_fabric
-from reign.train.job_threads import JobThreads
-from reign.train.run import train, train_all
+from reign.train.runs.jobs import JobThreads
+from reign.train.runs.train import train, train_all
 from reign.train.settings.config import Recipe
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
@@ -55,7 +55,7 @@ class Started(Callback):
 def test_threads_that_take_turns_train_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = train(small(3), tmp_path / "turn", fabric=FABRIC)
     monkeypatch.setattr(
-        "reign.train.run.run_jobs", lambda jobs, fabric, callback, number: JobThreads(jobs, fabric, callback, 3).run()
+        "reign.train.runs.train.run_jobs", lambda jobs, fabric, callback, number: JobThreads(jobs, fabric, callback, 3).run()
     )
     told = Started()
     summary = train(small(3), tmp_path / "once", fabric=FABRIC, callback=told)
@@ -82,9 +82,9 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: py
             raise ValueError("no luck")
         real(recipe, member, *rest)
 
-    from reign.train.members import train_member as real
+    from reign.train.runs.jobs import train_member as real
 
-    monkeypatch.setattr("reign.train.job.train_member", fails)
+    monkeypatch.setattr("reign.train.runs.jobs.train_member", fails)
     plans = [(small(3), tmp_path / "a"), (small(1), tmp_path / "b")]
     with pytest.raises(ValueError, match=r"seed-1: no luck \(3 of 4 models are done\)"):
         train_all(plans, fabric=FABRIC)
@@ -93,7 +93,7 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: py
     assert [(tmp_path / run / "summary.json").is_file() for run in "ab"] == [False, True]
     monkeypatch.undo()
     found = train_all(plans, fabric=FABRIC, resume=True)
-    assert [len(each["test"]["values"]) for each in found] == [3, 1]
+    assert [len(each.test.values) for each in found] == [3, 1]
 
 
 def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             return super()._room()
 
     monkeypatch.setattr(
-        "reign.train.run.run_jobs", lambda jobs, fabric, callback, number: Impatient(jobs, fabric, callback, 2).run()
+        "reign.train.runs.train.run_jobs", lambda jobs, fabric, callback, number: Impatient(jobs, fabric, callback, 2).run()
     )
     recipe = small(2, train={"epochs": 40})
     with pytest.raises(KeyboardInterrupt):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reign.train import run_folder
+from reign.train.runs import run
 
 
 def git(folder: Path, *words: str) -> str:
@@ -16,8 +16,8 @@ def git(folder: Path, *words: str) -> str:
 
 def commit_of(folder: Path) -> str | None:
     """The commit as a new process finds it."""
-    run_folder.commit_of.cache_clear()
-    return run_folder.commit_of(folder)
+    run.commit_of.cache_clear()
+    return run.commit_of(folder)
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -1,14 +1,15 @@
 """The summary of a run: a valid one is read as it was written, and the message for a damaged one names the field and the value."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reign.disk import write_json
-from reign.train.summary import best_member, read_summary
+from reign.train.runs.run import Run
 
-SPREAD = {"mean": 2.0, "std": 1.0, "values": [1.0, 3]}
+SPREAD = {"mean": 2.0, "std": 1.0, "values": [1.0, 3.0]}
 MEMBERS = [
     {"folder": f"seed-{s}", "seed": s, "best": {"val": v}, "last": {"val": 5.0}} for s, v in enumerate((3.0, 1.0, float("inf")))
 ]
@@ -16,19 +17,22 @@ GOOD: dict[str, Any] = {
     "metric": "mae",
     "report": "best",
     "parameters": 7,
-    "val": {**SPREAD, "epoch": 4},
+    "val": {"seed": 0, "epoch": 4, **SPREAD},
     "ensemble": {"size": 3, "test": 1.5},
     "metrics": {split: {"mae": {**SPREAD, "targets": {"a": 1.0, "b": 3.0}}} for split in ("train", "val")},
-    "seconds": 2,
+    "seconds": 2.5,
+    "of_a_later_version": [1],
     "members": MEMBERS,
 }
 
 
 def test_a_valid_summary_is_read_as_it_is(tmp_path: Path) -> None:
     write_json(tmp_path / "summary.json", GOOD)
-    found = read_summary(tmp_path)
-    assert found == GOOD
-    assert best_member(tmp_path, found) == MEMBERS[1]
+    run = Run(tmp_path)
+    assert json.dumps(run.summary.to_dict()) == json.dumps(GOOD)
+    assert run.best_member.folder == tmp_path / "seed-1"
+    assert (list(run.summary.splits), run.summary.val.epoch, run.summary.metrics["val"]["mae"].targets["b"]) == (["val"], 4, 3.0)
+    assert [member.of("best")["val"] for member in run.summary.members] == [3.0, 1.0, float("inf")]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,7 @@ def test_a_damaged_summary(tmp_path: Path, field: str, value: object, message: s
     file = tmp_path / "summary.json"
     write_json(file, {**GOOD, field: value})
     with pytest.raises(ValueError, match="which writes it anew") as error:
-        read_summary(tmp_path)
+        _ = Run(tmp_path).summary
     assert str(error.value).startswith(f"{file} is damaged (")
     assert message in str(error.value)
 
@@ -63,15 +67,16 @@ def test_a_damaged_summary(tmp_path: Path, field: str, value: object, message: s
 def test_a_summary_that_is_no_object(tmp_path: Path, content: str) -> None:
     (tmp_path / "summary.json").write_text(content)
     with pytest.raises(ValueError, match=r"summary.json is damaged \(input should be a valid dictionary \(got "):
-        read_summary(tmp_path)
+        _ = Run(tmp_path).summary
 
 
 def test_models_outside_of_the_run(tmp_path: Path) -> None:
     write_json(tmp_path / "summary.json", {**GOOD, "members": [*MEMBERS, {"folder": "../elsewhere"}]})
     with pytest.raises(ValueError, match=r"refers to the folder ../elsewhere, which is outside the run; do not use this run"):
-        read_summary(tmp_path)
+        _ = Run(tmp_path).summary
 
 
 def test_the_best_of_models_without_a_validation_metric(tmp_path: Path) -> None:
+    write_json(tmp_path / "summary.json", {**GOOD, "members": [*MEMBERS, {"folder": "seed-3"}]})
     with pytest.raises(ValueError, match="has no validation metric"):
-        best_member(tmp_path, {**GOOD, "members": [*MEMBERS, {"folder": "seed-3"}]})
+        _ = Run(tmp_path).best_member

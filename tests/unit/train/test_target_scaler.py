@@ -7,7 +7,7 @@ import torch
 
 import tiny
 from learning import learn
-from reign.train.target_scaler import Scale
+from reign.train.runs.scaler import Scale
 
 
 @pytest.mark.usefixtures("signatures_unchecked")

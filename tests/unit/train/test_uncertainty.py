@@ -13,8 +13,8 @@ from reign.testing import random_graphs
 from reign.train import Callback, Training
 from reign.train.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
 from reign.train.reliability import class_quality, interval_quality
+from reign.train.runs.scaler import Scale
 from reign.train.settings.losses import LOSSES
-from reign.train.target_scaler import Scale
 from reign.train.trained_model import TrainedModel
 from reign.train.uncertainty import PASSES, forecast, methods_of
 

@@ -11,10 +11,10 @@ import tiny
 from learning import CPU
 from reign.data import Problem
 from reign.train import Callback, Training
-from reign.train.build import make_model
 from reign.train.engine.batches import shuffled
 from reign.train.engine.engine import Learner
 from reign.train.engine.execution import epoch_seed
+from reign.train.runs.build import make_model
 from reign.train.settings.config import ModelConfig
 
 

@@ -32,12 +32,12 @@ from reign.train.engine.execution import (
 from reign.train.engine.inference import Inference
 from reign.train.engine.sharing import hand_over
 from reign.train.engine.update import Average, Sharpness, Update
-from reign.train.pretrained import hold_encoder
+from reign.train.runs.build import hold_encoder
+from reign.train.runs.scaler import Scale
 from reign.train.settings.config import TrainingConfig
 from reign.train.settings.losses import LOSSES, Loss, choose, label_weights
 from reign.train.settings.metrics import METRICS, measure_all
 from reign.train.settings.optim import make_fused, make_plain, portable
-from reign.train.target_scaler import Scale
 
 # -- Gradients of the loss over some batches, computed in parts and by several processes, and undone on errors ---------
 

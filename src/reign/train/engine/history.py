@@ -1,6 +1,5 @@
 """The history of a training run: metrics of every epoch, the best weights, and the checkpoint to continue from."""
 
-import csv
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from reign.disk import first_line, read_state, write_csv, write_state
 from reign.train.engine.sharing import num_sharing
+from reign.train.runs.run import ModelFiles
 from reign.train.settings.config import TrainingConfig
 from reign.train.settings.metrics import METRICS
 
@@ -61,13 +61,12 @@ class History:
             "best_epoch": self.best_epoch,
             "best_weights": self.best_weights,
         }
-        write_state(self.folder / "checkpoint.pt", state)
+        write_state(ModelFiles(self.folder).checkpoint, state)
         self._write_table()
 
     def resume(self, learner: "Learner", folder: Path | None) -> None:
         """Continue from the checkpoint in a folder, if there is one."""
-        if folder is not None and (folder / "checkpoint.pt").is_file():
-            file = folder / "checkpoint.pt"
+        if folder is not None and (file := ModelFiles(folder).checkpoint).is_file():
             state = read_state(file)
             try:
                 learner.model.load_state_dict(state["best_weights"])  # raises an error if they belong to another model
@@ -107,17 +106,7 @@ class History:
 
     def _write_table(self) -> None:
         if self.folder is not None:
-            write_csv(self.folder / "metrics.csv", list(self.rows[0]), [list(row.values()) for row in self.rows])
-
-
-def read_metrics(folder: Path, column: str) -> list[float]:
-    """A column of the table of metrics."""
-    file = folder / "metrics.csv"
-    try:
-        with file.open(newline="") as lines:
-            return [float(row[column]) for row in csv.DictReader(lines)]
-    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-        raise ValueError(f"{file} is damaged, or has no column '{column}' ({first_line(error)}).") from None
+            write_csv(ModelFiles(self.folder).metrics, list(self.rows[0]), [list(row.values()) for row in self.rows])
 
 
 # -- Curves for TensorBoard, which is optional -------------------------------------------------------------------------

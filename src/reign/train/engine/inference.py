@@ -12,7 +12,7 @@ from reign.data import GraphPack, Ids
 from reign.train.engine.batches import Budget, GraphTooLarge, KeptBags
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import number_format, threads_of, total
-from reign.train.target_scaler import Scale
+from reign.train.runs.scaler import Scale
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from reign.train.engine.callbacks import Callback
 from reign.train.engine.engine import Learner, NonFiniteLoss
 from reign.train.engine.execution import Fabric, make_fabric
 from reign.train.engine.history import History, board
+from reign.train.runs.run import ModelFiles
 from reign.train.settings.config import TrainingConfig
 
 
@@ -58,7 +59,7 @@ def fit(
                 loss = learner.train_epoch(epoch)
             except NonFiniteLoss:
                 if keep is not None:
-                    learner.save(keep / "last_good")
+                    learner.save(ModelFiles(keep).last_good)
                 raise
             row = {"epoch": epoch, "lr": learner.rate.value, "train_loss": loss, **learner.validate()}
             improved = history.add({**row, "seconds": time.perf_counter() - began}, learner)
@@ -95,6 +96,6 @@ def measure(
             predictions = {split: learner.predict(split) for split in learner.problem.splits}
         result[which] = {split: learner.score(split, out) for split, out in predictions.items()}
         if folder is not None:
-            learner.save(folder / which)
+            learner.save(ModelFiles(folder).weights(which))
     result["metrics"] = {split: learner.all_metrics(split, out) for split, out in predictions.items()}
     return result, predictions

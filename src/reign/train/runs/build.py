@@ -3,22 +3,31 @@
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from torch import nn
 
 from reign._validate import did_you_mean
 from reign.bags import free_memory
 from reign.data import Problem, load_problem
 from reign.disk import first_line
 from reign.nn import Model, find_model, num_parameters
+from reign.train.engine.batches import TOO_LARGE, pairs_of, why_too_large
 from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import dtype_of
 from reign.train.engine.history import need_tensorboard
 from reign.train.inputs import descriptors_of
-from reign.train.settings.config import DataConfig, ModelConfig, Recipe
+from reign.train.runs.run import Run
+from reign.train.settings.config import DataConfig, ModelConfig, Recipe, TrainingConfig
 from reign.train.settings.losses import LOSSES, choose, label_weights
 from reign.train.settings.metrics import METRICS
+
+if TYPE_CHECKING:
+    from reign.data.molecules import Report
+
 
 DECIDED = {
     "in_channels": "it follows from the data",
@@ -30,9 +39,6 @@ DECIDED = {
 PLAIN = ConfigDict(arbitrary_types_allowed=True, strict=True)
 _WEIGHTS: dict[str, int] = {}  # the numbers of weights of models that were looked at before
 COPIES = 4  # numbers kept for each weight: the weight, its gradient, and the two moments of Adam
-
-if TYPE_CHECKING:
-    from reign.data.molecules import Report
 
 
 def make_problem(
@@ -179,3 +185,129 @@ def try_model(recipe: Recipe, problem: Problem) -> None:
         raise ValueError(
             f"model: {type(model).__name__} with {recipe.model.options} fails on the first graph of {problem.name} ({first_line(error)})."
         ) from error
+
+
+# -- Rows of a table whose molecules are too large for the memory. They are left out of a run, with a reason, before it starts
+# A run stores these rows with its problem, so that it can be resumed with the same rows on any machine.
+
+
+SMALL = 100  # graphs with fewer nodes are not checked: even with a subgraph for each pair of nodes they are small enough
+
+
+def find_too_large(recipe: Recipe, problem: Problem, device: torch.device) -> dict[str, str]:
+    """The rows whose graphs are too large for a model of the recipe on this device, with the reasons."""
+    assert problem.names is not None
+    large = (problem.graphs.sizes > SMALL).nonzero().flatten()
+    if not large.numel():
+        return {}
+    model = make_model(recipe.model, problem, 0, recipe.train.loss).to(dtype_of(recipe.train.precision))
+    pairs = pairs_of(model, problem.graphs.select(large)).tolist()
+    training = not model.policy.random  # a policy that samples learns from fewer pairs than it predicts with
+    whys = [why_too_large(model, each, device, training) for each in pairs]
+    return {problem.names[g]: f"{TOO_LARGE}, {why}" for g, why in zip(large.tolist(), whys, strict=True) if why is not None}
+
+
+def saved_too_large(run: Run, problem: Problem) -> dict[str, str]:
+    """The rows that were left out when the run was started."""
+    rows = run.problem.too_large
+    if not rows.keys() <= set(problem.names or []):
+        raise ValueError(
+            f"{run.files.problem} is damaged (too_large is {rows!r:.80}, expected rows of {problem.name} with reasons)."
+        )
+    return rows
+
+
+def problem_of_run(run: Run, problem: Problem) -> Problem:
+    """The problem without the rows that the run left out when it was started, for another process that trains a model of the run."""
+    rows = saved_too_large(run, problem)
+    return problem.without({g for g, row in enumerate(problem.names or []) if row in rows}) if rows else problem
+
+
+def leave_out(problem: Problem, report: "Report", rows: dict[str, str]) -> Problem:
+    """The problem without some rows, which are added to the rows left out in the report."""
+    if not rows:
+        return problem
+    assert problem.names is not None
+    name, reason = next(iter(rows.items()))
+    graphs = {g for g, row in enumerate(problem.names) if row in rows}
+    if len(graphs) == len(problem.graphs) or graphs.issuperset(problem.splits["train"].tolist()):
+        raise ValueError(
+            f"{problem.name} has no row to learn from; row {name}: {reason}. Use fewer hidden_channels or num_layers, or a sampled policy such as "
+            "'ego+:3@0.5' (for models without root terms)."
+        )
+    report.leave_out({int(row): reason for row, reason in rows.items()})
+    kept = problem.without(graphs)
+    report.splits = {split: int(kept.splits[split].numel()) if split in kept.splits else 0 for split in report.splits}
+    return kept
+
+
+# -- Fine-tuning: a model starts from the weights of a finished run, with a new last layer for new targets -------------
+
+
+def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int) -> bool:
+    """Load the weights of the run in ``train.checkpoint`` into a model, if one is given. Return whether the last layer was loaded, too.
+
+    A run can have several models: seed s starts from model s, modulo their number. If the targets or classes differ, the last layer keeps its
+    random weights. With ``train.freeze_encoder`` only the head is trained.
+    """
+    if config.freeze_encoder:
+        freeze_encoder(model, config)
+    if config.checkpoint is None:
+        return True
+    run = Run.open(config.checkpoint)
+    known = run.members[seed % len(run.members)].model()
+    same = [run.problem.task, run.problem.targets, run.problem.classes] == [problem.task, problem.targets, problem.classes]
+    weights, own = known.state_dict(), model.state_dict()
+    last = f"head.lin{getattr(model.head, 'depth', 0)}."
+    same = same and all(own[name].shape == weights[name].shape for name in own if name.startswith(last) and name in weights)
+    if not same:
+        weights = {name: own.get(name, value) if name.startswith(last) else value for name, value in weights.items()}
+    wrong = [
+        name for name in {**own, **weights} if name not in own or name not in weights or own[name].shape != weights[name].shape
+    ]
+    if wrong:
+        raise ValueError(
+            f"the weights of {run.folder} do not fit this model ({wrong[0]} differs); leave out --model, --policy and settings of the model, so that "
+            "the settings of that run are used."
+        )
+    model.load_state_dict(weights)
+    return same
+
+
+def check_stereo(recipe: Recipe) -> None:
+    """Raise ``ValueError`` if a recipe starts from a run that sees chirality in another way, so that its weights for it mean something else."""
+    assert recipe.train.checkpoint is not None
+    here, there = recipe.data.stereo, stereo_of(Path(recipe.train.checkpoint)).get("stereo", recipe.data.stereo)
+    if recipe.data.name == "csv" and "none" not in (here, there) and here != there:
+        raise ValueError(
+            f"data.stereo is {here!r}, but the run {recipe.train.checkpoint}, whose weights are to be used, has the feature of chirality {there!r}; use it "
+            f"here too, with --set data.stereo={there}, or neither, with --ignore-stereo."
+        )
+
+
+def freeze_encoder(model: nn.Module, config: TrainingConfig) -> None:
+    """Train only the head."""
+    if config.checkpoint is None:
+        raise ValueError("--freeze-encoder needs a run with a trained encoder; give it with --checkpoint.")
+    if not isinstance(getattr(model, "head", None), nn.Module):
+        raise ValueError(f"--freeze-encoder trains only the head, but {type(model).__name__} has none.")
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(name.startswith("head."))
+
+
+def hold_encoder(model: nn.Module) -> None:
+    """Put everything except the head into evaluation mode, so that norms keep their statistics and there is no dropout."""
+    for name, part in model.named_children():
+        if name != "head":
+            part.eval()
+
+
+def stereo_of(folder: Path) -> dict[str, Any]:
+    """The setting ``data.stereo`` that gives tables the feature of chirality of a finished run; empty if the run is not on molecules."""
+    data = Run.open(folder).recipe.data
+    return {"stereo": data.stereo_of_graphs} if data.reads_smiles else {}
+
+
+def model_of(folder: Path) -> dict[str, Any]:
+    """The settings of the model of a finished run."""
+    return Run.open(folder).recipe.model.model_dump(mode="json")

@@ -1,0 +1,315 @@
+"""Train all models of one or several recipes, many models at once, and write each run to its folder."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from reign.data import Problem
+from reign.disk import write_json
+from reign.train.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
+from reign.train.domain import Domain
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import Fabric, make_fabric
+from reign.train.nearest import keep_training
+from reign.train.runs.build import (
+    check_stereo,
+    find_too_large,
+    leave_out,
+    make_model,
+    make_problem,
+    saved_too_large,
+    start_from,
+    try_model,
+)
+from reign.train.runs.jobs import Job, Member, members_of, run_jobs
+from reign.train.runs.results import (
+    Summary,
+    read_predictions,
+    read_result,
+    spread_of,
+    summarise,
+    write_left_out,
+    write_predictions,
+)
+from reign.train.runs.run import Environment, Memory, ModelFiles, Run, SavedModel, SavedProblem, only_one
+from reign.train.settings.config import Recipe
+from reign.train.trained_model import TrainedModel
+from reign.train.uncertainty import forecast, methods_of
+
+# -- Train on several splits of a table --------------------------------------------------------------------------------
+
+
+def replicates(recipe: Recipe, folder: Path, number: int) -> list[tuple[Recipe, Path]]:
+    """Recipes with the split seeds s, s + 1, ..., and their folders, ``folder/replicate-0`` and so on."""
+    if recipe.data.name != "csv" or recipe.data.splits_column is not None:
+        raise ValueError(
+            "--num-replicates draws several splits, but the splits are given; leave --splits-column out, or use --seeds."
+        )
+    plans = []
+    for r in range(number):
+        data = recipe.data.model_copy(update={"split_seed": recipe.data.split_seed + r})
+        plans.append((recipe.model_copy(update={"data": data}), folder / f"replicate-{r}"))
+    return plans
+
+
+# -- Calibrate the models of a run on its validation rows, for every method of uncertainty that its models support -----
+
+
+def calibrate(models: Sequence[TrainedModel], problem: Problem, callback: Callback | None = None) -> Calibration:
+    """Calibrate the trained models of a run on the validation rows of its table."""
+    ids, callback = problem.splits["val"], callback or Callback()
+    y, found = problem.y[ids], Calibration()
+    if problem.task == "regression":
+        for method in methods_of(models):
+            made = forecast(models, problem.graphs, ids, problem.task, method, callback)
+            assert made.unsure is not None
+            fitted = {t: Interval.fit(y[:, c], made.values[:, c], made.unsure[:, c]) for c, t in enumerate(problem.targets)}
+            found.intervals[method] = {target: each for target, each in fitted.items() if each is not None}
+    else:
+        values = forecast(models, problem.graphs, ids, problem.task, None, callback).values
+        for t, target in enumerate(problem.targets):
+            there = ~y[:, t].isnan()
+            if int(there.sum()) < FEWEST or y[there, t].unique().numel() < 2:
+                continue
+            if problem.task == "multiclass":
+                found.temperature[target] = fit_temperature(y[there, t], values[there].clamp(min=1e-12).log())
+            else:
+                found.temperature[target] = fit_temperature(y[there, t], torch.logit(values[there, t, None], eps=1e-12))
+                found.isotonic[target] = Steps.fit(y[there, t], values[there, t])
+    return found
+
+
+# -- Train all models of one or several recipes, many models at once, and write each run to its folder -----------------
+
+
+T = TypeVar("T")
+
+
+def train(
+    recipe: Recipe,
+    folder: str | Path,
+    *,
+    resume: bool = False,
+    fabric: Fabric | None = None,
+    callback: Callback | None = None,
+    jobs: int | None = None,
+) -> dict[str, Any]:
+    """Train all models of a recipe, and return the summary of the results as it is in the folder of the run.
+
+    Args:
+        recipe: the settings of the run.
+        folder: the folder of the run. It must be new or empty, unless ``resume`` is set.
+        resume: continue the run in the folder and skip models that are done. Seeds may be added.
+        fabric: devices and processes; one process on the best device if not given.
+        callback: receives all events.
+        jobs: number of models to train at once; if not given, as many as fit on a GPU, and one on a CPU.
+    """
+    return train_all([(recipe, Path(folder))], resume=resume, fabric=fabric, callback=callback, jobs=jobs)[0].to_dict()
+
+
+def train_all(
+    plans: Sequence[tuple[Recipe, Path]],
+    *,
+    resume: bool = False,
+    fabric: Fabric | None = None,
+    callback: Callback | None = None,
+    jobs: int | None = None,
+) -> list[Summary]:
+    """Train the models of several recipes, each in its own folder, and summarise the results; see ``train``.
+
+    A model that fails does not stop the others. When all are done, the first error is raised, with the number of other failures.
+    """
+    callback = callback or Callback()
+    fabric = fabric or make_fabric(plans[0][0].train.precision)
+    with ExitStack() as held:
+        runs: list[_Started] = []
+        loaded: dict[str, Problem] = {}
+        for recipe, folder in plans:
+            held.enter_context(_only_one(fabric, folder))
+            runs.append(_Started.begin(recipe, Run(folder), resume, fabric, callback, loaded))
+        work = [job for run in runs for job in run.jobs()]
+        try:
+            run_jobs(work, fabric, callback, jobs)
+            fabric.barrier()
+            _raise_first([job for job in work if job.error is not None], work)
+        except BaseException:
+            for run in runs:
+                if not run.jobs():  # this one is done, whatever happened to the others
+                    with suppress(Exception):
+                        run.finish(fabric, callback)
+            raise
+        return [run.finish(fabric, callback) for run in runs]
+
+
+def _raise_first(failed: list[Job], work: list[Job]) -> None:
+    if not failed:
+        return
+    error = failed[0].error
+    assert error is not None
+    if isinstance(error, ValueError) and len(work) > 1:
+        others = f"; {len(failed) - 1} more failed" if len(failed) > 1 else ""
+        raise type(error)(
+            f"{failed[0].member.folder}: {error} ({len(work) - len(failed)} of {len(work)} models are done{others})"
+        ) from error
+    raise error
+
+
+@dataclass
+class _Started:
+    """A run that has started, with its data and models, or its results if it is already finished."""
+
+    recipe: Recipe
+    run: Run
+    problem: Problem | None
+    members: list[Member]
+    done: Summary | None = None
+
+    @classmethod
+    def begin(
+        cls, recipe: Recipe, run: Run, resume: bool, fabric: Fabric, callback: Callback, loaded: dict[str, Problem]
+    ) -> "_Started":
+        """Prepare the folder. Data sets are added to those that were loaded before."""
+        recipe, done = _on_first(fabric, lambda: run.create(recipe, resume))
+        if done is not None:
+            return cls(recipe, run, None, [], done)
+        problem, report = make_problem(recipe.data, loaded, callback, _on_first(fabric, run.known_targets))
+        whole, too_large = problem, dict[str, str]()
+        if report is not None:
+            too_large = _on_first(fabric, lambda: _too_large(recipe, problem, run, fabric))
+            problem = leave_out(problem, report, too_large)
+        about = SavedProblem.of(whole, too_large)
+        if run.files.problem.is_file() and run.problem.to_dict() != about.to_dict():
+            raise ValueError(
+                f"the data of {problem.name} have changed since the run in {run.folder} was started; choose a new folder with -o."
+            )
+        if recipe.train.checkpoint is not None:
+            check_stereo(recipe)
+        members = list(members_of(recipe, problem, run))
+        try_model(recipe, members[0].problem)
+        if recipe.train.checkpoint is not None or recipe.train.freeze_encoder:
+            first = members[0]
+            model = make_model(recipe.model, first.problem, first.seed, recipe.train.loss)
+            same = start_from(model, recipe.train, first.problem, first.seed)
+            what = "all weights" if same else "all weights but those of the last layer, which is new for these targets"
+            callback.note(f"Training starts from {recipe.train.checkpoint}: {what}.")
+        stretched = _stretched(recipe, run, callback)
+        fabric.barrier()
+        if fabric.is_global_zero:
+            files = run.files
+            for old in (files.summary, files.calibration):  # they may be of fewer seeds
+                old.unlink(missing_ok=True)
+            for member in members if stretched else ():
+                ModelFiles(member.folder).result.unlink(missing_ok=True)
+            recipe.save(files.recipe)
+            if not files.environment.is_file():
+                Environment.present(fabric).write(files.environment)
+            about.write(files.problem)
+            if report is not None:
+                callback.table(report)
+                write_left_out(files.left_out, report)
+                write_json(files.table, report.record())
+        return cls(recipe, Run(run.folder), problem, members)
+
+    def jobs(self) -> list[Job]:
+        """The models that are not done yet."""
+        return [
+            Job(self.recipe, member, self.run.folder, m, len(self.members))
+            for m, member in enumerate(self.members)
+            if not ModelFiles(member.folder).result.is_file()
+        ]
+
+    def finish(self, fabric: Fabric, callback: Callback) -> Summary:
+        """Write the summary of the run, unless it is finished already, and return it."""
+        if self.done is not None:
+            return self.done
+        assert self.problem is not None
+        files, problem, folds = self.run.files, self.problem, self.recipe.folds
+        results = [
+            read_result(
+                ModelFiles(m.folder).result,
+                m.problem.splits,
+                seed=m.seed,
+                fold=m.fold,
+                folder=str(m.folder.relative_to(self.run.folder)),
+            )
+            for m in self.members
+        ]
+        metric, predicted = results[0].metric, None
+        curves = [SavedModel(m.folder, self.run).curve(f"val_{metric}") for m in self.members] if folds is not None else []
+        if folds is None and "test" in problem.splits:
+            size = problem.splits["test"].numel(), problem.num_outputs
+            predicted = torch.stack([read_predictions(ModelFiles(m.folder).predictions, *size) for m in self.members])
+        summary = summarise(self.recipe, problem, results, curves, predicted)
+        if fabric.is_global_zero:
+            if predicted is not None:
+                write_predictions(files.predictions, problem, problem.splits["test"], predicted.mean(0), spread_of(predicted))
+            Memory.peak(fabric.device).write(files.memory)
+            if self.recipe.data.reads_smiles:
+                trained_on = torch.cat([m.problem.splits["train"] for m in self.members]).unique()
+                Domain.of_training(problem, trained_on).save(files.domain)
+            if self.recipe.data.name == "csv" and folds is None:
+                keep_training(files.training, problem)
+                self._calibrate(summary.report, fabric, callback)
+            summary.write(files.summary)  # the last file: with it, the run is finished
+        return summary
+
+    def _calibrate(self, report: str, fabric: Fabric, callback: Callback) -> None:
+        """Calibrate the models on the validation rows of a table, if there are any. A run that cannot be calibrated stays as it is."""
+        assert self.problem is not None
+        if "val" not in self.problem.splits:
+            return
+        load, size = TrainedModel.load, self.problem.num_outputs
+        try:
+            models = [load(m.folder, report, self.recipe.train, size, fabric.device) for m in self.members]
+            calibrate(models, self.problem, callback).save(self.run.files.calibration)
+        except ValueError as error:
+            callback.note(f"The run could not be calibrated: {error}")
+
+
+def _stretched(recipe: Recipe, run: Run, callback: Callback) -> bool:
+    """Whether a run that is continued gets more epochs than it had. If so, a note is printed."""
+    if not run.started:
+        return False
+    before = run.recipe.train.epochs
+    if recipe.train.epochs > before:
+        how = (
+            ""
+            if recipe.train.schedule.name == "constant"
+            else f"; from here on, the learning rate follows the schedule of {recipe.train.epochs} epochs"
+        )
+        callback.note(f"The run had {before} epochs and continues to {recipe.train.epochs}{how}.")
+    return recipe.train.epochs > before
+
+
+def _too_large(recipe: Recipe, problem: Problem, run: Run, fabric: Fabric) -> dict[str, str]:
+    """The rows of a table that are too large for the memory. A resumed run uses the rows found when it was started."""
+    if run.files.problem.is_file():
+        return saved_too_large(run, problem)
+    return find_too_large(recipe, problem, fabric.device)
+
+
+@contextmanager
+def _only_one(fabric: Fabric, folder: Path) -> Iterator[None]:
+    """Lock the folder of a run, in the first process on behalf of all."""
+    with ExitStack() as held:
+        _on_first(fabric, lambda: held.enter_context(only_one(folder)))
+        yield
+
+
+def _on_first(fabric: Fabric, work: Callable[[], T]) -> T:
+    """Do some work in the first process only, and send its result to the others."""
+    found: Any = None
+    if fabric.is_global_zero:
+        try:
+            found = work()
+        except ValueError as error:
+            found = error
+    if fabric.world_size > 1:
+        found = fabric.broadcast(found)
+    if isinstance(found, ValueError):
+        raise found
+    return found
