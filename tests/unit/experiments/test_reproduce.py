@@ -1,13 +1,13 @@
 """Ours beside the paper's, and the points of a grid: by hand."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from reign.experiments.paper import Column, PaperTable, Quick, Row
 from reign.experiments.reproduce import Cell, _cell
 from reign.experiments.tune import Search, best_first
+from reign.train.runs.results import Spread, Summary
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,9 @@ def test_a_cell_in_the_unit_of_the_paper() -> None:
         columns={"test": Column(), "val": Column(value="val")},
         rows={"sun": Row(title="SUN", paper={"test": (80.0, 2.0)})},
     )
-    summary: dict[str, Any] = {
-        "test": {"mean": 0.83, "std": 0.01, "values": [0.82, 0.84]},
-        "val": {"mean": 0.5, "std": None, "values": [0.5]},
-    }
+    summary = Summary.model_construct(
+        test=Spread(mean=0.83, std=0.01, values=[0.82, 0.84]), val=Spread(mean=0.5, std=None, values=[0.5])
+    )
     assert _cell(table, "sun", "test", summary) == Cell("sun", "test", 83.0, 1.0, 2, 80.0, 2.0)
     assert _cell(table, "sun", "val", summary) == Cell("sun", "val", 50.0, None, 1, None, None)
 
