@@ -15,31 +15,31 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
     ".": (12, 1127, 8.0),
     "bags": (11, 2055, 4.8),
-    "cli": (12, 2061, 11.1),
+    "cli": (12, 2059, 11.0),
     "data": (18, 3241, 7.0),
     "draw": (4, 427, 6.8),
-    "experiments": (11, 1822, 6.0),
+    "experiments": (11, 1824, 6.1),
     "explain": (3, 315, 6.0),
     "explore": (3, 429, 7.0),
     "kernels": (21, 4317, 4.5),
     "nn": (31, 6263, 6.7),
-    "plots": (12, 2036, 7.2),
+    "plots": (12, 1864, 7.5),
     "policies": (8, 1005, 7.8),
     "published": (7, 1372, 7.7),
     "sklearn": (2, 343, 7.6),
     "smiles": (6, 846, 5.9),
     "theory": (18, 3857, 6.1),
-    "train": (60, 8116, 8.8),
+    "train": (49, 8444, 7.7),
 }
 
 WHOLE = {
     "training steps": 4,
-    "modules that name files of a run": 19,
+    "modules that name files of a run": 1,
     "renderers of tables": 1,
     "cycles of imports": 7,
-    "modules in cycles": 54,
+    "modules in cycles": 55,
     "equal class names": 11,
-    "dict[str, Any]": 219,
+    "dict[str, Any]": 177,
 }
 
 
