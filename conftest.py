@@ -17,6 +17,7 @@ def _forget_what_was_registered() -> Iterator[None]:
     from reign.train.settings.optim import OPTIMISERS, SCHEDULES
 
     registries = (POLICIES, CONVS, TERMS, MODELS, DATASETS, FAMILIES, LOSSES, METRICS, OPTIMISERS, SCHEDULES)
+    MODELS.items()  # those of reign.published are imported now, and not forgotten afterwards
     before = [(dict(registry._entries), dict(registry._aliases)) for registry in registries]
     yield
     for registry, (entries, aliases) in zip(registries, before, strict=True):
