@@ -21,8 +21,28 @@ from reign.nn._state import State
 from reign.nn._terms import TERMS
 from reign.nn.models._tensors import TensorGNN, graph_tensor, on_diagonal, with_edges
 
+PRODUCT = r"\textstyle\sum_{j} \mu^{0}(x)^{k}_{j} \, \mu^{1}(x)^{j}_{i}"
 
-class PPGNConv(Resettable):
+
+class _Product(Resettable):
+    """What blocks with a matrix product share: how they are described."""
+
+    in_channels: int
+    out_channels: int
+
+    def _described(self, formula: str, passes: int) -> str:
+        size = num_parameters(self)
+        return (
+            f"{type(self).__name__}({self.in_channels} -> {self.out_channels}), {size:,} parameters\n"
+            f"  x[k,i] <- {formula}\n"
+            f"  cost: {passes} passes over pairs, and a matrix product of cost n^3 per channel"
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels} -> {self.out_channels}, terms=['own', 'matrix product'])"
+
+
+class PPGNConv(_Product):
     r"""A block of a provably powerful graph network, with a matrix product over nodes in every channel.
 
     .. math:: h \leftarrow \sigma \big( W [h, m_1(h) \cdot m_2(h)] \big)
@@ -53,20 +73,12 @@ class PPGNConv(Resettable):
     def describe(self, latex: bool = False) -> str:
         """Show the update equation and the number of parameters; or the equation as LaTeX."""
         if latex:
-            product = r"\frac{1}{n} \textstyle\sum_{j} \mu^{0}(x)^{k}_{j} \, \mu^{1}(x)^{j}_{i}"
+            product = rf"\frac{{1}}{{n}} {PRODUCT}"
             return aligned([rf"x^{{k}}_{{i}} &\leftarrow \sigma \Big( W \big[ x^{{k}}_{{i}},\, {product} \big] \Big)"])
-        size = num_parameters(self)
-        return (
-            f"PPGNConv({self.in_channels} -> {self.out_channels}), {size:,} parameters\n"
-            f"  x[k,i] <- {type(self.act).__name__}(Linear[x[k,i], mean_j MLP(x)[k,j] * MLP(x)[j,i]])\n"
-            "  cost: 4 passes over pairs, and a matrix product of cost n^3 per channel"
-        )
-
-    def __repr__(self) -> str:
-        return f"PPGNConv({self.in_channels} -> {self.out_channels}, terms=['own', 'matrix product'])"
+        return self._described(f"{type(self.act).__name__}(Linear[x[k,i], mean_j MLP(x)[k,j] * MLP(x)[j,i]])", 4)
 
 
-class PPGNBlock(Resettable):
+class PPGNBlock(_Product):
     r"""A block as published: activations after every layer of the MLPs, a product that is not scaled, and no activation at the end.
 
     .. math:: h \leftarrow W [h, m_1(h) \cdot m_2(h)]
@@ -99,16 +111,8 @@ class PPGNBlock(Resettable):
     def describe(self, latex: bool = False) -> str:
         """Show the update equation and the number of parameters; or the equation as LaTeX."""
         if latex:
-            product = r"\textstyle\sum_{j} \mu^{0}(x)^{k}_{j} \, \mu^{1}(x)^{j}_{i}"
-            return aligned([rf"x^{{k}}_{{i}} &\leftarrow W \big[ x^{{k}}_{{i}},\, {product} \big]"])
-        return (
-            f"{type(self).__name__}({self.in_channels} -> {self.out_channels}), {num_parameters(self):,} parameters\n"
-            "  x[k,i] <- Linear[x[k,i], sum_j MLP(x)[k,j] * MLP(x)[j,i]]\n"
-            f"  cost: {2 * len(self.left) + 1} passes over pairs, and a matrix product of cost n^3 per channel"
-        )
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.in_channels} -> {self.out_channels}, terms=['own', 'matrix product'])"
+            return aligned([rf"x^{{k}}_{{i}} &\leftarrow W \big[ x^{{k}}_{{i}},\, {PRODUCT} \big]"])
+        return self._described("Linear[x[k,i], sum_j MLP(x)[k,j] * MLP(x)[j,i]]", 2 * len(self.left) + 1)
 
 
 class PPGNNodesConv(Resettable):
@@ -183,9 +187,8 @@ class PPGNNodesConv(Resettable):
         assert isinstance(block, PPGNBlock)
         if latex:
             ends = r"x^{k}_{i} &\leftarrow \sigma \Big( \mu \big[ x^{i}_{i},\, \textstyle\sum_{j \neq i} x^{i}_{j} \big] \Big)"
-            product = r"\textstyle\sum_{j} \mu^{0}(x)^{k}_{j} \, \mu^{1}(x)^{j}_{i}"
             return aligned(
-                [rf"x^{{k}}_{{i}} &\leftarrow W \big[ x^{{k}}_{{i}},\, {product} \big] \quad {len(self.blocks)} \times", ends]
+                [rf"x^{{k}}_{{i}} &\leftarrow W \big[ x^{{k}}_{{i}},\, {PRODUCT} \big] \quad {len(self.blocks)} \times", ends]
             )
         lines = [f"{self!r}, {num_parameters(self):,} parameters", *(each.describe() for each in self.blocks)]  # type: ignore[operator]
         lines.append(f"  x[k,i] <- {type(self.act).__name__}(MLP[x[i,i] , sum_j x[i,j], j != i]), on nodes")
@@ -267,7 +270,7 @@ class _Pick(torch.autograd.Function):
 SMALLEST = 1e-6  # the gradient of a square root is unbounded at 0, so it is linear below this value
 
 
-class PPGNRootConv(Resettable):
+class PPGNRootConv(_Product):
     r"""A residual block with a matrix product over nodes in every channel, and its signed square root.
 
     .. math:: m = m_1(x) \cdot m_2(x), \quad x \leftarrow x + m_3 \big( [x, \mathrm{sign}(m) \sqrt{|m|}] \big)
@@ -296,18 +299,10 @@ class PPGNRootConv(Resettable):
     def describe(self, latex: bool = False) -> str:
         """Describe the update equation and the number of parameters; with ``latex``, return only the equation as LaTeX."""
         if latex:
-            product = r"\textstyle\sum_{j} \mu^{0}(x)^{k}_{j} \, \mu^{1}(x)^{j}_{i}"
             return aligned(
-                [rf"x^{{k}}_{{i}} &\leftarrow x^{{k}}_{{i}} + \mu^{{2}} \big( x^{{k}}_{{i}},\, \pm\sqrt{{{product}}} \big)"]
+                [rf"x^{{k}}_{{i}} &\leftarrow x^{{k}}_{{i}} + \mu^{{2}} \big( x^{{k}}_{{i}},\, \pm\sqrt{{{PRODUCT}}} \big)"]
             )
-        return (
-            f"{type(self).__name__}({self.in_channels} -> {self.out_channels}), {num_parameters(self):,} parameters\n"
-            "  x[k,i] <- x[k,i] + MLP[x[k,i], root of sum_j MLP(x)[k,j] * MLP(x)[j,i]]\n"
-            "  cost: 6 passes over pairs, and a matrix product of cost n^3 per channel"
-        )
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.in_channels} -> {self.out_channels}, terms=['own', 'matrix product'])"
+        return self._described("x[k,i] + MLP[x[k,i], root of sum_j MLP(x)[k,j] * MLP(x)[j,i]]", 6)
 
 
 class SumPooling(Pooling):
