@@ -5,25 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from reign.cli.options import (
-    Accelerator,
-    Devices,
-    Jobs,
-    Nodes,
-    Quiet,
-    Settings,
-    SmilesColumns,
-    SplitsColumn,
-    SplitType,
-    TargetColumns,
-    TaskType,
-    TrainingTable,
-    WithReport,
-    given,
-    output_option,
-    recipe_for,
-    training_option,
-)
+from reign.cli import options
+from reign.cli.options import given, output_option, recipe_for, training_option
 from reign.cli.reports import report_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem, user_mistakes
 
@@ -111,13 +94,13 @@ def reproduce(
         Path | None,
         output_option("-o", "--output-dir", help="Folder of the runs; runs/TABLE if not given."),
     ] = None,
-    settings: Settings = None,
-    jobs: Jobs = None,
-    accelerator: Accelerator = "auto",
-    devices: Devices = 1,
-    num_nodes: Nodes = 1,
-    quiet: Quiet = False,
-    write_report: WithReport = True,
+    settings: options.Settings = None,
+    jobs: options.Jobs = None,
+    accelerator: options.Accelerator = "auto",
+    devices: options.Devices = 1,
+    num_nodes: options.Nodes = 1,
+    quiet: options.Quiet = False,
+    write_report: options.WithReport = True,
     status: Annotated[
         bool,
         output_option(
@@ -174,12 +157,12 @@ def tune(
         str | None,
         typer.Argument(help="TABLE/ROW/COLUMN as in reign train, or a YAML file; use - for a CSV given by --set data.path=FILE."),
     ] = None,
-    data_path: TrainingTable = None,
-    smiles_columns: SmilesColumns = None,
-    target_columns: TargetColumns = None,
-    task_type: TaskType = None,
-    split_type: SplitType = None,
-    splits_column: SplitsColumn = None,
+    data_path: options.TrainingTable = None,
+    smiles_columns: options.SmilesColumns = None,
+    target_columns: options.TargetColumns = None,
+    task_type: options.TaskType = None,
+    split_type: options.SplitType = None,
+    splits_column: options.SplitsColumn = None,
     grid: Annotated[
         list[str] | None,
         training_option(
@@ -202,10 +185,10 @@ def tune(
         Path | None,
         output_option("-o", "--output-dir", help="Folder of the runs; runs/tune/<name> if not given."),
     ] = None,
-    settings: Settings = None,
-    jobs: Jobs = None,
-    accelerator: Accelerator = "auto",
-    quiet: Quiet = False,
+    settings: options.Settings = None,
+    jobs: options.Jobs = None,
+    accelerator: options.Accelerator = "auto",
+    quiet: options.Quiet = False,
 ) -> None:
     """Search settings for the best validation metric, with optuna.
 

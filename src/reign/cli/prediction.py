@@ -9,17 +9,9 @@ import typer
 if TYPE_CHECKING:
     from reign.train import Predictor
 
-from reign.cli.options import (
-    Accelerator,
-    Quiet,
-    SmilesColumnsAsTrained,
-    data_option,
-    machine_option,
-    model_option,
-    output_option,
-    unsure_option,
-)
-from reign.cli.tools import beside, check_writable, plain_console, user_mistakes
+from reign.cli import options
+from reign.cli.options import data_option, machine_option, model_option, output_option, unsure_option
+from reign.cli.tools import check_writable, next_to, plain_console, user_mistakes
 
 DescriptorsPath = Annotated[
     Path | None, data_option(help="A CSV of descriptors, with one row per molecule, if the training used one.")
@@ -67,7 +59,7 @@ def predict(
         Path | None,
         output_option("-o", "--output", help="Table to write: .csv, .csv.gz or .parquet; <input>_preds.csv if not given."),
     ] = None,
-    smiles_columns: SmilesColumnsAsTrained = None,
+    smiles_columns: options.SmilesColumnsAsTrained = None,
     descriptors_path: DescriptorsPath = None,
     best_model: Annotated[bool, model_option("--best-model", help="Use only the model with the best validation metric.")] = False,
     uncertainty_method: UncertaintyMethod = None,
@@ -87,8 +79,8 @@ def predict(
     engine: Annotated[
         str, machine_option(help="Where to predict for a folder of tables: local (this process), or ray (a Ray cluster).")
     ] = "local",
-    accelerator: Accelerator = "auto",
-    quiet: Quiet = False,
+    accelerator: options.Accelerator = "auto",
+    quiet: options.Quiet = False,
 ) -> None:
     """Predict the targets of a run for a table of molecules.
 
@@ -104,7 +96,7 @@ def predict(
         from reign.train.engine.execution import find_device
         from reign.train.shards import predict_folder
 
-        target = output if output is not None else beside(data_path, "preds")
+        target = output if output is not None else next_to(data_path, "preds")
         folder = data_path.is_dir() or engine != "local"
         if not folder:
             check_writable(target)
@@ -141,11 +133,11 @@ def fingerprint(
         Path | None,
         output_option("-o", "--output", help="Table to write: .csv, .csv.gz or .parquet; <input>_fps.csv if not given."),
     ] = None,
-    smiles_columns: SmilesColumnsAsTrained = None,
+    smiles_columns: options.SmilesColumnsAsTrained = None,
     descriptors_path: DescriptorsPath = None,
     num_workers: NumWorkers = None,
-    accelerator: Accelerator = "auto",
-    quiet: Quiet = False,
+    accelerator: options.Accelerator = "auto",
+    quiet: options.Quiet = False,
 ) -> None:
     """Write a vector for each molecule: the input of the head of a model.
 
@@ -157,7 +149,7 @@ def fingerprint(
         from reign.train.engine.execution import find_device
         from reign.train.vectors import write_vectors
 
-        target = output if output is not None else beside(data_path, "fps")
+        target = output if output is not None else next_to(data_path, "fps")
         check_writable(target)
         predictor = load(*model_paths, device=find_device(accelerator))
         with showing_progress(not quiet) as callback:
@@ -180,8 +172,8 @@ def evaluate(
     ] = None,
     uncertainty_method: UncertaintyMethod = None,
     conformal_alpha: Alpha = None,
-    accelerator: Accelerator = "auto",
-    quiet: Quiet = False,
+    accelerator: options.Accelerator = "auto",
+    quiet: options.Quiet = False,
 ) -> None:
     """Compute the metrics of a run again, on a split of its data or on another CSV.
 

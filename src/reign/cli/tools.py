@@ -78,8 +78,8 @@ def stem(file: Path) -> str:
     return name or file.name
 
 
-def beside(table: Path, what: str) -> Path:
-    """The usual output for a table: a CSV beside it, a Parquet file beside a Parquet file, or a folder beside a folder."""
+def next_to(table: Path, what: str) -> Path:
+    """The usual output for a table: a CSV next to it, a Parquet file next to a Parquet file, or a folder next to a folder."""
     if table.is_dir():
         return table.with_name(f"{table.absolute().name}_{what}")
     return table.with_name(f"{stem(table)}_{what}{table.suffix if table.suffix.lower() in ('.parquet', '.pq') else '.csv'}")

@@ -6,20 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reign.cli import options
 from reign.cli.options import (
-    Accelerator,
-    Devices,
-    Jobs,
-    Nodes,
-    Quiet,
-    Settings,
-    SmilesColumns,
-    SplitsColumn,
-    SplitType,
-    TargetColumns,
-    TaskType,
-    TrainingTable,
-    WithReport,
     data_option,
     given,
     machine_option,
@@ -44,13 +32,13 @@ def train(
             help="A recipe: TABLE/ROW/COLUMN of the paper, such as zinc/sun-ego (reign recipes lists them), or a YAML file."
         ),
     ] = None,
-    data_path: TrainingTable = None,
-    smiles_columns: SmilesColumns = None,
-    target_columns: TargetColumns = None,
-    task_type: TaskType = None,
-    split_type: SplitType = None,
+    data_path: options.TrainingTable = None,
+    smiles_columns: options.SmilesColumns = None,
+    target_columns: options.TargetColumns = None,
+    task_type: options.TaskType = None,
+    split_type: options.SplitType = None,
     split_sizes: Annotated[list[float] | None, data_option(help="Shares of train, val and test, such as 0.8 0.1 0.1.")] = None,
-    splits_column: SplitsColumn = None,
+    splits_column: options.SplitsColumn = None,
     split_seed: Annotated[int | None, data_option(help="Seed for splitting the rows.")] = None,
     weight_column: Annotated[str | None, rows_option(help="Column with the weight of each row in training.")] = None,
     class_balance: Annotated[bool, rows_option("--class-balance", help="Weight rows so that all classes count equally.")] = False,
@@ -84,17 +72,17 @@ def train(
     resume: Annotated[Path | None, training_option(help="Continue this run; a larger --epochs trains it longer.")] = None,
     checkpoint: Annotated[Path | None, training_option(help="Start from the weights of this run, for any targets.")] = None,
     freeze_encoder: Annotated[bool, training_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
-    settings: Settings = None,
+    settings: options.Settings = None,
     eager: Annotated[
         bool,
         machine_option("--eager", help="Use plain PyTorch operations, also on a GPU."),
     ] = False,
-    jobs: Jobs = None,
-    accelerator: Accelerator = "auto",
-    devices: Devices = 1,
-    num_nodes: Nodes = 1,
-    quiet: Quiet = False,
-    write_report: WithReport = True,
+    jobs: options.Jobs = None,
+    accelerator: options.Accelerator = "auto",
+    devices: options.Devices = 1,
+    num_nodes: options.Nodes = 1,
+    quiet: options.Quiet = False,
+    write_report: options.WithReport = True,
 ) -> None:
     """Train on a CSV of molecules, or with a recipe of the paper.
 

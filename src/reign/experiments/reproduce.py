@@ -31,6 +31,11 @@ class Cell:
         unit = self.paper_deviation or self.deviation
         return None if self.paper is None or not unit else (self.ours - self.paper) / unit
 
+    def texts(self) -> list[str]:
+        """Our number with the number of models, the paper's, and the difference."""
+        difference = "" if self.difference is None else f"{self.difference:+.1f}"
+        return [f"{number(self.ours, self.deviation)} ({self.runs})", number(self.paper, self.paper_deviation), difference]
+
 
 def reproduce(
     table: PaperTable,
@@ -61,10 +66,11 @@ def reproduce(
     plans = {folder / row / table.own_run(column): table.recipe(row, column, *changes, quick=quick) for row, column in chosen}
     found = train_all([(plan, run) for run, plan in plans.items()], resume=True, fabric=fabric, callback=callback, jobs=jobs)
     summaries = dict(zip(plans, found, strict=True))
-    return [_cell(table, row, column, summaries[folder / row / table.own_run(column)]) for row, column in chosen]
+    return [cell_of(table, row, column, summaries[folder / row / table.own_run(column)]) for row, column in chosen]
 
 
-def _cell(table: PaperTable, row: str, column: str, summary: Summary) -> Cell:
+def cell_of(table: PaperTable, row: str, column: str, summary: Summary) -> Cell:
+    """The number of a cell in the summary of its run, and the paper's."""
     found = summary.splits[table.columns[column].value]
     theirs = table.rows[row].paper.get(column)
     mean, deviation = (None, None) if theirs is None else mean_and_std(theirs)
@@ -91,10 +97,7 @@ def comparison_table(paper: PaperTable, found: list[Cell], quick: bool) -> Table
     last = ""
     for c in found:
         title = paper.rows[c.row].title
-        ours, theirs = f"{number(c.ours, c.deviation)} ({c.runs})", number(c.paper, c.paper_deviation)
-        rows.append(
-            ["" if title == last else title, c.column, ours, theirs, "" if c.difference is None else f"{c.difference:+.1f}"]
-        )
+        rows.append(["" if title == last else title, c.column, *c.texts()])
         last = title
     wanted = dict.fromkeys(c.column for c in found)
     for title, numbers in paper.quoted.items():

@@ -12,6 +12,7 @@ import yaml
 from reign.draw import Picture
 from reign.experiments import find_table, list_tables
 from reign.experiments.paper import PaperTable, mean_and_std
+from reign.experiments.reproduce import cell_of
 from reign.plots._curves import (
     Curve,
     Floats,
@@ -149,7 +150,7 @@ def _results(page: Page, run: Record) -> None:
     page.heading("Results")
     page.table(header, rows, f"{run.recipe.model.name}, {summary.describe_weights()}, {summary.parameters:,} weights")
     if cells := paper_cells(run.recipe):
-        _beside_the_paper(page, run, cells)
+        _next_to_the_paper(page, run, cells)
 
 
 def _table(page: Page, run: Record) -> None:
@@ -173,24 +174,13 @@ def _table(page: Page, run: Record) -> None:
         )
 
 
-def _beside_the_paper(page: Page, run: Record, cells: Sequence[PaperCell]) -> None:
+def _next_to_the_paper(page: Page, run: Record, cells: Sequence[PaperCell]) -> None:
     rows = []
     for cell in cells:
-        found, theirs = run.summary.splits.get(cell.table.columns[cell.column].value), cell.number
-        if found is None or theirs is None:
+        if cell.number is None or cell.table.columns[cell.column].value not in run.summary.splits:
             continue
-        ours = found.mean * cell.table.factor
-        spread = None if found.std is None else found.std * cell.table.factor
-        gap = f"{(ours - theirs[0]) / theirs[1]:+.1f}" if theirs[1] else ""
-        rows.append(
-            [
-                f"{cell.name}/{cell.row}/{cell.column}",
-                cell.table.unit,
-                f"{number(ours, spread)} ({len(found.values)})",
-                number(*theirs),
-                gap,
-            ]
-        )
+        compared = cell_of(cell.table, cell.row, cell.column, run.summary)
+        rows.append([f"{cell.name}/{cell.row}/{cell.column}", cell.table.unit, *compared.texts()])
     if rows:
         page.table(["recipe", "unit", "ours (models)", "paper", "difference in std"], rows, "compared with the paper")
     if other := cells[0].other:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from reign.experiments.paper import Column, PaperTable, Quick, Row
-from reign.experiments.reproduce import Cell, _cell
+from reign.experiments.reproduce import Cell, cell_of
 from reign.experiments.tune import Search, best_first
 from reign.train.runs.results import Spread, Summary
 
@@ -38,8 +38,8 @@ def test_a_cell_in_the_unit_of_the_paper() -> None:
     summary = Summary.model_construct(
         test=Spread(mean=0.83, std=0.01, values=[0.82, 0.84]), val=Spread(mean=0.5, std=None, values=[0.5])
     )
-    assert _cell(table, "sun", "test", summary) == Cell("sun", "test", 83.0, 1.0, 2, 80.0, 2.0)
-    assert _cell(table, "sun", "val", summary) == Cell("sun", "val", 50.0, None, 1, None, None)
+    assert cell_of(table, "sun", "test", summary) == Cell("sun", "test", 83.0, 1.0, 2, 80.0, 2.0)
+    assert cell_of(table, "sun", "val", summary) == Cell("sun", "val", 50.0, None, 1, None, None)
 
 
 @pytest.mark.parametrize(("direction", "expected"), [("MINIMIZE", [2, 0, 3]), ("MAXIMIZE", [3, 0, 2])])
