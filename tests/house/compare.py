@@ -417,14 +417,20 @@ def ask(source: Path, part: str, words: list[str]) -> Any:
 
 
 def differences(old: Any, new: Any, most: int = 12) -> list[str]:
-    """Lines in which two answers differ, at most so many for each key; of a row its layers, its launches and so on are keys of their own."""
+    """Lines in which two answers differ, at most so many for each key; the layers and launches of a row, and the files of a run, are keys of their own."""
     out = []
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)
         if before == after:
             continue
         if isinstance(before, dict) and isinstance(after, dict):
-            out += [f"{key}: {line}" if line[0] != " " else line for line in differences(before, after, most)]
+            inner = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+            for name in inner[:most]:
+                out += [
+                    f"{key}: {line}" if line[0] != " " else line
+                    for line in differences({name: before.get(name)}, {name: after.get(name)}, most)
+                ]
+            out += [f"{key}: {len(inner) - most} more"] if len(inner) > most else []
             continue
         lines = difflib.unified_diff(_lines(before), _lines(after), lineterm="", n=0)
         found = [line for line in lines if not line.startswith(("---", "+++", "@@"))]

@@ -38,6 +38,12 @@ def test_launches_are_written_down(compare: Any) -> None:
 def test_differences(compare: Any) -> None:
     assert compare.differences({"a": "1\n2\n3", "b": [1]}, {"a": "1\n2\n3", "b": [1]}) == []
     assert compare.differences({"a": "1\n2\n3"}, {"a": "1\n4\n3"}) == ["a", "  -2", "  +4"]
+    runs = {"run": {f"weight {n}": "0" for n in range(5)}}, {"run": {f"weight {n}": "1" for n in range(5)}}
+    assert compare.differences(*runs, most=2)[2:4] + compare.differences(*runs, most=2)[-1:] == [
+        "  +1",
+        "run: weight 1",
+        "run: 3 more",
+    ]
     assert compare.differences({}, {"a": "1"}) == ["a", "  -null", "  +1"]
     assert compare.differences({"a": "1\n2\n3"}, {"a": ""}, most=1) == ["a", "  -1", "  ... 2 more lines"]
 
