@@ -31,14 +31,14 @@ def main() -> None:
 
     marks.append(("torch and torch_geometric", now()))
     from reign.__main__ import main as reign
-    from reign.train.engine.captured import Played, Player
+    from reign.train.engine.captured import CapturedStep, StepRunner
 
     if not torch.cuda.is_available():
         sys.exit("this machine has no GPU.")
     marks.append(("all imports", now()))
-    play, steps = Player.play, 0
+    play, steps = StepRunner.play, 0
 
-    def counted(player: Player, played: Played) -> None:
+    def counted(player: StepRunner, played: CapturedStep) -> None:
         nonlocal steps
         if steps == 0:
             marks.append(("bags", now()))
@@ -51,7 +51,7 @@ def main() -> None:
             print(recipe, *(f"{name} {seconds:.1f}" for name, seconds in marks), sep=", ", flush=True)
             os._exit(0)
 
-    setattr(Player, "play", counted)  # noqa: B010
+    setattr(StepRunner, "play", counted)  # noqa: B010
     sys.argv = ["reign", "train", recipe, "--seeds", "1", "-o", f"{tempfile.mkdtemp()}/run", "--quiet", "--no-report"]
     reign()
 

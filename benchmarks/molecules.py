@@ -40,7 +40,7 @@ from reign.experiments import find_recipe
 from reign.kernels import keep_freed_memory
 from reign.train import fit, load, train
 from reign.train.engine.callbacks import Callback
-from reign.train.engine.engine import Learner
+from reign.train.engine.engine import Engine
 from reign.train.engine.execution import make_fabric
 from reign.train.engine.update import Average
 from reign.train.reliability import in_words
@@ -209,7 +209,7 @@ def curves(folder: str, device: str, name: str, split: int, seed: int, settings:
     config = TrainingConfig.model_validate(values["train"])
     seed = split + 100 * seed
     net = make_model(ModelConfig.model_validate(values["model"]), problem, seed=seed)
-    learner = Learner(net, problem, config, seed, make_fabric(config.precision, device), Callback())
+    learner = Engine(net, problem, config, seed, make_fabric(config.precision, device), Callback())
     loss = LOSSES[choose(LOSSES, config.loss, problem.task)]
     found: Settings = {"metric": [], "loss": [], "judge": [], "train_loss": []}
     steps = math.ceil(problem.splits["train"].numel() / config.batch_size)

@@ -56,7 +56,7 @@ class ReignModule(lightning.LightningModule):
     def training_step(self, batch: Data, index: int = 0) -> Tensor:
         """The mean loss of the labels of a batch."""
         out, y = self._pair(batch, "train")
-        loss = LOSSES[self.loss].sum(out, y) / (~y.isnan()).sum().clamp(min=1)
+        loss = LOSSES[self.loss].mean(out, y)
         self.log("train_loss", loss.detach(), batch_size=len(y))
         return loss
 

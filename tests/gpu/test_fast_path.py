@@ -18,7 +18,7 @@ from reign.experiments.bench import _random_molecules
 from reign.nn import from_authors
 from reign.train import fit, train
 from reign.train.engine import captured
-from reign.train.engine.captured import Resident
+from reign.train.engine.captured import CapturedEngine
 from reign.train.engine.execution import make_fabric
 from reign.train.runs.build import make_model
 from reign.train.settings.config import ModelConfig, OptimiserConfig, TrainingConfig
@@ -129,13 +129,13 @@ def test_frames_of_several_sizes(monkeypatch: pytest.MonkeyPatch, number: int) -
     """The model of another run of the same process, whose kernels need not be compiled, learns the same."""
     monkeypatch.setattr(captured, "FEW", 1 if number == 3 else 10**6)
     monkeypatch.setattr(captured, "_COMPILED", set())
-    problem, seen, real = _random_molecules(256), list[Any](), captured.Player.play
+    problem, seen, real = _random_molecules(256), list[Any](), captured.StepRunner.play
 
-    def play(player: captured.Player, played: captured.Played) -> None:
+    def play(player: captured.StepRunner, played: captured.CapturedStep) -> None:
         seen.extend([played.frame] if all(played.frame is not frame for frame in seen) else [])
         real(player, played)
 
-    monkeypatch.setattr(captured.Player, "play", play)
+    monkeypatch.setattr(captured.StepRunner, "play", play)
     config = changed(IEEE, batch_size=16, epochs=3, optimiser=OptimiserConfig(name="sgd", lr=0.002, momentum=0.9))
     fast, again, plain = (curve(problem, changed(config, eager=eager), small("dss")) for eager in (False, False, True))
     assert fast.notes == again.notes == []
@@ -147,9 +147,9 @@ def test_frames_of_several_sizes(monkeypatch: pytest.MonkeyPatch, number: int) -
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_a_step_that_cannot_be_captured(monkeypatch: pytest.MonkeyPatch, dropout: float) -> None:
     """The epoch is repeated with plain steps, and later trainings are captured again."""
-    problem, real = _random_molecules(64), Resident._learn
+    problem, real = _random_molecules(64), CapturedEngine._learn
 
-    def waits(resident: Resident, *args: Any) -> None:
+    def waits(resident: CapturedEngine, *args: Any) -> None:
         real(resident, *args)
         float(resident._loss)
 
@@ -157,7 +157,7 @@ def test_a_step_that_cannot_be_captured(monkeypatch: pytest.MonkeyPatch, dropout
     model = small("dss", dropout=dropout)
     before = curve(problem, config, model)
     with monkeypatch.context() as patch:
-        patch.setattr(Resident, "_learn", waits)
+        patch.setattr(CapturedEngine, "_learn", waits)
         failed = [curve(problem, config, model) for _ in range(2)]
     assert [len(found.notes) for found in failed] == [1, 1]
     assert "captur" in failed[0].notes[0]

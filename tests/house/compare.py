@@ -38,7 +38,7 @@ HERE = Path(__file__).absolute().parents[2]
 PARTS = ("help", "results", "epoch", "rows", "launches", "gpu")
 ON_GPU = ("zinc/sun-ego", "zinc/gin", "zinc/ds-ego", "zinc/gnn-ak+", "zinc/own")
 # names that a tree has in some module; after one is changed on purpose, its new name is added
-PRIVATE = {"captured": ("why_not_resident",), "load": ("load_problem",)}
+PRIVATE = {"captured": ("why_not_captured", "why_not_resident"), "load": ("load_problem",)}
 MOLECULES = ["C" * (6 + n % 9) + "c1ccccc1" + "O" * (n % 2) + "C(C)" * (n % 4) + "N" for n in range(64)]
 SMALL = [
     "--set",

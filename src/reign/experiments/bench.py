@@ -2,7 +2,6 @@
 
 import os
 import platform
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,12 +13,12 @@ from reign._version import __version__
 from reign.data import Ids, Problem, load_problem, need_file
 from reign.experiments.measure import Kernel, KernelClock, added_bytes, copy_bandwidth, seconds_of
 from reign.experiments.steps import PRECISION, EagerStep, ResidentStep, our_step, yardstick_step
-from reign.kernels import keep_freed_memory, kernels_for
+from reign.kernels import kernels_for
 from reign.nn import SUN, Model, find_model
 from reign.tables import Table
 from reign.testing import random_graphs
 from reign.train.engine.batches import bag_of, shuffled
-from reign.train.engine.execution import find_device
+from reign.train.engine.execution import Execution, find_device
 from reign.train.runs.build import make_model
 from reign.train.settings.config import ModelConfig
 
@@ -233,7 +232,7 @@ def _measure_resident(report: Report, problem: Problem, ids: Ids) -> None:
 
 
 def _measure_eager(report: Report, steps: dict[str, EagerStep], device: torch.device) -> None:
-    with keep_freed_memory() if device.type == "cpu" else nullcontext():  # as in training
+    with Execution(device).memory():  # as in training
         times = seconds_of(steps, device, report.workload.repeats)
     for name, seconds in times.items():
         report.steps[name] = Cost(seconds, added_bytes(steps[name], device))

@@ -1,8 +1,6 @@
 """Training steps to measure: ours, as separate operations or as one CUDA graph, and those of the yardstick."""
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from collections.abc import Callable
 from statistics import median
 
 import torch
@@ -12,14 +10,16 @@ from torch.optim import Adam
 from reign.data import Ids, Problem
 from reign.experiments.measure import Kernel, KernelClock, added_bytes
 from reign.experiments.yardstick import Union, YardstickSUN
-from reign.kernels import fast_path
 from reign.nn import SUN, Model
 from reign.train.engine.batches import pairs_of
 from reign.train.engine.callbacks import Callback
-from reign.train.engine.captured import FEW, FIRST_RUNS, Resident, why_not_resident
-from reign.train.engine.engine import Learner
-from reign.train.engine.execution import make_fabric, number_format, threads_of
+from reign.train.engine.captured import FEW, FIRST_RUNS, CapturedEngine
+from reign.train.engine.engine import Engine, why_not_captured
+from reign.train.engine.execution import Execution, make_fabric
+from reign.train.engine.step import Step, not_finite, take_gradients
+from reign.train.engine.update import Update
 from reign.train.settings.config import TrainingConfig
+from reign.train.settings.losses import LOSSES
 from reign.train.settings.optim import make_fused
 
 PRECISION = "32-true"  # as in training; on GPUs, products are computed in TF32
@@ -28,36 +28,42 @@ PROFILED = 5  # number of resident steps over which the times of kernels are ave
 
 
 class EagerStep:
-    """Forward pass, L1 loss, backward pass and Adam, as separate operations.
+    """A training step, run directly, with L1 loss and Adam.
 
     Args:
+        model: the model to train.
         forward: function that returns the outputs and the targets of the batch.
-        weights: the weights to train.
-        device: the device.
-        fast: whether fused kernels are used on a GPU, and blocks of rows on a CPU, where available.
+        execution: the device, and whether fused kernels are used on a GPU, and blocks of rows on a CPU, where available.
         rows: number of pairs of the batch.
-        threads: function that makes the context of threads in which the step runs.
     """
 
     def __init__(
         self,
+        model: nn.Module,
         forward: Callable[[], tuple[Tensor, Tensor]],
-        weights: Iterable[nn.Parameter],
-        device: torch.device,
-        fast: bool,
+        execution: Execution,
         rows: int,
-        threads: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self.forward, self.device, self.fast, self.rows, self.threads = forward, device, fast, rows, threads
-        self.optimiser = Adam(weights, RATE)
+        self.model, self.forward, self.execution, self.rows = model, forward, execution, rows
+        self.weights = list(model.parameters())
+        self.optimiser = Adam(self.weights, RATE)
+        self.step = Step(model, Update(model, self.optimiser, flat=execution.device.type == "cpu"))
 
     def __call__(self) -> None:
         """Run one step. Gradients are freed at its end, so that all steps start in the same state."""
-        with number_format(self.device, PRECISION, self.rows), fast_path(self.fast), self.threads():
-            out, y = self.forward()
-            (out - y).abs().mean().backward()
-            self.optimiser.step()
-            self.optimiser.zero_grad()
+        with self.execution.operations(self.rows), self.execution.threads(self.model):
+            self.step(self)
+            self.step.update.forget()
+
+    def gradients(self) -> Tensor:
+        """Compute the gradients."""
+        out, y = self.forward()
+        return take_gradients(LOSSES["l1"].sum(out, y), (~y.isnan()).sum(), self.weights)
+
+    def judge(self, loss: Tensor, grads: list[Tensor]) -> None:
+        """Raise ``RuntimeError`` if the loss or the gradient is not finite."""
+        if (what := not_finite(loss, grads)) is not None:
+            raise RuntimeError(f"the {what}")
 
 
 def our_step(model: Model, problem: Problem, ids: Ids, device: torch.device, fast: bool) -> EagerStep:
@@ -70,9 +76,8 @@ def our_step(model: Model, problem: Problem, ids: Ids, device: torch.device, fas
         assert b.y is not None
         return model(b.x, b.edge_index, b.edge_attr, b.batch, b.size), b.y
 
-    threads = partial(threads_of, model, device, PRECISION, eager=not fast)
     rows = int(pairs_of(model, graphs.select(ids)).sum())
-    step = EagerStep(forward, model.parameters(), device, fast, rows, threads)
+    step = EagerStep(model, forward, Execution(device, PRECISION, eager=not fast), rows)
     if device.type == "cpu":
         make_fused(step.optimiser)
     return step
@@ -84,7 +89,7 @@ def yardstick_step(sun: SUN, problem: Problem, ids: Ids, device: torch.device) -
     bag = sun.to(device).train().policy(b.x, b.edge_index, b.edge_attr, b.batch, batch_size=b.size)
     yardstick, union, y = YardstickSUN(sun, node_level=True), Union(bag), b.y
     assert y is not None
-    return EagerStep(lambda: (yardstick(b.x, bag, union), y), yardstick.parameters(), device, False, bag.num_pairs)
+    return EagerStep(yardstick, lambda: (yardstick(b.x, bag, union), y), Execution(device, PRECISION, eager=True), bag.num_pairs)
 
 
 class ResidentStep:
@@ -101,11 +106,13 @@ class ResidentStep:
 
     def __init__(self, model: Model, problem: Problem, ids: Ids) -> None:
         config = TrainingConfig(batch_size=ids.numel(), loss="l1", metric="mae")
-        learner = Learner(model.train(), problem, config, 0, make_fabric(PRECISION, "cuda"), Callback())
-        if (why := why_not_resident(learner)) is not None:
+        learner = Engine(model.train(), problem, config, 0, make_fabric(PRECISION, "cuda"), Callback())
+        if (why := why_not_captured(learner)) is not None:
             raise RuntimeError(why)
-        self.ids, self.optimiser, self.device = ids, learner.raw_optimiser, learner.fabric.device
-        self.resident = Resident(model, learner.graphs, learner.gradients.loss, ids.numel(), PRECISION, learner.budget.pairs)
+        self.ids, self.device = ids, learner.fabric.device
+        self.resident = CapturedEngine(
+            model, learner.graphs, learner.loss, learner.captured_step, ids.numel(), PRECISION, learner.budget.pairs
+        )
         before = torch.cuda.memory_allocated(self.device)
         _ = self.resident.store  # the first use makes the bags of all graphs
         self.store_bytes = torch.cuda.memory_allocated(self.device) - before
@@ -138,6 +145,6 @@ class ResidentStep:
         return clock.kernels(PROFILED)
 
     def _steps(self, number: int, after_step: Callable[[int], None] = lambda s: None) -> None:
-        *_, bad = self.resident.train_epoch([self.ids] * number, self.optimiser, None, 0.0, after_step)
+        *_, bad = self.resident.train_epoch([self.ids] * number, after_step)
         if bad is not None:
             raise RuntimeError(f"the loss or its gradient is not finite in step {bad + 1}")

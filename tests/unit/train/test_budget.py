@@ -100,8 +100,8 @@ def test_a_guess_that_splits_batches_is_told() -> None:
         patch.setattr("reign.train.engine.batches.free_memory", lambda device: size)
         result = learn(config={"batch_size": 12}, callback=notes)
     assert result["max_pairs"] == 100
-    assert len(notes.notes) == 2  # the first says that bags are not kept
-    assert "The free memory is enough for about 100 pairs" in notes.notes[1]
+    assert len(notes.notes) == 1
+    assert "The free memory is enough for about 100 pairs" in notes.notes[0]
 
 
 def test_other_errors_are_not_taken_for_memory() -> None:

@@ -12,22 +12,23 @@ import tiny
 from learning import learn, model
 from reign.nn import SUN
 from reign.train import Callback
-from reign.train.engine.engine import Learner, NonFiniteLoss
+from reign.train.engine.engine import Engine
+from reign.train.engine.step import NonFiniteLoss
 
 
 def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_state(tmp_path: Path) -> None:
     problem = tiny.problem()
 
-    made: list[Learner] = []
-    original = Learner.__init__
+    made: list[Engine] = []
+    original = Engine.__init__
 
-    def remember(self: Learner, *args: Any) -> None:
+    def remember(self: Engine, *args: Any) -> None:
         inspect.unwrap(original)(self, *args)
         made.append(self)
 
     net = model()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, "__init__", remember)
+        patch.setattr(Engine, "__init__", remember)
 
         class Poison(Callback):
             """After the first epoch one target becomes infinite."""

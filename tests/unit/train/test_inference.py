@@ -9,7 +9,7 @@ import torch
 import tiny
 from learning import CPU, model
 from reign.train import Callback, Predictor, Recipe, Training, load, train
-from reign.train.engine.engine import Learner
+from reign.train.engine.engine import Engine
 from reign.train.engine.execution import make_fabric
 from reign.train.engine.inference import Inference
 from reign.train.runs import build
@@ -73,7 +73,7 @@ def test_outputs_do_not_depend_on_batches_or_on_the_budget() -> None:
     found = []
     for config in ({"batch_size": 24}, {"batch_size": 5}, {"batch_size": 24, "max_pairs": 1}):
         settings = Training.model_validate({"precision": "64-true", **config})
-        learner = Learner(net, problem, settings, 0, CPU, Callback())
+        learner = Engine(net, problem, settings, 0, CPU, Callback())
         order = torch.randperm(24, generator=torch.Generator().manual_seed(1))
         out = learner.inference(order, "all")
         assert out.dtype == torch.float64
@@ -87,7 +87,7 @@ def test_processes_share_the_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
     monkeypatch.setattr("reign.train.engine.inference.total", lambda value: value)
-    whole = Learner(model(), tiny.problem(), Training(batch_size=4), 0, CPU, Callback()).inference
+    whole = Engine(model(), tiny.problem(), Training(batch_size=4), 0, CPU, Callback()).inference
     ids = torch.arange(7)
     one, two = (replace(whole, rank=rank, world=2)(ids, "all") for rank in range(2))
     assert torch.equal(one[1::2], torch.zeros(3, 1, dtype=torch.float64))
@@ -96,11 +96,11 @@ def test_processes_share_the_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_graphs_give_no_outputs() -> None:
-    learner = Learner(model(), tiny.problem(), Training(), 0, CPU, Callback())
+    learner = Engine(model(), tiny.problem(), Training(), 0, CPU, Callback())
     assert learner.inference(torch.empty(0, dtype=torch.long), "none").shape == (0, 1)
 
 
 def test_a_fabric_of_another_precision_is_refused() -> None:
     bf16 = make_fabric("bf16-mixed", accelerator="cpu")
     with pytest.raises(ValueError, match="train.precision is 32-true, but the precision of the fabric is"):
-        Learner(model(), tiny.problem(), Training(), 0, bf16, Callback())
+        Engine(model(), tiny.problem(), Training(), 0, bf16, Callback())

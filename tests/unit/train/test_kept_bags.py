@@ -13,23 +13,24 @@ from reign.kernels import blocked
 from reign.nn import DS, Model
 from reign.policies import Policy
 from reign.train import Callback, Training
-from reign.train.engine import batches
-from reign.train.engine.engine import Learner
+from reign.train.engine import engine
+from reign.train.engine.batches import BagCache, BagSource
+from reign.train.engine.engine import Engine
 
 SMALL = 8 * 8 * 8 * 3  # layers of fewer numbers run in plain operations: about three graphs, and not five
 
 
-def learner(net: Model, callback: Callback | None = None, **config: Any) -> Learner:
+def learner(net: Model, callback: Callback | None = None, **config: Any) -> Engine:
     settings = Training.model_validate({"batch_size": 5, "metric": "mae", **config})
-    return Learner(net, tiny.problem(), settings, 0, CPU, callback or Callback())
+    return Engine(net, tiny.problem(), settings, 0, CPU, callback or Callback())
 
 
-def losses(one: Learner, epochs: int = 3) -> list[Any]:
+def losses(one: Engine, epochs: int = 3) -> list[Any]:
     return [(one.train_epoch(epoch), one.validate()) for epoch in range(epochs)]
 
 
-def without(one: Learner) -> Learner:
-    one.gradients.bags = one.bags = None
+def without(one: Engine) -> Engine:
+    one.bags = one.direct.bags = BagSource(one.graphs)
     object.__setattr__(one.inference, "bags", None)
     return one
 
@@ -42,7 +43,7 @@ def test_the_same_bits_as_bags_made_again(worth: int, monkeypatch: pytest.Monkey
     net, twin = model(), model()
     one = learner(net)
     assert losses(one) == losses(without(learner(twin)))
-    assert one.bags is not None
+    assert isinstance(one.bags, BagCache)
     assert one.bags._assembly is not None
     for value, other in zip(net.state_dict().values(), twin.state_dict().values(), strict=True):
         assert torch.equal(value, other)
@@ -72,8 +73,8 @@ def test_from_the_second_epoch_on_no_bag_is_made(monkeypatch: pytest.MonkeyPatch
 def test_sampled_bags_are_not_kept(options: dict[str, str], kept: bool) -> None:
     torch.manual_seed(0)
     curve = Curve()
-    assert (learner(DS(1, 8, 2, 1, **options), curve).bags is not None) == kept
-    assert (learner(DS(1, 8, 2, 1, **options), curve, eager=True).bags is not None) is False
+    assert isinstance(learner(DS(1, 8, 2, 1, **options), curve).bags, BagCache) == kept
+    assert not isinstance(learner(DS(1, 8, 2, 1, **options), curve, eager=True).bags, BagCache)
     assert curve.notes == []
 
 
@@ -81,14 +82,14 @@ def test_sampled_bags_are_not_kept(options: dict[str, str], kept: bool) -> None:
 def test_policies_that_cut_edges_make_bags_again() -> None:
     one = learner(DS(1, 8, 2, 1, policy="ed"))
     losses(one, 2)
-    assert one.bags is not None
+    assert isinstance(one.bags, BagCache)
     assert one.bags._assembly is None
 
 
 @pytest.mark.usefixtures("signatures_unchecked")
 def test_a_data_set_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bags are made again, one line says so, and nothing else changes."""
-    monkeypatch.setattr(batches, "free_memory", lambda device: 1e6)
+    monkeypatch.setattr(engine, "free_memory", lambda device: 1e6)
     curve, usual = Curve(), Curve()
     learn(callback=curve)
     (note,) = curve.notes
@@ -115,7 +116,7 @@ def test_bags_give_way_if_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Model, "predict", fails_once)
     one.train_epoch(2)
-    assert one.bags is not None
+    assert isinstance(one.bags, BagCache)
     assert one.bags._assembly is None
     assert one.validate()
     assert one.bags._whole == {}

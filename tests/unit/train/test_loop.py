@@ -13,7 +13,7 @@ import tiny
 from learning import CPU, Curve, learn, model
 from reign.nn import DS
 from reign.train import Callback, Training, fit
-from reign.train.engine.engine import Learner
+from reign.train.engine.engine import Engine
 from reign.train.engine.execution import make_fabric
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
@@ -147,7 +147,7 @@ def test_patience_and_the_best_weights(
     if metric == "accuracy":
         problem = replace(problem, task="classification", graphs=problem.graphs.with_targets((problem.y > 1.5).double()))
     told = iter(values)
-    monkeypatch.setattr(Learner, "validate", lambda self: {f"val_{metric}": next(told)})
+    monkeypatch.setattr(Engine, "validate", lambda self: {f"val_{metric}": next(told)})
     net = small()
     kept = Weights(net)
     config = {"epochs": len(values), "patience": patience, "metric": metric, "report": report, "optimiser": {"lr": 0.02}}
@@ -157,7 +157,7 @@ def test_patience_and_the_best_weights(
     stays = kept.kept[best if report == "best" else -1]
     assert all(torch.equal(value, stays[name]) for name, value in net.state_dict().items())
     assert not all(torch.equal(value, kept.kept[-1][name]) for name, value in kept.kept[best].items())
-    other = Learner(net, problem, Training(batch_size=5, metric=metric), 0, CPU, Callback())  # measured once more, by other objects
+    other = Engine(net, problem, Training(batch_size=5, metric=metric), 0, CPU, Callback())  # measured once more, by other objects
     for which, weights in (("best", kept.kept[best]), ("last", kept.kept[-1])):
         net.load_state_dict(weights)
         for split in problem.splits:
@@ -167,7 +167,7 @@ def test_patience_and_the_best_weights(
 
 def test_the_rate_follows_the_validation_metric(monkeypatch: pytest.MonkeyPatch) -> None:
     told = iter([3.0, 2.0, 2.5, 2.5, 1.0])
-    monkeypatch.setattr(Learner, "validate", lambda self: {"val_mae": next(told)})
+    monkeypatch.setattr(Engine, "validate", lambda self: {"val_mae": next(told)})
     rates: list[float] = []
     watch = Callback()
     watch.epoch = lambda row, epochs, improved: rates.append(row["lr"])  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from learning import learn
 from reign.train import Training
 from reign.train.settings.losses import LOSSES, choose, register_loss
 from reign.train.settings.metrics import METRICS, MeanOverLabels
-from reign.train.settings.optim import OPTIMISERS, SCHEDULES, Constant
+from reign.train.settings.optim import OPTIMISERS, SCHEDULES, Schedule
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -38,7 +38,7 @@ def test_a_new_loss_needs_one_entry() -> None:
 
 
 def test_a_new_schedule_needs_one_entry() -> None:
-    class Halve(Constant):
+    class Halve(Schedule):
         def after_epoch(self, value: float) -> None:
             for group in self.optimiser.param_groups:
                 group["lr"] /= 2

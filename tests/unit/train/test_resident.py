@@ -14,9 +14,11 @@ from reign.bags import BagStore
 from reign.data import Problem
 from reign.train import fit
 from reign.train.engine import engine
-from reign.train.engine.captured import Resident
+from reign.train.engine.captured import CapturedEngine
+from reign.train.engine.step import Step
+from reign.train.engine.update import Update
 from reign.train.settings.config import TrainingConfig
-from reign.train.settings.losses import LOSSES
+from reign.train.settings.losses import LOSSES, Loss
 from reign.train.settings.optim import portable
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
@@ -44,7 +46,7 @@ def problem(label: float | None = None) -> Problem:
 def train(
     monkeypatch: pytest.MonkeyPatch, resident: bool, name: str = "sun", folder: Path | None = None, **options: Any
 ) -> tuple[Curve, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    monkeypatch.setattr(engine, "why_not_resident", lambda _: None if resident else "a test")
+    monkeypatch.setattr(engine, "why_not_captured", lambda _: None if resident else "a test")
     torch.manual_seed(1)
     data = options.pop("data", None) or problem()
     model = reign.build_model(name, 4, 4, 2, 1, **({"node_encoder": 4, "edge_encoder": 3} | options.pop("model", {})))
@@ -102,9 +104,10 @@ def test_bags_are_shared_by_the_same_graphs_with_other_targets() -> None:
     model = reign.build_model("sun", 4, 4, 2, 1, node_encoder=4, edge_encoder=3)
     deeper = reign.build_model("sun", 4, 4, 3, 1, node_encoder=4, edge_encoder=3)
 
-    def resident(of: Problem, model: reign.nn.Model, share: bool = True) -> Resident:
+    def resident(of: Problem, model: reign.nn.Model, share: bool = True) -> CapturedEngine:
         pairs = of.graphs.sizes**2
-        return Resident(model, of.graphs, LOSSES["l1"], 6, "32-true", pairs, of.graphs if share else None)
+        step = Step(model, Update(model, torch.optim.Adam(model.parameters())))
+        return CapturedEngine(model, of.graphs, LOSSES["l1"], step, 6, "32-true", pairs, of.graphs if share else None)
 
     first = resident(data, model)
     assert resident(other, model).store is first.store
@@ -122,6 +125,29 @@ def test_twice_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_loss_that_is_not_finite_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"the loss is inf in epoch 1, batch \d \(\d graphs of graphs: .*\b3\b"):
         train(monkeypatch, True, data=problem(1e30), precision="32-true")  # its square has no place in 32 bits
+
+
+@pytest.mark.parametrize("wrong", ["loss", "gradient"])
+def test_nothing_changes_after_a_loss_that_is_not_finite(wrong: str) -> None:
+    """The step is left out on the device, which the host learns at the end of the epoch."""
+    data = problem()
+    assert data.graphs.y is not None
+    data.graphs.y[3] = float("inf") if wrong == "loss" else 0.0
+    torch.manual_seed(1)
+    model = reign.build_model("sun", 4, 4, 2, 1, node_encoder=4, edge_encoder=3, norm=None)
+    before = [weight.detach().clone() for weight in model.parameters()]
+    root = Loss(lambda out, y: (out - out).abs().sqrt() + out * 0 + 1, ("regression",))  # it has a value and no slope
+    step = Step(model, Update(model, torch.optim.SGD(model.parameters(), 0.1)))
+    resident = CapturedEngine(
+        model, data.graphs, LOSSES["mse"] if wrong == "loss" else root, step, 6, "32-true", data.graphs.sizes**2
+    )
+    moved = list[bool]()
+
+    def after_step(number: int) -> None:
+        moved.append(any(not torch.equal(weight, old) for weight, old in zip(model.parameters(), before, strict=True)))
+
+    assert resident.train_epoch([torch.tensor([3, 4]), torch.tensor([5, 6])], after_step)[2] == 0
+    assert moved == [False, False]
 
 
 def test_a_batch_larger_than_all_that_were_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +224,7 @@ def test_what_cannot_be_kept_is_left_with_one_line(monkeypatch: pytest.MonkeyPat
 def test_after_a_failure_in_an_epoch_it_is_repeated_from_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights, their average, the optimiser and the schedule are those of the start of the epoch."""
     options = {"epochs": 3, "schedule": {"name": "cosine"}, "average": 1}
-    calls, real = list[int](), Resident._learn
+    calls, real = list[int](), CapturedEngine._learn
 
     def fails_at_the_fifth(*args: Any) -> None:
         calls.append(1)
@@ -206,7 +232,7 @@ def test_after_a_failure_in_an_epoch_it_is_repeated_from_its_start(monkeypatch: 
         if len(calls) == 5:
             raise RuntimeError("no such luck")
 
-    monkeypatch.setattr(Resident, "_learn", fails_at_the_fifth)
+    monkeypatch.setattr(CapturedEngine, "_learn", fails_at_the_fifth)
     one, weights, _ = train(monkeypatch, True, **options)
     other, expected, _ = train(monkeypatch, False, **options)
     assert (len(calls), len(one.notes)) == (5, 1)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from reign.train.settings.config import ScheduleConfig
-from reign.train.settings.optim import Constant
+from reign.train.settings.optim import Schedule
 
 
 def test_schedules() -> None:
@@ -40,11 +40,11 @@ def test_schedules() -> None:
 
 @pytest.mark.parametrize("name", ["constant", "step", "plateau", "cosine"])
 def test_schedules_survive_saving(name: str) -> None:
-    def make() -> tuple[torch.optim.Optimizer, Constant]:
+    def make() -> tuple[torch.optim.Optimizer, Schedule]:
         optimiser = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
         return optimiser, ScheduleConfig.model_validate({"name": name, "every": 2, "patience": 0}).build(optimiser, steps=8)
 
-    def go(optimiser: torch.optim.Optimizer, rate: Constant) -> float:
+    def go(optimiser: torch.optim.Optimizer, rate: Schedule) -> float:
         optimiser.step()
         rate.after_step()
         rate.after_epoch(1.0)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer
 
-from learning import CPU, learn, model
+from learning import learn, model
 from reign.nn import Model
 from reign.train.engine.update import FlatAdam, Update
 
@@ -26,15 +26,16 @@ def test_the_steps_of_the_optimiser(kind: type[Optimizer], flat: bool, clip: flo
     """A weight that has no gradient in some steps is not moved by them."""
     nets = [model(), model()]
     mine, theirs = (kind(net.parameters(), lr=0.01, weight_decay=0.1) for net in nets)  # type: ignore[call-arg]
-    update = Update(nets[0], nets[0], mine, mine, CPU)
+    update = Update(nets[0], mine, clip, flat=True)
     assert update._may_be_flat == flat
     for step, without in enumerate(missing):
         for net in nets:
             gradients(net, step, without)
         norm = torch.nn.utils.clip_grad_norm_(nets[1].parameters(), clip or float("inf"))
         theirs.step()
-        assert update.norm() == pytest.approx(float(norm))
-        update.step(clip)
+        grads = update.collect()
+        assert float(torch.nn.utils.get_total_norm(grads)) == pytest.approx(float(norm))
+        update(grads)
     for value, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
         torch.testing.assert_close(value, other, rtol=1e-5, atol=1e-7)
 
@@ -47,10 +48,10 @@ def test_weights_that_have_made_fewer_steps_are_updated_one_by_one() -> None:
         gradients(net, step, without)
         optimiser.step()
     gradients(net, 2, None)
-    update = Update(net, net, optimiser, optimiser, CPU)
-    update.norm()
+    update = Update(net, optimiser, flat=True)
+    grads = update.collect()
     assert update._flat is None
-    update.step(0.0)
+    update(grads)
     assert {float(state["step"]) for state in optimiser.state.values()} == {2.0, 3.0}
 
 

@@ -12,7 +12,7 @@ from learning import CPU
 from reign.data import Problem
 from reign.train import Callback, Training
 from reign.train.engine.batches import shuffled
-from reign.train.engine.engine import Learner
+from reign.train.engine.engine import Engine
 from reign.train.engine.execution import epoch_seed
 from reign.train.runs.build import make_model
 from reign.train.settings.config import ModelConfig
@@ -37,9 +37,9 @@ class Line(nn.Module):
         return self.lin(self.features(edge_index, batch, batch_size))
 
 
-def learner(net: nn.Module, problem: Problem | None = None, seed: int = 3, **config: Any) -> Learner:
+def learner(net: nn.Module, problem: Problem | None = None, seed: int = 3, **config: Any) -> Engine:
     settings = Training.model_validate({"epochs": 2, "batch_size": 4, "precision": "64-true", **config})
-    return Learner(net, problem or tiny.problem(), settings, seed, CPU, Callback())
+    return Engine(net, problem or tiny.problem(), settings, seed, CPU, Callback())
 
 
 class Reference:
@@ -146,7 +146,7 @@ def test_statistics_of_norms_are_those_at_the_weights_that_stay() -> None:
     batch = made.problem.graphs.batch(ids)
     values = net.first(net.features(batch.edge_index, batch.batch, batch.size)).detach()
     made.model.train()
-    made._step([ids], "now")
+    made._learn([ids], "now")
     torch.testing.assert_close(net.norm.running_mean, 0.1 * values.mean(0))
     torch.testing.assert_close(net.norm.running_var, 0.9 + 0.1 * values.var(0))
     assert int(net.norm.num_batches_tracked) == 1
@@ -186,7 +186,7 @@ def test_seeds_of_epochs_and_models() -> None:
     for seed, epoch in ((3, 0), (3, 1), (4, 0), (3, 0)):
         made = learner(Line(), seed=seed)
         orders: list[list[int]] = []
-        made._step = lambda group, when, orders=orders: (orders.extend(ids.tolist() for ids in group), (0.0, 1.0))[1]
+        made._learn = lambda group, when, orders=orders: (orders.extend(ids.tolist() for ids in group), (0.0, 1.0))[1]
         made.train_epoch(epoch)
         assert sorted(g for order in orders for g in order) == problem.splits["train"].tolist()
         seen.append(orders)

@@ -1,7 +1,7 @@
 """Which graphs are processed together: batches, the share of each process, and parts of bounded size."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 from jaxtyping import Int
@@ -13,10 +13,6 @@ from reign.nn import Model
 from reign.policies import Policy
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import most, several
-
-if TYPE_CHECKING:
-    from reign.train.engine.engine import Learner
-
 
 # measured for SUN, DS, DSS and ReIGN(2); accurate to within 20 %
 MAPS = 350  # bytes of the bag and its index maps for each pair
@@ -242,13 +238,38 @@ class Budget:
 # them. Validation batches are the same in every epoch, so their bags are kept whole. (``reign.train.engine.captured`` does the same on a GPU.)
 
 
-SHARE = 1 / 8  # of the free memory, which other runs may need, too
 Key = tuple[int, ...]  # the graphs of a batch
-BYTES = 500  # for each pair, while the bags of the first epoch are put together (400 for SUN, and 80 afterwards)
 
 
-class KeptBags:
-    """The bags of training and validation graphs.
+class BagSource:
+    """Lets a model compute batches of graphs, whose bags are made anew every time.
+
+    Args:
+        graphs: all graphs, on the device of the model and in its number format.
+    """
+
+    def __init__(self, graphs: GraphPack) -> None:
+        self.graphs = graphs
+
+    def learn(self, model: nn.Module, ids: Ids) -> Tensor:
+        """The outputs for a training batch."""
+        return self.predict(model, ids)
+
+    def predict(self, model: nn.Module, ids: Ids) -> Tensor:
+        """The outputs for a batch to predict for."""
+        batch = self.graphs.batch(ids)
+        out: Tensor = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.size)
+        return out
+
+    def next_epoch(self) -> None:
+        """Called before every epoch."""
+
+    def drop(self) -> None:
+        """Free all memory that is held between batches, and hold none from now on."""
+
+
+class BagCache(BagSource):
+    """Keeps the bags of training and validation graphs between epochs.
 
     Args:
         model: the model, whose policy makes the bags.
@@ -257,11 +278,24 @@ class KeptBags:
     """
 
     def __init__(self, model: Model, graphs: GraphPack, validation: Ids) -> None:
-        self.model, self.graphs = model, graphs
+        super().__init__(graphs)
+        self.model = model
         self._validation = torch.zeros(len(graphs), dtype=torch.bool).index_fill_(0, validation, True)
         self._first: dict[Key, SubgraphBag] | None = {}
         self._assembly: tuple[Assembly, Int[Tensor, "graphs"]] | None = None
         self._whole: dict[Key, SubgraphBag] = {}
+
+    def learn(self, model: nn.Module, ids: Ids) -> Tensor:
+        """The outputs for a training batch."""
+        bag = self.training(ids)
+        out: Tensor = model(*bag.graph.inputs, bag=bag)
+        return out
+
+    def predict(self, model: nn.Module, ids: Ids) -> Tensor:
+        """The outputs for a batch to predict for."""
+        bag = self.predicting(ids)
+        out: Tensor = model(*bag.graph.inputs, bag=bag)
+        return out
 
     def training(self, ids: Ids) -> SubgraphBag:
         """The bag of a training batch."""
@@ -285,7 +319,7 @@ class KeptBags:
                 self._whole[key] = bag
         return bag
 
-    def assemble(self) -> None:
+    def next_epoch(self) -> None:
         """After the first epoch: let the bags of all later batches be assembled from those of this one."""
         if not self._first:
             return
@@ -316,18 +350,3 @@ class KeptBags:
 
     def _made(self, ids: Ids) -> SubgraphBag:
         return bag_of(self.model, self.graphs, ids)
-
-
-def why_not_kept(learner: "Learner") -> str | None:
-    """The reason why training does not keep bags between epochs; empty if this needs no explanation; None if it keeps them."""
-    model, fabric = learner.model, learner.fabric
-    if fabric.device.type != "cpu" or learner.config.eager or not isinstance(model, Model) or model.task_level != "graph":
-        return ""
-    if fabric.world_size > 1 or model.policy.random:
-        return ""  # each process sees other graphs in every epoch; each batch has other subgraphs
-    splits = learner.problem.splits
-    graphs = torch.cat([splits[name] for name in ("train", "val") if name in splits]).unique()
-    needed, limit = BYTES * int(learner.budget.pairs[graphs].sum()), int(SHARE * free_memory(fabric.device))
-    if needed > limit:
-        return f"to keep them takes about {needed / 1e9:,.1f} GB, and at most {limit / 1e9:,.1f} GB (an eighth of the free memory) are used for this"
-    return None

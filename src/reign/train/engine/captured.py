@@ -11,8 +11,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -27,13 +26,9 @@ from reign.train.engine.batches import bag_of, parts
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import gpu_generator, number_format
 from reign.train.engine.sharing import hand_over, wait_for
-from reign.train.engine.update import Average, FlatAdam, Sharpness
+from reign.train.engine.step import Step, take_gradients
 from reign.train.settings.losses import Loss
 from reign.train.settings.optim import make_capturable
-
-if TYPE_CHECKING:
-    from reign.train.engine.engine import Learner
-
 
 # -- Batches of a few fixed sizes, and for each of them a CUDA graph of the work on it ---------------------------------
 # The first batches of a frame run directly. What they need is then compiled and allocated, and the work can be captured; all later batches are replays.
@@ -53,7 +48,7 @@ _COMPILED: set[Hashable] = set()  # the work whose kernels were compiled in this
 
 
 @dataclass(eq=False)
-class Played:
+class CapturedStep:
     """The work on a frame: run directly at first, then captured, then replayed. On other devices than a GPU it always runs directly."""
 
     frame: Frame
@@ -65,14 +60,14 @@ class Played:
     def __call__(self, ids: Int[Tensor, "graphs"]) -> None:
         """Do the work for these graphs, one id for each place of the frame. An id that is not a graph leaves its place empty."""
         self.frame.ids.copy_(ids)
-        self.frames.player.play(self)
+        self.frames.runner.play(self)
 
     def work(self) -> None:
         """Do the work now, for the graphs that the frame has."""
         self.frames.work(self)
 
 
-class Player:
+class StepRunner:
     """Does the work of one model on one device.
 
     Args:
@@ -86,36 +81,36 @@ class Player:
         self.pool = None if self.stream is None else torch.cuda.graph_pool_handle()
         self.runs = FIRST_RUNS
 
-    def play(self, played: Played) -> None:
+    def play(self, captured: CapturedStep) -> None:
         """Do some work for the graphs that its frame has."""
-        if played.graph is None:
+        if captured.graph is None:
             with number_format(self.device, self.precision), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # gradients are not accumulated here
                 if self.stream is None:
-                    played.work()
-                elif played.runs < self.runs:
-                    self._run(played, self.stream)
+                    captured.work()
+                elif captured.runs < self.runs:
+                    self._run(captured, self.stream)
                 else:
-                    played.graph = self._captured(played, self.stream)
+                    captured.graph = self._captured(captured, self.stream)
                     self.runs = RUNS
-        if played.graph is not None:
-            played.graph.replay()
+        if captured.graph is not None:
+            captured.graph.replay()
 
-    def _run(self, played: Played, stream: torch.cuda.Stream) -> None:
+    def _run(self, captured: CapturedStep, stream: torch.cuda.Stream) -> None:
         """Do the work directly, on the stream on which it will be captured. Before that, all its kernels are compiled at once, if they are new."""
-        if played.frames.key not in _COMPILED:
-            with played.frames.undone(), compile_ahead(self.device):
-                played.work()
-            _COMPILED.add(played.frames.key)
+        if captured.frames.key not in _COMPILED:
+            with captured.frames.undone(), compile_ahead(self.device):
+                captured.work()
+            _COMPILED.add(captured.frames.key)
         stream.wait_stream(torch.cuda.current_stream(self.device))
         try:
             with torch.cuda.stream(stream):
-                played.work()
+                captured.work()
         finally:  # after an error, what is restored must not be changed by work that is still running
             torch.cuda.current_stream(self.device).wait_stream(stream)
-        played.runs += 1
+        captured.runs += 1
 
-    def _captured(self, played: Played, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
+    def _captured(self, captured: CapturedStep, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self.device)
         torch.cuda.empty_cache()  # a graph has its own memory
@@ -124,7 +119,7 @@ class Player:
         with _no_garbage_collection(), torch.cuda.stream(stream):
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")  # other threads may wait for the device
             try:
-                played.work()
+                captured.work()
             except BaseException:
                 try:
                     graph.capture_end()
@@ -162,7 +157,7 @@ class Frames:
     factor.
 
     Args:
-        player: does the work.
+        runner: does the work.
         work: the work on a frame.
         undone: a function that returns a context, at the end of which all changes that the work made are undone.
         key: identifies the kernels of the work.
@@ -171,16 +166,16 @@ class Frames:
 
     def __init__(
         self,
-        player: Player,
-        work: Callable[[Played], None],
+        runner: StepRunner,
+        work: Callable[[CapturedStep], None],
         undone: Callable[[], AbstractContextManager[Any]],
         key: Hashable,
         batch_size: int,
     ) -> None:
-        self.player, self.work, self.undone, self.key, self.batch_size = player, work, undone, key, batch_size
-        self._frames: list[Played] = []
+        self.runner, self.work, self.undone, self.key, self.batch_size = runner, work, undone, key, batch_size
+        self._frames: list[CapturedStep] = []
 
-    def batches(self, store: BagStore, batches: list[Ids]) -> Iterator[tuple[Played, Int[Tensor, "graphs"]]]:
+    def batches(self, store: BagStore, batches: list[Ids]) -> Iterator[tuple[CapturedStep, Int[Tensor, "graphs"]]]:
         """Every batch as the work on a frame that it fits into, and its ids on the device, padded to the number of places of the frame."""
         padded = self._padded(store, batches)
         totals = store.totals(padded)
@@ -189,7 +184,7 @@ class Frames:
         while not self._fits(totals).any(1).all():
             self._add(store, self._frames[-1].frame.totals * GROWTH)
         which = self._fits(totals).int().argmax(1).tolist()
-        for number, places in zip(which, padded.to(self.player.device), strict=True):
+        for number, places in zip(which, padded.to(self.runner.device), strict=True):
             yield self._frames[number], places
 
     def clear(self) -> None:
@@ -221,12 +216,12 @@ class Frames:
 
     def _add(self, store: BagStore, sizes: Float[Tensor, "spaces"]) -> None:
         """Add a frame of these sizes, which is at least as large as the others, but not larger than any batch can be."""
-        sizes = torch.stack([sizes.long() + 1, *(played.frame.totals for played in self._frames)]).amax(0)
+        sizes = torch.stack([sizes.long() + 1, *(captured.frame.totals for captured in self._frames)]).amax(0)
         frame = store.frame(self.batch_size, torch.minimum(sizes, store.largest(self.batch_size)))
-        self._frames.append(Played(frame, self))
+        self._frames.append(CapturedStep(frame, self))
 
     def _fits(self, totals: Int[Tensor, "batches spaces"]) -> Bool[Tensor, "batches frames"]:
-        fits = [played.frame.fits(totals) for played in self._frames]
+        fits = [captured.frame.fits(totals) for captured in self._frames]
         return torch.stack(fits, dim=1) if fits else torch.zeros(len(totals), 0, dtype=torch.bool)
 
 
@@ -238,31 +233,31 @@ CHUNK = 1_000_000  # number of pairs whose index maps are made at a time
 
 
 @dataclass(eq=False)
-class Resident:
+class CapturedEngine:
     """Training and prediction of one model on one device.
 
     Args:
         model: the model.
         graphs: all graphs, on the device, with targets as the model learns them.
         loss: the loss.
+        step: the training step, whose optimiser is prepared for capture.
         batch_size: number of graphs in a batch.
         precision: as in ``TrainingConfig``.
         pairs: number of pairs of each graph, used to make the bags in chunks.
         origin: the pack that the graphs were made from; runs with the same graphs share their bags, also if they have other targets. None to share nothing.
         weights: the weight of each label, on the device; None for equal weights.
-        average: the moving average of the weights; None for none.
         callback: receives progress events while the bags are made.
     """
 
     model: Model
     graphs: GraphPack
     loss: Loss
+    step: Step
     batch_size: int
     precision: str
     pairs: Int[Tensor, "graphs"]
     origin: GraphPack | None = None
     weights: Float[Tensor, "graphs targets"] | None = None
-    average: Average | None = None
     callback: Callback = field(default_factory=Callback)
     _frames: dict[str, Frames] = field(default_factory=dict)
 
@@ -274,46 +269,35 @@ class Resident:
         self._weights = None if self.weights is None else torch.cat([self.weights, torch.zeros_like(self.weights[:1])])
         self._parameters, self._buffers = list(self.model.parameters()), list(self.model.buffers())  # listing them takes long
         self._store: BagStore | None = None
-        self._flat: FlatAdam | None = None
         config = getattr(self.model, "_config", None)
         known = repr(config) if config else object()  # an object equals no other
         self._architecture = (type(self.model), known, self.precision, self.device)
-        self._player = Player(self.device, self.precision)
+        self._runner = StepRunner(self.device, self.precision)
         self._loss, self._labels = (torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2))
-        self._step, self._bad = (torch.full((), -1, dtype=torch.long, device=self.device) for _ in range(2))
+        self._number, self._bad = (torch.full((), -1, dtype=torch.long, device=self.device) for _ in range(2))
         self._skip, self._one = torch.zeros((), device=self.device), torch.ones((), device=self.device)
 
     # -- learning --------------------------------------------------------------------------------------------------
 
-    def train_epoch(
-        self,
-        batches: list[Ids],
-        optimiser: torch.optim.Optimizer,
-        sharpness: Sharpness | None,
-        clip: float,
-        after_step: Callable[[int], None],
-    ) -> tuple[float, float, int | None]:
+    def train_epoch(self, batches: list[Ids], after_step: Callable[[int], None]) -> tuple[float, float, int | None]:
         """Learn from some batches. Return the sum of the loss, the number of labels, and the index of the first non-finite batch.
 
         If there is such a batch, the model and the optimiser are restored to their state before the epoch.
 
         Args:
             batches: ids of graphs.
-            optimiser: the optimiser; it is prepared for capture.
-            sharpness: sharpness-aware gradients, or None.
-            clip: largest norm of the gradient; 0 for no clipping.
             after_step: function that is called after each step with its index.
         """
-        make_capturable(optimiser, self.device)
+        make_capturable(self.step.update.optimiser, self.device)
 
-        def work(played: Played) -> None:
-            self._learn(played.frame, optimiser, sharpness, clip)
+        def work(captured: CapturedStep) -> None:
+            self._learn(captured.frame)
 
-        with self._unchanged(optimiser) as keep:
-            for s, (played, ids) in enumerate(self._batches("train", batches, work, partial(self._unchanged, optimiser))):
+        with self._unchanged() as keep:
+            for s, (captured, ids) in enumerate(self._batches("train", batches, work, self._unchanged)):
                 if s == 0:
-                    self._loss.zero_(), self._labels.zero_(), self._step.fill_(-1), self._bad.fill_(-1)
-                played(ids)
+                    self._loss.zero_(), self._labels.zero_(), self._number.fill_(-1), self._bad.fill_(-1)
+                captured(ids)
                 after_step(s)
                 hand_over()
             wait_for(self.device)
@@ -323,66 +307,21 @@ class Resident:
                 keep()
         return *found, None if bad < 0 else bad
 
-    def _learn(self, frame: Frame, optimiser: torch.optim.Optimizer, sharpness: Sharpness | None, clip: float) -> None:
+    def _learn(self, frame: Frame) -> None:
         """One step."""
-        frame.fill()
-        y = self._targets.index_select(0, frame.ids)
-        labels = (~y.isnan()).sum()
-        loss = self._gradients(frame, y, labels)
-        if sharpness is not None:
-            here = [buffer.clone() for buffer in self._buffers]
-            with sharpness.nearby():
-                self._gradients(frame, y, labels)
-            torch._foreach_copy_(
-                self._buffers, here
-            )  # the statistics of norms must belong to the current weights, not to the nearby ones
-        flat = self._flat_weights(optimiser)
-        grads = [p.grad for p in self._parameters if p.grad is not None] if flat is None else flat.collect()
-        self._skip.copy_(~loss.isfinite())
-        torch._amp_foreach_non_finite_check_and_unscale_(grads, self._skip, self._one)  # 1 if a gradient is not finite
-        self._step += 1
-        torch.where((self._bad < 0) & (self._skip > 0), self._step, self._bad, out=self._bad)
-        self._skip.copy_(self._bad >= 0)
-        if clip:
-            norm = torch.nn.utils.get_total_norm(grads)
-            torch._foreach_mul_(grads, (clip / (norm + 1e-6)).clamp(max=1.0))
-        if flat is None:
-            optimiser.found_inf = self._skip  # type: ignore[attr-defined]  # a fused optimiser skips the update if it is 1
-            optimiser.step()
-        else:
-            flat.step(self._skip)
-        if self.average is not None:
-            self.average.update()
+        batch = FramedBatch(self, frame)
+        loss = self.step(batch)
         self._loss += loss
-        self._labels += labels
-
-    def _flat_weights(self, optimiser: torch.optim.Optimizer) -> FlatAdam | None:
-        """All weights that have gradients as one tensor, if ``FlatAdam`` supports the optimiser; otherwise None."""
-        if self._flat is None and self.device.type == "cuda" and FlatAdam.takes(optimiser):
-            self._flat = FlatAdam(optimiser, [p for p in self._parameters if p.grad is not None])
-        return self._flat
+        self._labels += batch.labels
 
     def release(self) -> None:
         """Give every weight memory of its own again, and forget all work that was captured."""
         for frames in self._frames.values():
             frames.clear()
-        self._frames, self._player = {}, Player(self.device, self.precision)
+        self._frames, self._runner = {}, StepRunner(self.device, self.precision)
         for weight in self._parameters:
             weight.grad = None  # it may be in the memory of a graph
-        if self._flat is not None:
-            self._flat.release()
-            self._flat = None
-
-    def _gradients(self, frame: Frame, y: Float[Tensor, "graphs targets"], labels: Tensor) -> Tensor:
-        """Compute the gradients of the mean loss. Return the sum of the loss."""
-        out = self.model.predict(frame.bag.graph.x, frame.bag)[:-1]
-        counts = None if self._weights is None else self._weights.index_select(0, frame.ids)
-        loss = self.loss.sum(out.to(y.dtype), y, counts)
-        weights = [p for p in self._parameters if p.requires_grad]
-        grads = torch.autograd.grad(loss / labels.clamp(min=1), weights, allow_unused=True)  # no copies, unlike backward()
-        for weight, grad in zip(weights, grads, strict=True):
-            weight.grad = grad
-        return loss.detach()
+        self.step.update.release()
 
     # -- predicting ------------------------------------------------------------------------------------------------
 
@@ -390,19 +329,19 @@ class Resident:
     def predict(self, ids: Ids, after_batch: Callable[[int, int], None]) -> Float[Tensor, "graphs outputs"]:
         """The outputs for some graphs in evaluation mode, on the device."""
 
-        def work(played: Played) -> None:
-            played.frame.fill()
-            out = self.model.predict(played.frame.bag.graph.x, played.frame.bag)[:-1]
-            if played.out is None:
-                played.out = torch.empty_like(out)
-            played.out.copy_(out)
+        def work(captured: CapturedStep) -> None:
+            captured.frame.fill()
+            out = self.model.predict(captured.frame.bag.graph.x, captured.frame.bag)[:-1]
+            if captured.out is None:
+                captured.out = torch.empty_like(out)
+            captured.out.copy_(out)
 
         rows: list[Tensor] = []
         chunks = list(ids.split(self.batch_size))
-        for c, (played, places) in enumerate(self._batches("predict", chunks, work, nullcontext)):
-            played(places)
-            assert played.out is not None
-            rows.append(played.out[: chunks[c].numel()].clone())
+        for c, (captured, places) in enumerate(self._batches("predict", chunks, work, nullcontext)):
+            captured(places)
+            assert captured.out is not None
+            rows.append(captured.out[: chunks[c].numel()].clone())
             after_batch(c + 1, len(chunks))
             hand_over()
         wait_for(self.device)
@@ -411,18 +350,18 @@ class Resident:
     # -- frames ----------------------------------------------------------------------------------------------------
 
     def _batches(
-        self, kind: str, batches: list[Ids], work: Callable[[Played], None], undone: Callable[[], AbstractContextManager[Any]]
-    ) -> Iterator[tuple[Played, Int[Tensor, "graphs"]]]:
+        self, kind: str, batches: list[Ids], work: Callable[[CapturedStep], None], undone: Callable[[], AbstractContextManager[Any]]
+    ) -> Iterator[tuple[CapturedStep, Int[Tensor, "graphs"]]]:
         """Every batch as work on a frame, and its ids on the device."""
         store = self.store
         if kind not in self._frames:
-            self._frames[kind] = Frames(self._player, work, undone, (kind, self._architecture), self.batch_size)
+            self._frames[kind] = Frames(self._runner, work, undone, (kind, self._architecture), self.batch_size)
         return self._frames[kind].batches(store, batches)
 
     @contextmanager
-    def _unchanged(self, optimiser: torch.optim.Optimizer) -> Iterator[Callable[[], None]]:
+    def _unchanged(self) -> Iterator[Callable[[], None]]:
         """Undo all changes of weights, norms, optimiser, sums and random numbers in this context, unless the yielded function is called."""
-        before = self._state(optimiser)
+        before = self._state()
         copies = {name: torch.empty_like(tensor) for name, tensor in before.items()}
         for dtype in {tensor.dtype for tensor in before.values()}:  # one operation for all tensors of a type
             same = [name for name, tensor in before.items() if tensor.dtype == dtype]
@@ -433,7 +372,7 @@ class Resident:
             yield lambda: kept.append(True)
         finally:
             if not kept:
-                for name, tensor in self._state(optimiser).items():
+                for name, tensor in self._state().items():
                     if name in copies:
                         tensor.copy_(copies[name])
                     else:
@@ -443,15 +382,15 @@ class Resident:
                 else:
                     torch.set_rng_state(random)
 
-    def _state(self, optimiser: torch.optim.Optimizer) -> dict[Any, Tensor]:
+    def _state(self) -> dict[Any, Tensor]:
         """Everything that a step changes. Weights and moments can move to another place, but keep their names here."""
         found: dict[Any, Tensor] = dict(
-            enumerate([*self._parameters, *self._buffers, self._loss, self._labels, self._step, self._bad])
+            enumerate([*self._parameters, *self._buffers, self._loss, self._labels, self._number, self._bad])
         )
-        for weight, state in optimiser.state.items():
+        for weight, state in self.step.update.optimiser.state.items():
             found |= {(weight, name): value for name, value in state.items() if isinstance(value, Tensor)}
-        if self.average is not None:
-            found |= {("average", n): value for n, value in enumerate(self.average.tensors())}
+        if self.step.average is not None:
+            found |= {("average", n): value for n, value in enumerate(self.step.average.tensors())}
         return {name: tensor.detach() for name, tensor in found.items()}
 
     @property
@@ -482,25 +421,33 @@ class Resident:
         return bag
 
 
-def why_not_resident(learner: "Learner") -> str | None:
-    """The reason why training cannot keep the data set on the device; None if it can."""
-    config, model, fabric = learner.config, learner.model, learner.fabric
-    if fabric.device.type != "cuda":
-        return "the device is not a GPU"
-    if config.eager:
-        return "train.eager is set"
-    if not isinstance(model, Model) or model.task_level != "graph":
-        return "the model is not a graph-level model of reign.nn"
-    if fabric.world_size > 1:
-        return "several processes share the batches"
-    if config.accumulate > 1:
-        return "gradients of several batches are accumulated"
-    if config.precision == "64-true":
-        return "the precision is float64"
-    if model.policy.random:
-        return f"policy '{model.policy}' draws new subgraphs at each step"
-    order = learner.problem.splits["train"]
-    largest = int(learner.budget.pairs[order].topk(min(config.batch_size, order.numel())).values.sum())
-    if largest > learner.budget.bound:
-        return f"a batch can have {largest:,} pairs, but there is memory for only {learner.budget.bound:,}"
-    return None
+class FramedBatch:
+    """The batch that a frame holds.
+
+    Args:
+        of: the model, the targets and the loss.
+        frame: the frame, whose ids have been written.
+    """
+
+    def __init__(self, of: CapturedEngine, frame: Frame) -> None:
+        frame.fill()
+        self.of, self.frame = of, frame
+        self.y = of._targets.index_select(0, frame.ids)
+        self.labels = (~self.y.isnan()).sum()
+
+    def gradients(self) -> Tensor:
+        """Compute the gradients."""
+        of = self.of
+        out = of.model.predict(self.frame.bag.graph.x, self.frame.bag)[:-1]
+        counts = None if of._weights is None else of._weights.index_select(0, self.frame.ids)
+        return take_gradients(of.loss.sum(out.to(self.y.dtype), self.y, counts), self.labels, of._parameters)
+
+    def judge(self, loss: Tensor, grads: list[Tensor]) -> Tensor:
+        """Note the number of the first step whose loss or gradient is not finite. From then on no step changes the weights. This does not wait for the device."""
+        of = self.of
+        of._skip.copy_(~loss.isfinite())
+        torch._amp_foreach_non_finite_check_and_unscale_(grads, of._skip, of._one)  # 1 if a gradient is not finite
+        of._number += 1
+        torch.where((of._bad < 0) & (of._skip > 0), of._number, of._bad, out=of._bad)
+        of._skip.copy_(of._bad >= 0)
+        return of._skip

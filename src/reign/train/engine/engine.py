@@ -10,163 +10,40 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reign.data import GraphPack, Ids, Problem
+from reign.bags import free_memory
+from reign.data import Ids, Problem
 from reign.disk import write_tensors
 from reign.kernels import fast_path
 from reign.nn import Model
 from reign.train.engine import batches
-from reign.train.engine.batches import Budget, KeptBags, share, why_not_kept
+from reign.train.engine.batches import BagCache, BagSource, Budget
 from reign.train.engine.callbacks import Callback
-from reign.train.engine.captured import Resident, why_not_resident
+from reign.train.engine.captured import CapturedEngine
 from reign.train.engine.execution import (
+    Execution,
     Fabric,
     dtype_of,
     epoch_seed,
-    number_format,
     precision_of,
     seed_model,
     synchronise,
-    threads_of,
-    total,
 )
 from reign.train.engine.inference import Inference
 from reign.train.engine.sharing import hand_over
+from reign.train.engine.step import Direct, Step
 from reign.train.engine.update import Average, Sharpness, Update
 from reign.train.runs.build import hold_encoder
 from reign.train.runs.scaler import Scale
 from reign.train.settings.config import TrainingConfig
-from reign.train.settings.losses import LOSSES, Loss, choose, label_weights
+from reign.train.settings.losses import LOSSES, choose, label_weights
 from reign.train.settings.metrics import METRICS, measure_all
 from reign.train.settings.optim import make_fused, make_plain, portable
 
-# -- Gradients of the loss over some batches, computed in parts and by several processes, and undone on errors ---------
+SHARE = 1 / 8  # of the free memory, which other runs may need, too: as much as bags may take that are kept between epochs
+BYTES = 500  # for each pair, while the bags of the first epoch are put together (400 for SUN, and 80 afterwards)
 
 
-class NonFiniteLoss(ValueError):
-    """The loss or its gradient is NaN or infinite."""
-
-
-class Gradients:
-    r"""The gradient of the mean loss of each batch, averaged over batches.
-
-    .. math:: \frac{1}{B} \sum_{b=1}^{B} \nabla \frac{1}{|Y_b|} \sum_{y \in Y_b} \ell(y)
-
-    The inner sum ranges over all labels of a batch, over all its parts and processes.
-
-    Args:
-        model: the model whose weights receive the gradients.
-        wrapped: the same model, wrapped by the fabric.
-        loss: the loss.
-        problem: the problem, for the number of labels and for messages.
-        graphs: all graphs on the device, with targets as the model learns them.
-        budget: how much is computed at a time.
-        fabric: devices and processes.
-        update: what comes after the gradients.
-        weights: how much each label counts, on the device; None for equal weights.
-        bags: the bags that are kept between epochs; None to make them again for every batch.
-    """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        wrapped: nn.Module,
-        loss: Loss,
-        problem: Problem,
-        graphs: GraphPack,
-        budget: Budget,
-        fabric: Fabric,
-        update: Update,
-        weights: Tensor | None = None,
-        bags: KeptBags | None = None,
-    ) -> None:
-        self.model, self.wrapped, self.loss, self.problem = model, wrapped, loss, problem
-        self.graphs, self.budget, self.fabric, self.weights = graphs, budget, fabric, weights
-        self.update, self.bags = update, bags
-        self._buffers = list(model.buffers())  # listing them takes long
-
-    def __call__(self, group: list[Ids], when: str, before: list[Tensor]) -> tuple[float, float]:
-        """Compute the gradients for some batches. Return the sum of the loss and the number of labels.
-
-        If memory runs out, the computation is repeated in smaller parts. If the loss or the gradient is not finite, ``NonFiniteLoss`` is
-        raised with the batch and its graphs. In both cases the running statistics are restored to ``before``.
-        """
-        ids = torch.cat(group)
-        loss, labels = self.budget.within(lambda: self._compute(group), ids, lambda: self._undo(before))
-        slope = self.update.norm()
-        if not math.isfinite(loss) or not math.isfinite(slope):
-            self._undo(before)
-            what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient is {slope}"
-            raise NonFiniteLoss(self._complaint(f"the {what} in {when}", ids.tolist()))
-        return loss, labels
-
-    def _compute(self, group: list[Ids]) -> tuple[float, float]:
-        loss_total, labels_total = 0.0, 0.0
-        for b, ids in enumerate(group):
-            labels = float((~self.problem.y[ids].isnan()).sum())
-            mine = self.budget.equal_parts(share(ids, self.fabric.global_rank, self.fabric.world_size))
-            for p, part in enumerate(mine):
-                done = b == len(group) - 1 and p == len(mine) - 1
-                with self.fabric.no_backward_sync(self.wrapped, enabled=not done):
-                    out = self._outputs(part)
-                    self._check_shape(out)
-                    assert self.graphs.y is not None
-                    y = self.graphs.y[part]
-                    loss = self.loss.sum(out.to(y.dtype), y, None if self.weights is None else self.weights[part])
-                    # DDP takes the mean over processes; the sum is needed
-                    self.fabric.backward(loss * (self.fabric.world_size / max(labels, 1.0) / len(group)))
-                loss_total += float(total(loss.detach()))
-            labels_total += labels
-        return loss_total, labels_total
-
-    def _outputs(self, ids: Ids) -> Tensor:
-        if self.bags is not None:
-            bag = self.bags.training(ids)
-            out: Tensor = self.wrapped(*bag.graph.inputs, bag=bag)
-        else:
-            batch = self.graphs.batch(ids)
-            out = self.wrapped(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.size)
-        return out
-
-    def statistics(self) -> list[Tensor]:
-        """A copy of the running statistics of norms."""
-        return [buffer.clone() for buffer in self._buffers]
-
-    @torch.no_grad()
-    def restore(self, statistics: list[Tensor]) -> None:
-        """Restore the running statistics of norms."""
-        for buffer, old in zip(self._buffers, statistics, strict=True):
-            buffer.copy_(old)
-
-    def _undo(self, statistics: list[Tensor]) -> None:
-        self.model.zero_grad()
-        self.restore(statistics)
-        if self.bags is not None:
-            self.bags.drop()  # perhaps their memory is what is missing
-
-    def _check_shape(self, out: Tensor) -> None:
-        expected = self.problem.num_outputs * self.loss.outputs
-        if out.dim() != 2 or out.size(1) != expected:
-            each = f", and the loss needs {self.loss.outputs} outputs for each" if self.loss.outputs > 1 else ""
-            raise ValueError(
-                f"the output of the model has shape {tuple(out.shape)}, expected {expected} for each graph, because "
-                f"{self.problem.name} has {self.problem.num_outputs} targets or classes{each}; make it with out_channels={expected}."
-            )
-
-    def _complaint(self, what: str, ids: list[int]) -> str:
-        names = ids if self.problem.names is None else [self.problem.names[i] for i in ids]
-        shown = ", ".join(map(str, names[:8])) + (", ..." if len(ids) > 8 else "")
-        kind = "graphs" if self.problem.names is None else "rows"
-        return (
-            f"{what} ({len(ids)} {kind} of {self.problem.name}: {shown}). The weights before this batch are kept. Check the features "
-            "and targets of these graphs; if they are fine, start a new run with a smaller learning rate "
-            "(--set train.optimiser.lr=...) or a bound on gradients (--set train.clip=1)."
-        )
-
-
-# -- The state of a model in training: it runs epochs, evaluates the model, and can be saved and loaded ----------------
-
-
-class Learner:
+class Engine:
     """A model, its optimiser, and the graphs it learns from.
 
     Args:
@@ -193,6 +70,7 @@ class Learner:
         dtype = dtype_of(config.precision)
         self.model, self.problem, self.config = model.to(dtype), problem, config
         self.seed, self.fabric, self.callback = seed, fabric, callback
+        self.execution = Execution(fabric.device, config.precision, config.eager)
         if fabric.world_size > 1:
             synchronise(model)
         scale = Scale.of(problem, config.scale_targets)
@@ -205,11 +83,16 @@ class Learner:
         self.rate = config.schedule.build(optimiser, steps * config.epochs, self.metric if "val" in problem.splits else None)
         self.average = Average(model, config.average * steps) if config.average else None
         sharp = config.optimiser
-        self.sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
+        sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
+        self.raw_optimiser, self.loss = optimiser, loss
+        on_cpu, alone = fabric.device.type == "cpu", fabric.world_size == 1
+        self.step = Step(model, Update(model, optimiser, config.clip, on_cpu and alone, self.optimiser), sharpness, self.average)
+        self.captured_step = Step(model, Update(model, optimiser, config.clip, not on_cpu), sharpness, self.average)
         self.budget = Budget(model, self.graphs, fabric.device, config.max_pairs, problem.name, callback, problem.names)
-        self.bags, self.update = self._kept_bags(), Update(model, self.wrapped, optimiser, self.optimiser, fabric)
-        self.gradients = Gradients(
-            model, self.wrapped, loss, problem, self.graphs, self.budget, fabric, self.update, self.label_weights, self.bags
+        self.bags = self._bags()
+        assert self.graphs.y is not None
+        self.direct = Direct(
+            self.step, self.wrapped, loss, problem, self.graphs.y, self.label_weights, self.budget, fabric, self.bags
         )
         self.inference = Inference(
             model,
@@ -225,22 +108,20 @@ class Learner:
             self._resident_outputs,
             bags=self.bags,
         )
-        self.raw_optimiser = optimiser
-        self.resident: Resident | None = None
+        self.resident: CapturedEngine | None = None
         self._decided = False
 
     # -- learning --------------------------------------------------------------------------------------------------
 
     def train_epoch(self, epoch: int) -> float:
         """Learn from every training graph once. Return the mean loss."""
-        with self._threads():
+        with self.execution.threads(self.model):
             return self._train_epoch(epoch)
 
     def _train_epoch(self, epoch: int) -> float:
         seed = epoch_seed(self.seed, epoch)
         seed_model(self.model, seed + self.fabric.global_rank)
-        if self.bags is not None:
-            self.bags.assemble()
+        self.bags.next_epoch()
         self._train_mode()
         order = list(batches.shuffled(self.problem.splits["train"], self.config.batch_size, seed))
         groups = [order[g : g + self.config.accumulate] for g in range(0, len(order), self.config.accumulate)]
@@ -255,7 +136,7 @@ class Learner:
             make_fused(self.raw_optimiser)
         loss, labels = 0.0, 0.0
         for g, group in enumerate(groups):
-            found, number = self._step(group, f"epoch {epoch + 1}, batch {g + 1}")
+            found, number = self._learn(group, f"epoch {epoch + 1}, batch {g + 1}")
             loss, labels = loss + found, labels + number
             self.callback.batch(f"epoch {epoch + 1} of {self.config.epochs}", g + 1, len(groups))
             hand_over()
@@ -266,74 +147,59 @@ class Learner:
         if self.config.freeze_encoder:
             hold_encoder(self.model)
 
-    def _kept_bags(self) -> KeptBags | None:
-        """The bags that are kept between epochs, on a CPU; None if they are not."""
-        why = why_not_kept(self)
+    def _bags(self) -> BagSource:
+        """Where the bags of batches come from: on a CPU they are kept between epochs, if that is possible."""
+        why = why_not_cached(self)
         if why is None:
             assert isinstance(self.model, Model)
-            return KeptBags(self.model, self.graphs, self.problem.splits.get("val", torch.empty(0, dtype=torch.long)))
+            return BagCache(self.model, self.graphs, self.problem.splits.get("val", torch.empty(0, dtype=torch.long)))
         if why:
             self.callback.note(f"bags are made again for every batch: {why}.")
-        return None
+        return BagSource(self.graphs)
 
-    def _step(self, group: list[Ids], when: str) -> tuple[float, float]:
-        """One optimiser step for some batches. Return the sum of the loss and the number of labels."""
+    def _learn(self, group: list[Ids], when: str) -> tuple[float, float]:
+        """One step for some batches. Return the sum of the loss and the number of labels."""
         rows = self.budget.together(batches.share(group[0], self.fabric.global_rank, self.fabric.world_size))
-        with number_format(self.fabric.device, self.config.precision, rows), fast_path(not self.config.eager):
-            return self._eager_step(group, when)
-
-    def _eager_step(self, group: list[Ids], when: str) -> tuple[float, float]:
-        before = self.gradients.statistics()
-        self.optimiser.zero_grad()
-        loss, labels = self.gradients(group, when, before)
-        if self.sharpness is not None:
-            here = self.gradients.statistics()
-            with self.sharpness.nearby():
-                self.gradients(group, when, before)
-            self.gradients.restore(here)  # the statistics of norms must belong to the current weights, not to the nearby ones
-        self.update.step(self.config.clip)
-        if self.average is not None:
-            self.average.update()
-        self.rate.after_step()
-        return loss, labels
-
-    def _threads(self) -> AbstractContextManager[None]:
-        return threads_of(self.model, self.fabric.device, self.config.precision, self.config.eager)
+        with self.execution.operations(rows):
+            batch = self.direct(group, when)
+            loss = float(self.step(batch))
+            self.rate.after_step()
+        return loss, batch.labels
 
     # -- on the device ---------------------------------------------------------------------------------------------
 
-    def _on_device(self) -> Resident | None:
+    def _on_device(self) -> CapturedEngine | None:
         """Training with the data set on the device, if possible. Otherwise None; the reason is reported once."""
         if not self._decided:
             self._decided = True
-            why = why_not_resident(self)
+            why = why_not_captured(self)
             if why is None:
                 model = self.model
                 assert isinstance(model, Model)
-                self.resident = Resident(
+                self.resident = CapturedEngine(
                     model,
                     self.graphs,
-                    self.gradients.loss,
+                    self.loss,
+                    self.captured_step,
                     self.config.batch_size,
                     self.config.precision,
                     self.budget.pairs,
                     self.problem.graphs,
                     self.label_weights,
-                    self.average,
                     self.callback,
                 )
             elif self.fabric.device.type == "cuda":
                 self.callback.note(f"batches are assembled one by one, not on the device: {why}.")
         return self.resident
 
-    def _resident_epoch(self, resident: Resident, order: list[Ids], epoch: int) -> float:
+    def _resident_epoch(self, resident: CapturedEngine, order: list[Ids], epoch: int) -> float:
         def after_step(step: int) -> None:
             self.rate.after_step()
             self.callback.batch(f"epoch {epoch + 1} of {self.config.epochs}", step + 1, len(order))
 
         rate, lr = self.rate.state_dict(), self.rate.value
         try:
-            loss, labels, bad = resident.train_epoch(order, self.raw_optimiser, self.sharpness, self.config.clip, after_step)
+            loss, labels, bad = resident.train_epoch(order, after_step)
             if bad is not None:
                 raise RuntimeError(f"the loss or its gradient is not finite in epoch {epoch + 1}, batch {bad + 1}")
         except RuntimeError:
@@ -363,7 +229,7 @@ class Learner:
 
     def predict(self, split: str) -> Float[Tensor, "graphs outputs"]:
         """The predictions for the graphs of a split, in the units of the targets (logits for classes)."""
-        with fast_path(not self.config.eager), self._threads():
+        with fast_path(not self.config.eager), self.execution.threads(self.model):
             return self.inference(self.problem.splits[split], split)[:, : self.problem.num_outputs]  # without variances
 
     def score(self, split: str, out: Float[Tensor, "graphs outputs"]) -> float:
@@ -395,7 +261,7 @@ class Learner:
 
     def release(self) -> None:
         """After training: give every weight memory of its own again, and free what belongs to the steps."""
-        self.update.release()
+        self.step.update.release()
         if self.resident is not None:
             self.resident.release()
             self.resident = None
@@ -437,3 +303,42 @@ def _copied(model: nn.Module) -> dict[str, Tensor]:
         parts = torch.cat([value.reshape(-1) for value in values]).cpu().split([value.numel() for value in values])
         found |= {name: part.view(value.shape) for name, value, part in zip(names, values, parts, strict=True)}
     return {name: value.cpu().clone() for name, value in found.items()}
+
+
+def why_not_cached(engine: Engine) -> str | None:
+    """The reason why training does not keep bags between epochs; empty if this needs no explanation; None if it keeps them."""
+    model, fabric = engine.model, engine.fabric
+    if fabric.device.type != "cpu" or engine.config.eager or not isinstance(model, Model) or model.task_level != "graph":
+        return ""
+    if fabric.world_size > 1 or model.policy.random:
+        return ""  # each process sees other graphs in every epoch; each batch has other subgraphs
+    splits = engine.problem.splits
+    graphs = torch.cat([splits[name] for name in ("train", "val") if name in splits]).unique()
+    needed, limit = BYTES * int(engine.budget.pairs[graphs].sum()), int(SHARE * free_memory(fabric.device))
+    if needed > limit:
+        return f"to keep them takes about {needed / 1e9:,.1f} GB, and at most {limit / 1e9:,.1f} GB (an eighth of the free memory) are used for this"
+    return None
+
+
+def why_not_captured(engine: Engine) -> str | None:
+    """The reason why training cannot keep the data set on the device; None if it can."""
+    config, model, fabric = engine.config, engine.model, engine.fabric
+    if fabric.device.type != "cuda":
+        return "the device is not a GPU"
+    if config.eager:
+        return "train.eager is set"
+    if not isinstance(model, Model) or model.task_level != "graph":
+        return "the model is not a graph-level model of reign.nn"
+    if fabric.world_size > 1:
+        return "several processes share the batches"
+    if config.accumulate > 1:
+        return "gradients of several batches are accumulated"
+    if config.precision == "64-true":
+        return "the precision is float64"
+    if model.policy.random:
+        return f"policy '{model.policy}' draws new subgraphs at each step"
+    order = engine.problem.splits["train"]
+    largest = int(engine.budget.pairs[order].topk(min(config.batch_size, order.numel())).values.sum())
+    if largest > engine.budget.bound:
+        return f"a batch can have {largest:,} pairs, but there is memory for only {engine.budget.bound:,}"
+    return None

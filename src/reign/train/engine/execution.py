@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -16,7 +17,7 @@ from torch.distributed.nn.functional import all_reduce
 from torch.optim import Optimizer
 
 from reign._validate import check
-from reign.kernels import threads_for_blocks_only
+from reign.kernels import fast_path, keep_freed_memory, threads_for_blocks_only
 from reign.nn import BatchNorm
 
 # -- Several processes that give the same result as one: the statistics of batch norms range over the rows of all processes
@@ -207,9 +208,6 @@ class Fabric(Protocol):
     def no_backward_sync(self, module: Any, enabled: bool = True) -> AbstractContextManager[Any]:
         """A context in which gradients are not averaged over processes."""
 
-    def clip_gradients(self, module: Any, optimizer: Any, *, max_norm: float) -> Any:
-        """Bound the norm of the gradient."""
-
     def barrier(self) -> None:
         """Wait for all processes."""
 
@@ -245,10 +243,6 @@ class OneProcess:
     def no_backward_sync(self, module: Any, enabled: bool = True) -> AbstractContextManager[Any]:
         """Do nothing, because gradients are not averaged."""
         return nullcontext()
-
-    def clip_gradients(self, module: nn.Module, optimizer: Any, *, max_norm: float) -> Tensor:
-        """Bound the norm of the gradient."""
-        return nn.utils.clip_grad_norm_(module.parameters(), max_norm)
 
     def barrier(self) -> None:
         """Do nothing, because there are no other processes."""
@@ -359,3 +353,32 @@ def gpu_generator(device: torch.device | None = None) -> torch.Generator:
     """The generator of random numbers of a GPU, by default of the current one."""
     index = None if device is None else device.index
     return torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a model computes.
+
+    Args:
+        device: where it computes.
+        precision: the number format, as in ``TrainingConfig``.
+        eager: whether it computes in plain operations.
+    """
+
+    device: torch.device
+    precision: str = "32-true"
+    eager: bool = False
+
+    @contextmanager
+    def operations(self, rows: int = 0) -> Iterator[None]:
+        """The number format of products, and fused kernels or blocks of rows unless operations are plain. ``rows`` is as for ``number_format``."""
+        with number_format(self.device, self.precision, rows), fast_path(not self.eager):
+            yield
+
+    def threads(self, model: nn.Module) -> AbstractContextManager[None]:
+        """The threads that the layers of a model use, see ``threads_of``."""
+        return threads_of(model, self.device, self.precision, self.eager)
+
+    def memory(self) -> AbstractContextManager[None]:
+        """On a CPU, a context in which freed memory stays with the process."""
+        return keep_freed_memory() if self.device.type == "cpu" else nullcontext()

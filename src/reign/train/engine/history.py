@@ -16,7 +16,7 @@ from reign.train.settings.config import TrainingConfig
 from reign.train.settings.metrics import METRICS
 
 if TYPE_CHECKING:
-    from reign.train.engine.engine import Learner
+    from reign.train.engine.engine import Engine
 
 
 class History:
@@ -36,7 +36,7 @@ class History:
         self.best_weights: dict[str, Tensor] = {}
         self._saved = -math.inf
 
-    def add(self, row: dict[str, Any], learner: "Learner") -> bool:
+    def add(self, row: dict[str, Any], engine: "Engine") -> bool:
         """Add an epoch. Return whether it is the best so far."""
         self.rows.append(row)
         self.sharing.append(num_sharing())
@@ -45,17 +45,17 @@ class History:
         unknown = best is None or best != best  # NaN: the last epoch counts, as without validation graphs
         if value is None or self.best_epoch < 0 or (unknown and value != value) or METRICS[self.metric].better(value, best):
             self.best_epoch = int(row["epoch"])
-            self.best_weights = learner.weights()
+            self.best_weights = engine.weights()
             return True
         return False
 
-    def save(self, learner: "Learner", last: bool = False) -> None:
+    def save(self, engine: "Engine", last: bool = False) -> None:
         """Write the checkpoint in one step, and the metrics as a table. Some short epochs are skipped, but never the last one."""
         if self.folder is None or (time.monotonic() - self._saved < self.pause and not last):
             return
         self._saved = time.monotonic()
         state = {
-            "learner": learner.state_dict(),
+            "learner": engine.state_dict(),
             "rows": self.rows,
             "sharing": self.sharing,
             "best_epoch": self.best_epoch,
@@ -64,13 +64,13 @@ class History:
         write_state(ModelFiles(self.folder).checkpoint, state)
         self._write_table()
 
-    def resume(self, learner: "Learner", folder: Path | None) -> None:
+    def resume(self, engine: "Engine", folder: Path | None) -> None:
         """Continue from the checkpoint in a folder, if there is one."""
         if folder is not None and (file := ModelFiles(folder).checkpoint).is_file():
             state = read_state(file)
             try:
-                learner.model.load_state_dict(state["best_weights"])  # raises an error if they belong to another model
-                learner.load_state_dict(state["learner"])
+                engine.model.load_state_dict(state["best_weights"])  # raises an error if they belong to another model
+                engine.load_state_dict(state["learner"])
                 self.rows, self.best_epoch, self.best_weights = state["rows"], state["best_epoch"], state["best_weights"]
                 self.sharing = [int(number) for number in state.get("sharing", [])]  # runs of version 0.1.0 have none
                 self._check()
@@ -80,13 +80,13 @@ class History:
                 ) from None
             self._write_table()
 
-    def done(self, learner: "Learner", config: TrainingConfig) -> bool:
+    def done(self, engine: "Engine", config: TrainingConfig) -> bool:
         """Whether to stop: after all epochs, at a small learning rate, or after many epochs without improvement."""
         epoch = len(self.rows) - 1
         if epoch < 0:
             return False
         waited = config.patience is not None and epoch - self.best_epoch >= config.patience
-        return epoch + 1 >= config.epochs or learner.rate.value <= config.stop_lr or waited
+        return epoch + 1 >= config.epochs or engine.rate.value <= config.stop_lr or waited
 
     def value(self) -> float:
         """The validation metric of the last epoch, or its training loss if there are no validation graphs."""

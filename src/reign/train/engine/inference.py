@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.data import GraphPack, Ids
-from reign.train.engine.batches import Budget, GraphTooLarge, KeptBags
+from reign.train.engine.batches import BagSource, Budget, GraphTooLarge
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import number_format, threads_of, total
 from reign.train.runs.scaler import Scale
@@ -33,7 +33,7 @@ class Inference:
         failed: dictionary that receives the graphs that are too large for the memory, with the reasons; their outputs are NaN. Without
             it, such graphs raise an error.
         dropped: seed of the dropout, which is then applied as in training; None for no dropout.
-        bags: the bags that are kept between epochs; None to make them again for every batch.
+        bags: where the bags of the batches come from; None to make them anew for every batch.
     """
 
     model: nn.Module
@@ -49,7 +49,7 @@ class Inference:
     resident: Callable[[Ids, Callable[[int, int], None]], Tensor | None] = lambda ids, after_batch: None
     failed: dict[int, str] | None = None
     dropped: int | None = None
-    bags: KeptBags | None = None
+    bags: BagSource | None = None
 
     @torch.no_grad()
     def __call__(self, ids: Ids, label: str) -> Float[Tensor, "graphs outputs"]:
@@ -102,10 +102,5 @@ class Inference:
         found = []
         for part in self.budget.parts(ids):
             with number_format(self.graphs.x.device, self.precision, self.budget.together(part)):
-                if self.bags is not None:
-                    bag = self.bags.predicting(part)
-                    found.append(self.model(*bag.graph.inputs, bag=bag))
-                else:
-                    b = self.graphs.batch(part)
-                    found.append(self.model(b.x, b.edge_index, b.edge_attr, b.batch, b.size))
+                found.append((self.bags or BagSource(self.graphs)).predict(self.model, part))
         return torch.cat(found)

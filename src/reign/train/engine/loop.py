@@ -5,7 +5,6 @@ result as an uninterrupted one.
 """
 
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -14,12 +13,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.data import Problem
-from reign.kernels import keep_freed_memory
 from reign.nn import num_parameters
 from reign.train.engine.callbacks import Callback
-from reign.train.engine.engine import Learner, NonFiniteLoss
+from reign.train.engine.engine import Engine
 from reign.train.engine.execution import Fabric, make_fabric
 from reign.train.engine.history import History, board
+from reign.train.engine.step import NonFiniteLoss
 from reign.train.runs.run import ModelFiles
 from reign.train.settings.config import TrainingConfig
 
@@ -48,54 +47,53 @@ def fit(
     config, callback, folder = config or TrainingConfig(), callback or Callback(), None if folder is None else Path(folder)
     fabric = fabric or make_fabric(config.precision)
     keep = folder if fabric.is_global_zero else None
-    learner = Learner(model, problem, config, seed, fabric, callback)
-    history = History(learner.metric, keep, config.checkpoint_seconds)
-    history.resume(learner, folder)
-    on_cpu = fabric.device.type == "cpu"
-    with keep_freed_memory() if on_cpu else nullcontext(), board(keep if config.tensorboard else None, len(history.rows)) as write:
-        while not history.done(learner, config):
+    engine = Engine(model, problem, config, seed, fabric, callback)
+    history = History(engine.metric, keep, config.checkpoint_seconds)
+    history.resume(engine, folder)
+    with engine.execution.memory(), board(keep if config.tensorboard else None, len(history.rows)) as write:
+        while not history.done(engine, config):
             epoch, began = len(history.rows), time.perf_counter()
             try:
-                loss = learner.train_epoch(epoch)
+                loss = engine.train_epoch(epoch)
             except NonFiniteLoss:
                 if keep is not None:
-                    learner.save(ModelFiles(keep).last_good)
+                    engine.save(ModelFiles(keep).last_good)
                 raise
-            row = {"epoch": epoch, "lr": learner.rate.value, "train_loss": loss, **learner.validate()}
-            improved = history.add({**row, "seconds": time.perf_counter() - began}, learner)
-            learner.rate.after_epoch(history.value())
-            history.save(learner, last=history.done(learner, config))
+            row = {"epoch": epoch, "lr": engine.rate.value, "train_loss": loss, **engine.validate()}
+            improved = history.add({**row, "seconds": time.perf_counter() - began}, engine)
+            engine.rate.after_epoch(history.value())
+            history.save(engine, last=history.done(engine, config))
             callback.epoch(row, config.epochs, improved)
             write(row)
-    found = measure(learner, history, keep)
-    learner.release()
+    found = measure(engine, history, keep)
+    engine.release()
     return found
 
 
 def measure(
-    learner: Learner, history: History, folder: Path | None
+    engine: Engine, history: History, folder: Path | None
 ) -> tuple[dict[str, Any], dict[str, Float[Tensor, "graphs outputs"]]]:
     """The metric of both sets of weights on all splits. The reported weights come last and stay in the model."""
     result: dict[str, Any] = {
-        "metric": learner.metric,
-        "report": learner.config.report,
+        "metric": engine.metric,
+        "report": engine.config.report,
         "epochs": len(history.rows),
         "best_epoch": history.best_epoch,
         "best_train_loss": min(row["train_loss"] for row in history.rows),
-        "parameters": num_parameters(learner.model),
-        "max_pairs": learner.budget.bound if learner.budget.split else None,
+        "parameters": num_parameters(engine.model),
+        "max_pairs": engine.budget.bound if engine.budget.split else None,
         "seconds": sum(row["seconds"] for row in history.rows),
         "models_at_once": mean(history.sharing) if len(history.sharing) == len(history.rows) else None,
     }
-    weights = {"best": history.best_weights, "last": learner.weights()}
+    weights = {"best": history.best_weights, "last": engine.weights()}
     predictions: dict[str, Tensor] = {}
     same = history.best_epoch == len(history.rows) - 1
-    for which in ("last", "best") if learner.config.report == "best" else ("best", "last"):
-        learner.model.load_state_dict(weights[which])
+    for which in ("last", "best") if engine.config.report == "best" else ("best", "last"):
+        engine.model.load_state_dict(weights[which])
         if not predictions or not same:
-            predictions = {split: learner.predict(split) for split in learner.problem.splits}
-        result[which] = {split: learner.score(split, out) for split, out in predictions.items()}
+            predictions = {split: engine.predict(split) for split in engine.problem.splits}
+        result[which] = {split: engine.score(split, out) for split, out in predictions.items()}
         if folder is not None:
-            learner.save(ModelFiles(folder).weights(which))
-    result["metrics"] = {split: learner.all_metrics(split, out) for split, out in predictions.items()}
+            engine.save(ModelFiles(folder).weights(which))
+    result["metrics"] = {split: engine.all_metrics(split, out) for split, out in predictions.items()}
     return result, predictions

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torch.optim import Adam, AdamW, Optimizer
 
-from reign.train.engine.execution import Fabric
-
 # -- All weights of a model as one tensor, so that an update needs a few operations in place of dozens -----------------
 
 
@@ -55,9 +53,9 @@ class FlatAdam:
         return plain and not any(optimiser.param_groups[0].get(name) for name in ("amsgrad", "maximize", "differentiable"))
 
     def collect(self) -> list[Tensor]:
-        """The gradients of all weights in one tensor, as pieces of equal size."""
+        """The gradients of all weights in one tensor; on a GPU, as pieces of equal size."""
         torch._foreach_copy_(self.places, [weight.grad for weight in self.weights])  # type: ignore[misc]
-        return list(self.grads.split(PIECE))
+        return list(self.grads.split(PIECE)) if self.grads.is_cuda else [self.grads]
 
     def release(self) -> None:
         """Give every weight memory of its own again; otherwise a weight that is pickled takes all others with it."""
@@ -92,36 +90,33 @@ def _moved(old: Tensor, place: Tensor) -> Tensor:
 
 
 class Update:
-    """Computes the norm of the gradients, clips them, and makes the step of the optimiser.
+    """Clips the gradients of a step, and lets the optimiser update the weights.
 
-    On a CPU the weights become one tensor, if the optimiser allows it: a small model has hundreds of weights, and an operation for each takes longer than
-    the update itself. If some weight has no gradient in some step, it stays where it is, and from then on the weights are updated one by one.
+    The weights become one tensor, if that is wanted and the optimiser allows it: a small model has hundreds of weights, and an operation for each takes
+    longer than the update itself. If some weight has no gradient in some step, it stays where it is, and from then on the weights are updated one by one.
 
     Args:
         model: the model whose weights are updated.
-        wrapped: the same model, wrapped by the fabric.
         optimiser: the optimiser.
-        stepped: the same optimiser, wrapped by the fabric.
-        fabric: devices and processes.
+        clip: the largest norm of the gradients; 0 for no bound.
+        flat: whether the weights may become one tensor.
+        wrapped: the optimiser, wrapped by the fabric; the same one if not given.
     """
 
-    def __init__(self, model: nn.Module, wrapped: nn.Module, optimiser: Optimizer, stepped: Any, fabric: Fabric) -> None:
-        self.wrapped, self.optimiser, self.stepped, self.fabric = wrapped, optimiser, stepped, fabric
+    def __init__(self, model: nn.Module, optimiser: Optimizer, clip: float = 0.0, flat: bool = False, wrapped: Any = None) -> None:
+        self.optimiser, self.wrapped, self.clip = optimiser, wrapped or optimiser, clip
         self._weights = list(model.parameters())  # listing them takes long
-        self._may_be_flat = fabric.device.type == "cpu" and fabric.world_size == 1 and FlatAdam.takes(optimiser)
+        self._may_be_flat = flat and FlatAdam.takes(optimiser)
         self._flat: FlatAdam | None = None
-        self._norm, self._skip = 0.0, torch.zeros(())
+        self._never = torch.zeros(())
 
-    def norm(self) -> float:
-        """The norm of the gradients; they may not change until the step."""
+    def collect(self) -> list[Tensor]:
+        """The gradients of all weights, which may not change until the update."""
         if self._may_be_flat:
             self._flatten()
         if self._flat is not None:
-            grads = [self._flat.grads]
-        else:
-            grads = [weight.grad for weight in self._weights if weight.grad is not None]
-        self._norm = float(get_total_norm(grads))
-        return self._norm
+            return self._flat.collect()
+        return [weight.grad for weight in self._weights if weight.grad is not None]
 
     def _flatten(self) -> None:
         if self._flat is None:
@@ -130,32 +125,34 @@ class Update:
             self._may_be_flat = bool((self._flat.steps == self._flat.steps[0]).all())
             self.optimiser._opt_called = True  # type: ignore[attr-defined]  # schedules warn otherwise
         same = all(weight.grad is not None for weight in self._flat.weights) and all(weight.grad is None for weight in self._others)
-        if self._may_be_flat and same:
-            self._flat.collect()
-        else:
+        if not (self._may_be_flat and same):
             self.release()
             self._may_be_flat = False
+
+    def __call__(self, grads: list[Tensor], skip: Tensor | None = None) -> None:
+        """Update the weights with the collected gradients, unless ``skip`` is 1. With ``skip`` the optimiser must be a fused one."""
+        if self.clip:
+            norm = get_total_norm(grads)
+            if self._flat is not None and not norm.is_cuda:
+                torch._foreach_mul_(grads, min(1.0, self.clip / (float(norm) + 1e-6)))
+            else:
+                torch._foreach_mul_(grads, (self.clip / (norm + 1e-6)).clamp(max=1.0))
+        if self._flat is not None:
+            self._flat.step(self._never if skip is None else skip)
+            return
+        if skip is not None:
+            self.optimiser.found_inf = skip  # type: ignore[attr-defined]  # a fused optimiser skips the update if it is 1
+        self.wrapped.step()
+
+    def forget(self) -> None:
+        """Forget the gradients."""
+        self.wrapped.zero_grad()
 
     def release(self) -> None:
         """Give every weight memory of its own again."""
         if self._flat is not None:
             self._flat.release()
             self._flat = None
-
-    def step(self, clip: float) -> None:
-        """Update the weights.
-
-        Args:
-            clip: the largest norm of the gradients; 0 for no bound.
-        """
-        if self._flat is not None:
-            if clip:
-                self._flat.grads.mul_(min(1.0, clip / (self._norm + 1e-6)))
-            self._flat.step(self._skip)
-            return
-        if clip:
-            self.fabric.clip_gradients(self.wrapped, self.stepped, max_norm=clip)
-        self.stepped.step()
 
 
 # -- Sharpness-aware gradients -----------------------------------------------------------------------------------------

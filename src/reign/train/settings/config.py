@@ -16,7 +16,7 @@ from reign.nn import find_model
 from reign.registry import Registry
 from reign.train.settings.losses import LOSSES
 from reign.train.settings.metrics import METRICS
-from reign.train.settings.optim import OPTIMISERS, SCHEDULES, Constant
+from reign.train.settings.optim import OPTIMISERS, SCHEDULES, Schedule
 from reign.train.settings.yaml import read_yaml
 
 
@@ -249,7 +249,7 @@ class ScheduleConfig(Settings):
     warmup: Share = Field(0.05, description="cosine: share of the steps in which the rate rises")
     floor: Share = Field(0.01, description="cosine: the last rate, as a share of the highest one")
 
-    def build(self, optimiser: Optimizer, steps: int, metric: str | None = None) -> Constant:
+    def build(self, optimiser: Optimizer, steps: int, metric: str | None = None) -> Schedule:
         """The schedule of the learning rate over a number of steps. A plateau schedule uses the validation metric if there is one."""
         return SCHEDULES[self.name](optimiser, steps, metric, **self.model_dump(exclude={"name"}))
 

@@ -39,6 +39,10 @@ class Loss:
             each = each * weights
         return torch.where(there, each, torch.zeros_like(each)).sum()
 
+    def mean(self, out: Outputs, y: Labels) -> Float[Tensor, ""]:
+        """The mean over all labels that are not NaN; 0 without any."""
+        return self.sum(out, y) / (~y.isnan()).sum().clamp(min=1)
+
 
 # The first loss registered for a task is its default.
 LOSSES = Registry[Loss]("loss")

@@ -36,12 +36,11 @@ def sgd(weights: list[nn.Parameter], *, lr: float, weight_decay: float, momentum
 # -- Learning-rate schedules by name. Each takes all values of ``ScheduleConfig``, and ignores values it does not use --
 
 
-SCHEDULES = Registry["type[Constant]"]("schedule")
+SCHEDULES = Registry["type[Schedule]"]("schedule")
 
 
-@SCHEDULES.register("constant")
-class Constant:
-    """A constant learning rate. Other schedules are subclasses; they are updated after every step and every epoch, and can be saved.
+class Schedule:
+    """A learning rate, which is updated after every step and every epoch, and can be saved.
 
     Args:
         optimiser: the optimiser whose learning rate is set.
@@ -82,8 +81,13 @@ class Constant:
             self.inner.load_state_dict(state)
 
 
+@SCHEDULES.register("constant")
+class Constant(Schedule):
+    """A constant learning rate."""
+
+
 @SCHEDULES.register("step")
-class Step(Constant):
+class StepSchedule(Schedule):
     """The rate is multiplied by ``factor`` after every ``every`` epochs."""
 
     def __init__(self, optimiser: Optimizer, steps: int, metric: str | None, *, every: int, factor: float, **options: Any) -> None:
@@ -96,7 +100,7 @@ class Step(Constant):
 
 
 @SCHEDULES.register("plateau")
-class Plateau(Constant):
+class Plateau(Schedule):
     """The rate is multiplied by ``factor`` after ``patience`` epochs without a better value."""
 
     def __init__(
@@ -118,7 +122,7 @@ class Plateau(Constant):
 
 
 @SCHEDULES.register("cosine")
-class Cosine(Constant):
+class Cosine(Schedule):
     """The rate rises for a share ``warmup`` of the steps, then falls to a share ``floor`` of itself along a cosine."""
 
     def __init__(
