@@ -5,8 +5,8 @@ from reign.bags._bag import Domain, SubgraphBag
 from reign.bags._cache import Bound, PerRow
 from reign.bags._graph import SharedGraph
 from reign.bags._hops import FAR, HopTable, hop_table, near_table, node_values, pair_values, stored_table
+from reign.bags._kernel import kernel_edges, kernel_near, kernel_pairs
 from reign.bags._memory import SMALL, STATE_BYTES, DoesNotFit, check_fits, free_memory, out_of_memory, warn_of_size
-from reign.bags._narrow import narrow_edges, narrow_near, narrow_pairs
 from reign.bags._store import BagStore, Column, Frame, all_real
 from reign.bags._views import DenseBag
 from reign.bags._wiring import FolkloreMessages, Messages, Neighbours, Where
@@ -35,10 +35,10 @@ __all__ = [
     "check_fits",
     "free_memory",
     "hop_table",
+    "kernel_edges",
+    "kernel_near",
+    "kernel_pairs",
     "maps_of",
-    "narrow_edges",
-    "narrow_near",
-    "narrow_pairs",
     "near_table",
     "node_values",
     "out_of_memory",

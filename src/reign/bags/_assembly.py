@@ -69,8 +69,8 @@ class Assembly:
             return converted[place]
 
         bag = walk(self.template, column)
-        for key in [key for key, value in bag._kept.items() if isinstance(value, Bound | bool | int | float | str)]:
-            del bag._kept[key]  # that of another batch
+        for key in [key for key, value in bag._cache.items() if isinstance(value, Bound | bool | int | float | str)]:
+            del bag._cache[key]  # that of another batch
         return bag
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from reign.bags import _views as views
-from reign.bags._cache import Bound, Keeper, PerRow, kept
+from reign.bags._cache import Bound, Cached, PerRow, cached
 from reign.bags._graph import PairEdges, SharedGraph, pair_edges
 from reign.bags._hops import on_several_paths, resistance, root_hops
 from reign.bags._wiring import PLAIN, WEIGHT, WeightedWiring, Wiring, weigh
@@ -24,7 +24,7 @@ Domain = Literal["all", "members"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SubgraphBag(Keeper):
+class SubgraphBag(Cached):
     r"""A batch of graphs, their subgraphs, and the values :math:`x^k_i` of node i in subgraph k, written ``x[k, i]``.
 
     Subgraphs are never copied. Subgraph k is an induced part of the graph, so one bit per pair describes it:
@@ -99,11 +99,11 @@ class SubgraphBag(Keeper):
 
         Only the bag of a ``Frame`` is padded. Padding is excluded from the statistics of norms.
         """
-        return cast("Tensor | None", self._kept.get(("real", space)))
+        return cast("Tensor | None", self._cache.get(("real", space)))
 
     # -- maps between scopes ---------------------------------------------------------------------------------------
 
-    @kept
+    @cached
     def pair_batch(self) -> Int[Tensor, "pairs"]:
         """The graph of each row."""
         return self.sub_batch[self.sub]
@@ -118,12 +118,12 @@ class SubgraphBag(Keeper):
             )
         return self.anchor[:, 0]
 
-    @kept
+    @cached
     def root_row(self) -> Int[Tensor, "subgraphs"]:
         """The row of pair (k, root of k), or -1 if it has none (node deletion with ``domain="members"``)."""
         return self.row_within(torch.arange(self.num_subgraphs, device=self.device), self.root)
 
-    @kept
+    @cached
     def transpose(self) -> Int[Tensor, "pairs"]:
         """The row of pair (i, k) for each row (k, i), or -1 if it has none. Only for node-based policies."""
         self.require_node_based("transpose")
@@ -166,21 +166,21 @@ class SubgraphBag(Keeper):
         position, there = ragged.find(self._key, sub * self.num_nodes + node)
         return torch.where(there, position, -1)
 
-    @kept
+    @cached
     def edge_row(self) -> Int[Tensor, "edges"]:
         """The row of pair (i, j) for each edge j -> i of the graph. Only for node-based policies with ``domain="all"``."""
         source, target = self.graph.edge_index
         return self.row_within(target, source)
 
-    @kept
+    @cached
     def _shift(self) -> Int[Tensor, "subgraphs"]:
         return self.row_ptr[:-1] - self.graph.ptr[self.sub_batch]
 
-    @kept
+    @cached
     def _key(self) -> Int[Tensor, "pairs"]:
         return self.sub * self.num_nodes + self.node
 
-    @kept
+    @cached
     def pair_edges(self) -> PairEdges:
         """Every edge of every subgraph as (source row, target row, edge of the graph), in the order of target rows."""
         return pair_edges(self)
@@ -193,12 +193,12 @@ class SubgraphBag(Keeper):
     @property
     def edge_weight(self) -> Float[Tensor, "edges"] | None:
         """The edge weights of a bag made by ``weighted``; None if there are none."""
-        return cast("Tensor | None", self._kept.get(WEIGHT))
+        return cast("Tensor | None", self._cache.get(WEIGHT))
 
     @property
     def plain(self) -> "SubgraphBag":
         """The bag without edge weights."""
-        return cast("SubgraphBag", self._kept.get(PLAIN, self))
+        return cast("SubgraphBag", self._cache.get(PLAIN, self))
 
     def weighted(self, weight: Float[Tensor, "edges"]) -> "SubgraphBag":
         """The same bag with a weight for each edge, which multiplies its messages in every sum over neighbours. Used for explanations."""
@@ -206,22 +206,22 @@ class SubgraphBag(Keeper):
 
     def hops(self, max_distance: int) -> Int[Tensor, "pairs"]:
         """The hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for unreachable nodes."""
-        return self.keep(("hops", max_distance), lambda: PerRow(root_hops(self, max_distance), "pair")).values
+        return self.cache(("hops", max_distance), lambda: PerRow(root_hops(self, max_distance), "pair")).values
 
     @property
     def on_several_paths(self) -> Bool[Tensor, "pairs"]:
         """Whether at least two neighbours of the node are one hop closer to the root."""
-        return self.keep("several paths", lambda: PerRow(on_several_paths(self), "pair")).values
+        return self.cache("several paths", lambda: PerRow(on_several_paths(self), "pair")).values
 
     @property
     def resistance(self) -> Float[Tensor, "pairs"]:
         """The resistance distance from the root to the node inside the subgraph, where every edge has resistance 1; 0 outside it."""
-        return self.keep("resistance", lambda: PerRow(resistance(self), "pair")).values
+        return self.cache("resistance", lambda: PerRow(resistance(self), "pair")).values
 
     @property
     def largest(self) -> int:
         """The number of nodes of the largest graph; in the bag of a ``Frame``, of all graphs that it can hold."""
-        return self.keep("largest", lambda: Bound(int(self.graph.sizes.max()) if self.num_graphs else 0)).value
+        return self.cache("largest", lambda: Bound(int(self.graph.sizes.max()) if self.num_graphs else 0)).value
 
     # -- values ----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The cache of a bag: index maps and sums that are computed on first use and then stored.
 
-A ``Keeper`` stores the values that are computed through its method ``keep``, and ``@kept`` turns a method into a cached property.
+A ``Cached`` stores the values that are computed through its method ``cache``, and ``@cached`` turns a method into a cached property.
 Values are computed outside inference mode, so that they can be used in training even if they were first needed in inference mode. Copies
 and pickles hold the same values; an object with other fields (``dataclasses.replace``, ``bag.to(device)``) computes its own.
 """
@@ -16,37 +16,37 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class Keeper:
+class Cached:
     """An object with a cache.
 
-    >>> keeper = Keeper()
-    >>> keeper.keep("answer", lambda: 6 * 7), keeper.keep("answer", lambda: 1 / 0)
+    >>> thing = Cached()
+    >>> thing.cache("answer", lambda: 6 * 7), thing.cache("answer", lambda: 1 / 0)
     (42, 42)
     """
 
-    _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+    _cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
     _sealed: list[bool] = field(default_factory=list, init=False, repr=False)
 
-    def keep(self, key: Hashable, make: Callable[[], T]) -> T:
+    def cache(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value stored under this key; if there is none, it is computed and stored."""
-        if key not in self._kept:
+        if key not in self._cache:
             if self._sealed:
                 raise RuntimeError(f"{key} was not prepared for a bag of fixed sizes")
             with torch.inference_mode(False):
-                self._kept[key] = make()
-        return cast(T, self._kept[key])
+                self._cache[key] = make()
+        return cast(T, self._cache[key])
 
     def seal(self) -> None:
         """Forbid new values from now on. Stored values are updated in place, but new ones would not be."""
         self._sealed.append(True)
 
 
-def kept(method: Callable[[Any], T]) -> T:
+def cached(method: Callable[[Any], T]) -> T:
     """A property whose value is computed once, and stored under the full name of the method."""
     key = method.__qualname__
 
     def get(self: Any) -> T:
-        return self.keep(key, lambda: method(self))
+        return self.cache(key, lambda: method(self))
 
     return cast(T, property(get, doc=method.__doc__))
 

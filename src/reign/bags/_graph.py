@@ -8,7 +8,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from reign._validate import check_shapes, check_values
-from reign.bags._cache import Keeper, kept
+from reign.bags._cache import Cached, cached
 from reign.kernels import ragged
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class CSR(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SharedGraph(Keeper):
+class SharedGraph(Cached):
     """A batch of graphs. Directed edges, self-loops and parallel edges have the same meaning as in PyG."""
 
     x: Shaped[Tensor, "nodes *channels"]
@@ -88,14 +88,14 @@ class SharedGraph(Keeper):
         """The number of nodes of each graph."""
         return self.ptr.diff()
 
-    @kept
+    @cached
     def in_edges(self) -> CSR:
         """For every node i the sources j of its incoming edges j -> i, which carry its messages."""
         source, target = self.edge_index
         edge = torch.argsort(target, stable=True)
         return CSR(ragged.offsets(torch.bincount(target, minlength=self.num_nodes)), source[edge], edge)
 
-    @kept
+    @cached
     def neighbours(self) -> CSR:
         """For every node its distinct neighbours, regardless of the direction of edges. Hop distances use these."""
         source, target = self.edge_index

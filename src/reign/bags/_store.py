@@ -56,7 +56,7 @@ GRAPH = {
     "batch": Column("node", "graph"),
     "ptr": Column("graph", "node", True),
 }
-KEPT: dict[Hashable, Column] = {
+CACHED: dict[Hashable, Column] = {
     "SubgraphBag.root_row": Column("sub", "pair"),
     "Wiring.root_row": Column("sub", "pair"),
     "SubgraphBag.transpose": Column("pair", "pair"),
@@ -79,14 +79,14 @@ def walk(bag: SubgraphBag, change: Replace) -> SubgraphBag:
     own = BAG if bag.anchor.size(1) == 1 else BAG | {"anchor": Column("sub")}  # no sum reads more than one anchor
     changed = {name: tensor(name, getattr(bag, name), column) for name, column in own.items()}
     other = replace(bag, graph=shared, **changed)  # type: ignore[arg-type]
-    for key, value in bag._kept.items():
-        new = _kept(str(key), KEPT.get(key), value, change)
+    for key, value in bag._cache.items():
+        new = _changed(str(key), CACHED.get(key), value, change)
         if new is not None:
-            other._kept[key] = new
+            other._cache[key] = new
     return other
 
 
-def _kept(name: str, column: Column | None, value: Any, change: Replace) -> Any:
+def _changed(name: str, column: Column | None, value: Any, change: Replace) -> Any:
     """A cached value with all its tensors replaced; None if its columns are not known."""
     if isinstance(value, bool | int | float | str):
         return value
@@ -97,7 +97,7 @@ def _kept(name: str, column: Column | None, value: Any, change: Replace) -> Any:
     if isinstance(value, SubgraphBag):
         return _nested(name, value, change)
     if isinstance(value, tuple):
-        parts = [_kept(f"{name}.{p}", None, part, change) for p, part in enumerate(value)]
+        parts = [_changed(f"{name}.{p}", None, part, change) for p, part in enumerate(value)]
         if any(part is None for part in parts):
             return None
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
@@ -191,12 +191,12 @@ class BagStore:
                 sizes.setdefault(space, []).append(bounds.known[space].diff())
             if len(parts) != len(self.columns) or len({len(pieces) for pieces in parts.values()}) > 1:
                 raise ValueError("the bags of this data set have different cached values.")
-            for key, kept in bag._kept.items():
-                if isinstance(kept, Bound):
-                    largest[key] = max(largest.get(key, 0), kept.value)
+            for key, cached in bag._cache.items():
+                if isinstance(cached, Bound):
+                    largest[key] = max(largest.get(key, 0), cached.value)
             self.template = bag
         assert self.template is not None
-        self.template._kept.update({key: Bound(value) for key, value in largest.items()})
+        self.template._cache.update({key: Bound(value) for key, value in largest.items()})
         self.spaces = list(sizes)
         self.sizes = torch.stack([torch.cat(sizes[space]) for space in self.spaces], dim=1).cpu()
         device = self.template.device
@@ -299,10 +299,10 @@ def _padded(total: int) -> int:
 def _finish(bag: SubgraphBag, real: dict[str, Tensor]) -> None:
     """Record which rows are real, also for a bag in the cache, and forbid new cached values."""
     for space, rows in real.items():
-        bag._kept["real", space] = rows
-    for kept in bag._kept.values():
-        if isinstance(kept, SubgraphBag):
-            _finish(kept, {"graph": real["graph"], "node": real["node"], "sub": real["graph"], "pair": real["node"]})
+        bag._cache["real", space] = rows
+    for cached in bag._cache.values():
+        if isinstance(cached, SubgraphBag):
+            _finish(cached, {"graph": real["graph"], "node": real["node"], "sub": real["graph"], "pair": real["node"]})
     bag.seal()
     bag.graph.seal()
 
@@ -311,7 +311,7 @@ def all_real(bag: SubgraphBag) -> SubgraphBag:
     """The same bag with explicit masks that mark all rows as real, as in the bag of a ``Frame``."""
     sizes = {"graph": bag.num_graphs, "node": bag.num_nodes, "sub": bag.num_subgraphs, "pair": bag.num_pairs}
     for space, size in sizes.items():
-        bag._kept["real", space] = torch.ones(size, dtype=torch.bool, device=bag.device)
+        bag._cache["real", space] = torch.ones(size, dtype=torch.bool, device=bag.device)
     return bag
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from reign._validate import kind_of
-from reign.bags._cache import PerRow, kept
+from reign.bags._cache import PerRow, cached
 from reign.kernels import Sum
 
 if TYPE_CHECKING:
@@ -98,41 +98,41 @@ class Wiring:
 
     bag: "SubgraphBag"
 
-    def keep(self, key: Hashable, make: Callable[[], T]) -> T:
+    def cache(self, key: Hashable, make: Callable[[], T]) -> T:
         """Store a value in the cache of the bag."""
-        return self.bag.keep(key, make)
+        return self.bag.cache(key, make)
 
     # -- between scopes --------------------------------------------------------------------------------------------
 
-    @kept
+    @cached
     def to_sub(self) -> Sum:
         """From pairs to subgraphs; its transpose goes from subgraphs to pairs."""
         rows = torch.arange(self.bag.num_pairs, device=self.bag.device)
         return Sum(rows, self.bag.row_ptr, self.bag.sub, None, "pair", "sub")
 
-    @kept
+    @cached
     def to_node(self) -> Sum:
         """From pairs to nodes: sums over subgraphs."""
         return Sum.broadcast(self.bag.node, self.bag.num_nodes, ("node", "pair")).t
 
-    @kept
+    @cached
     def sub_to_graph(self) -> Sum:
         """From subgraphs to graphs."""
         return Sum.broadcast(self.bag.sub_batch, self.bag.num_graphs, ("graph", "sub")).t
 
-    @kept
+    @cached
     def node_to_graph(self) -> Sum:
         """From nodes to graphs."""
         return Sum.broadcast(self.bag.graph.batch, self.bag.num_graphs, ("graph", "node")).t
 
-    @kept
+    @cached
     def edge_ends(self) -> tuple[Sum, Sum]:
         """From nodes to the sources and the targets of edges."""
         source, target = self.bag.graph.edge_index
         nodes, spaces = self.bag.num_nodes, ("node", "edge")
         return Sum.broadcast(source, nodes, spaces), Sum.broadcast(target, nodes, spaces)
 
-    @kept
+    @cached
     def root_row(self) -> Int[Tensor, "nodes"]:
         """The rows of the roots. Raise ``ValueError`` if some roots have no row."""
         rows = self.bag.root_row
@@ -147,33 +147,33 @@ class Wiring:
             "(root, node_root, roots, root_terms, strict sums or pooling of roots); use domain='all'."
         )
 
-    @kept
+    @cached
     def roots_are_members(self) -> bool:
         """Whether every root is a member of its own subgraph."""
         return bool(self.bag.member[self.root_row].all())
 
-    @kept
+    @cached
     def off_mask(self) -> PerRow:
         """Which rows are not roots."""
         off = torch.ones(self.bag.num_pairs, dtype=torch.bool, device=self.bag.device)
         return PerRow(off.index_fill_(0, self.root_row, False), "pair")
 
-    @kept
+    @cached
     def off_rows(self) -> Int[Tensor, "_"]:
         """The rows that are not roots."""
         return self.off_mask.values.nonzero().squeeze(1)
 
-    @kept
+    @cached
     def off_member_rows(self) -> Int[Tensor, "_"]:
         """The rows of members that are not roots."""
         return self.off_rows[self.bag.member[self.off_rows]]
 
-    @kept
+    @cached
     def member_rows(self) -> Int[Tensor, "_"]:
         """The rows of members."""
         return self.bag.member.nonzero().squeeze(1)
 
-    @kept
+    @cached
     def transpose(self) -> Sum:
         """From pair (i, k) to pair (k, i)."""
         rows = torch.arange(self.bag.num_pairs, device=self.bag.device)
@@ -211,7 +211,7 @@ class Wiring:
             via, j, edge = graph.in_edges.expand(k if neighbours == "swap" else i)
             return Triples(k[via], i[via], j, via, edge, rows.numel())
 
-        return self.keep(("triples", neighbours, where), build)
+        return self.cache(("triples", neighbours, where), build)
 
     def rows(self, neighbours: Neighbours, values: str, where: Where = "off") -> Sum | WeightedSum:
         """The sum of x[a, b] over the neighbours. ``values`` holds the letters a and b, each one of k, i, j."""
@@ -245,7 +245,7 @@ class Wiring:
     def messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
         """The maps that a base encoder needs: from rows to messages, from edges to messages, and from messages to targets."""
 
-        return self.keep(("messages", neighbours, where), lambda: self.make_messages(neighbours, where))
+        return self.cache(("messages", neighbours, where), lambda: self.make_messages(neighbours, where))
 
     def make_messages(self, neighbours: Neighbours, where: Where = "off", sources: Sources = "all") -> Messages:
         """As ``messages``, but computed again and not cached; perhaps only the messages from roots, or those from others."""
@@ -274,7 +274,7 @@ class Wiring:
             where: whether the sum is for all pairs (k, i) or for the roots.
             members: whether to leave out triples in which one of the pairs is not a member of its subgraph.
         """
-        return self.keep(("folklore", neighbours, where, members), lambda: self.make_folklore(neighbours, where, members))
+        return self.cache(("folklore", neighbours, where, members), lambda: self.make_folklore(neighbours, where, members))
 
     def pairs_of_edges(self, neighbours: Neighbours) -> Sum:
         """From pairs to edges, each of which is read at a pair of its ends: for a folklore sum over j ~ i ("A") at (j, i), over j ~ k ("swap")
@@ -285,7 +285,7 @@ class Wiring:
             row = self.bag.row_within(*((j, other) if neighbours == "A" else (other, j)))
             return Sum.broadcast(row.clamp(min=0), self.bag.num_pairs, ("pair", "edge"))
 
-        return self.keep(("pairs of edges", neighbours), build)
+        return self.cache(("pairs of edges", neighbours), build)
 
     def make_folklore(self, neighbours: Neighbours, where: Where, members: bool) -> FolkloreMessages:
         """As ``folklore``, but computed again and not cached."""
@@ -305,7 +305,7 @@ class Wiring:
 
     def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> Sum | WeightedSum:
         """The sum of some rows along edges, of pairs or nodes, stored under a key."""
-        return self.keep(key, lambda: self._sum_of_rows(entries(), spaces))
+        return self.cache(key, lambda: self._sum_of_rows(entries(), spaces))
 
     def _sum_of_rows(self, entries: Entries, spaces: tuple[str, str]) -> Sum:
         row, _, target, size = entries.stored() if self.bag.domain == "members" else entries
@@ -335,16 +335,16 @@ def weigh(bag: "SubgraphBag", weight: Any) -> "SubgraphBag":
     if not isinstance(weight, Tensor) or weight.shape != (edges,) or not weight.is_floating_point():
         raise ValueError(f"weight is {kind_of(weight)}, expected one floating-point number for each of the {edges} edges.")
     other = replace(bag)
-    other._kept[WEIGHT], other._kept[PLAIN] = weight, bag.plain
+    other._cache[WEIGHT], other._cache[PLAIN] = weight, bag.plain
     return other
 
 
 class WeightedWiring(Wiring):
     """The sums of a bag with edge weights. The index maps are those of the bag without weights, which caches them."""
 
-    def keep(self, key: Any, make: Any) -> Any:
+    def cache(self, key: Any, make: Any) -> Any:
         """Store a value in the cache of the bag without weights, since none of these values depends on the weights."""
-        return self.bag.plain.keep(key, make)
+        return self.bag.plain.cache(key, make)
 
     def messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
         """See ``Wiring.messages``."""
@@ -369,5 +369,5 @@ class WeightedWiring(Wiring):
             row, edge, target, size = entries().stored()
             return Sum.broadcast(row, self._rows_of(spaces[0])), edge, Sum.broadcast(target, size).t
 
-        rows, edge, into = self.keep((f"weighted {key[0]}", *key[1:]), build)
+        rows, edge, into = self.cache((f"weighted {key[0]}", *key[1:]), build)
         return WeightedSum(rows, self._weight[edge], into)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from reign.bags import Messages, SubgraphBag, narrow_edges
+from reign.bags import Messages, SubgraphBag, kernel_edges
 from reign.kernels import Edges, PassedMessages, kernels_for
 from reign.nn._encoders import EdgeAttr, EncoderSpec, TypeEmbedding, different_rows, encode_edges, make_edge_encoder
 from reign.nn._mlp import MLP, Activation, Resettable
@@ -158,9 +158,9 @@ class GIN(BaseEncoder):
         if kernels is None or unused:
             return None
         if len(n.merge.others) == 1:
-            messages = self.messages(narrow_edges(bag, n.neighbours, n.where), n, kernels)
+            messages = self.messages(kernel_edges(bag, n.neighbours, n.where), n, kernels)
             return kernels.pass_messages(n.own, source, [messages])[0]
-        parts = [narrow_edges(bag, n.neighbours, n.where, sources) for sources in ("others", "roots")]
+        parts = [kernel_edges(bag, n.neighbours, n.where, sources) for sources in ("others", "roots")]
         sums = [kernels.pass_messages(None, source, [self.messages(edges, n, kernels)])[0] for edges in parts]
         return kernels.own_and_sum(n.own, self.gather(sums), self.eps)
 
@@ -309,7 +309,7 @@ class Folklore(BaseEncoder):
             tables = [table + encode_edges(encoder, n.edge_attr) for table, encoder in zip(tables, self.edge_encoders, strict=True)]
         everyone = not n.state.masked and bag.domain == "all" and bag.edge_weight is None
         if everyone and (kernels := kernels_for(along)) is not None:
-            edges = [narrow_edges(bag, ALONG[part], n.where) for part in self.parts]
+            edges = [kernel_edges(bag, ALONG[part], n.where) for part in self.parts]
             messages = [PassedMessages(*parts) for parts in zip(edges, tables, self.eps.split(1), strict=True)]
             done: tuple[Tensor, ...] = kernels.pass_messages(n.own, along, messages)
             return done

@@ -229,7 +229,7 @@ def encoded(
         parts = [entry.values(bag, size) for entry, size in (parse(name, known) for name in names)]
         return PerRow(torch.cat(parts, dim=1).to(dtype), rows)
 
-    return bag.keep(("encoding", rows, *names, str(dtype)), make).values
+    return bag.cache(("encoding", rows, *names, str(dtype)), make).values
 
 
 def _maps(names: Sequence[str], known: Registry[Structure], outs: Sequence[int], bias: bool) -> nn.ModuleList:

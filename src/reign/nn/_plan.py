@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reign.bags import SubgraphBag, Where, narrow_edges, narrow_near, narrow_pairs
+from reign.bags import SubgraphBag, Where, kernel_edges, kernel_near, kernel_pairs
 from reign.kernels import (
     BLOCKED,
     FUSED,
@@ -257,7 +257,7 @@ class _Update:
         """Evaluate the stages, and the shortcut in the last of them."""
         layer, plan, state, bag = self.layer, self.plan, self.state, self.state.bag
         roots_apart = layer.root_terms is not None
-        pairs = narrow_pairs(bag, roots_apart, state.masked)
+        pairs = kernel_pairs(bag, roots_apart, state.masked)
         if roots_apart and pairs.root is None:
             raise ValueError(bag.wiring.rootless())
         self._compute_sums()
@@ -278,7 +278,7 @@ class _Update:
             isinstance(layer.act, nn.ReLU) and not plan.ends_with_norm,
             state.masked,
             layer.training,
-            narrow_near(bag)[0] if "near" in state.wanted else None,
+            kernel_near(bag)[0] if "near" in state.wanted else None,
             state.wanted,
         )
         out = stage(state.h, added.get("subgraph"), added.get("node"), added.get("root"), others, join, shortcut)
@@ -293,10 +293,10 @@ class _Update:
         state, needs = self.state, self.plan.needs
         if state.has(needs):
             return
-        pairs = narrow_pairs(state.bag, False, state.masked)
+        pairs = kernel_pairs(state.bag, False, state.masked)
         if pairs.root is None:
             needs -= {"root", "near"}
-        picks = narrow_near(state.bag)[0] if "near" in needs else None
+        picks = kernel_near(state.bag)[0] if "near" in needs else None
         out = self.kernels.sums(state.h, pairs, picks, needs)
         state.h = out[0]
         state.add(dict(zip(SUMS, out[1:], strict=True)))
@@ -326,7 +326,7 @@ class _Update:
         near = Neighbourhood(self.state, slot.merge, where if on_pairs else "off", self.edge_attr, None)
         if not slot.merge.passes or near.averaged or (on_pairs and near.neighbours != "Ak"):
             return _NodeSlot(slot, NodeInput(slot.encoder.collected(near)), into, rows)
-        edges = narrow_near(bag)[1] if on_pairs else narrow_edges(bag, near.neighbours)
+        edges = kernel_near(bag)[1] if on_pairs else kernel_edges(bag, near.neighbours)
         source = self.state.once(("near",), lambda: self.state.near) if on_pairs else None
         messages = slot.encoder.messages(edges, near, self.kernels)
         return _NodeSlot(slot, NodeInput(near.own, messages, source), into, rows)
@@ -372,13 +372,13 @@ class _Update:
         if not slot.merge.passes or near.averaged:
             others.append(slot.encoder.collected(near).contiguous())
             return PairSlot(stack, other=len(others) - 1)
-        edges = narrow_edges(self.state.bag, near.neighbours)
+        edges = kernel_edges(self.state.bag, near.neighbours)
         return PairSlot(stack, slot.encoder.messages(edges, near, self.kernels))
 
     def _encode_everywhere(self, slot: EncoderSlot) -> Tensor:
         """What an encoder of roots gives there if it is evaluated at all pairs."""
         state, others = self.state, list[Tensor]()
-        pairs = narrow_pairs(state.bag, False, state.masked)
+        pairs = kernel_pairs(state.bag, False, state.masked)
         inner = INNER if state.bag.real("pair") is not None or state.masked else 0
         slots = [self._pair_slot(slot, others, outer=False)]
         stage = self.kernels.PairStage(

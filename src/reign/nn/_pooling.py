@@ -185,7 +185,7 @@ def subgraphs_to_graphs(
     total = bag.wiring.sub_to_graph(x)
     if how == "sum":
         return total
-    count = bag.keep("subgraphs of graphs", lambda: PerRow(torch.bincount(bag.sub_batch, minlength=bag.num_graphs), "graph"))
+    count = bag.cache("subgraphs of graphs", lambda: PerRow(torch.bincount(bag.sub_batch, minlength=bag.num_graphs), "graph"))
     return total / count.values.clamp(min=1)[:, None]
 
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from reign.bags import Domain, PerRow, SubgraphBag, Where, narrow_near
+from reign.bags import Domain, PerRow, SubgraphBag, Where, kernel_near
 from reign.nn._mlp import NormRows
 from reign.nn._terms import SUMS, Rows, Scope, Term
 
@@ -141,7 +141,7 @@ class State:
             return State(ones, bag, domain, inner).get(term, where)
 
         rows = "sub" if where == "on" or term.scope == "subgraph" else term.scope
-        return bag.keep(("count", term.name, where, domain, bool(inner)), lambda: PerRow(count(), rows)).values
+        return bag.cache(("count", term.name, where, domain, bool(inner)), lambda: PerRow(count(), rows)).values
 
     def product(self, one: Rows, other: Rows) -> Rows:
         """The product of two values in every channel, which folklore terms sum."""
@@ -169,7 +169,7 @@ class State:
     @property
     def near(self) -> Float[Tensor, "near channels"]:
         """The pairs (k, j) with j a neighbour of the root k: where messages to roots come from."""
-        return self.once(("near",), lambda: self.h.index_select(0, narrow_near(self.bag)[0].rows))
+        return self.once(("near",), lambda: self.h.index_select(0, kernel_near(self.bag)[0].rows))
 
     @property
     def roots(self) -> Shaped[Tensor, "graphs channels"]:

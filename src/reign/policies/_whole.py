@@ -46,8 +46,8 @@ def whole(bag: SubgraphBag) -> SubgraphBag:
         graph = bag.graph
         one = Whole()(graph.x, graph.edge_index, graph.edge_attr, graph.batch, batch_size=graph.num_graphs)
         if bag.has_some_roots:  # the other nodes have no values yet, and must not count in norms
-            one._kept["real", "pair"] = torch.zeros_like(graph.batch, dtype=torch.bool).index_fill_(0, bag.root, True)
+            one._cache["real", "pair"] = torch.zeros_like(graph.batch, dtype=torch.bool).index_fill_(0, bag.root, True)
         return one
 
-    shared = bag.plain.keep("whole", make)
+    shared = bag.plain.cache("whole", make)
     return shared if bag.edge_weight is None else shared.weighted(bag.edge_weight)

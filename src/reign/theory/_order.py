@@ -7,6 +7,7 @@ from itertools import combinations
 from torch_geometric.data import Data
 
 from reign.policies import policy
+from reign.tables import Table
 from reign.theory._colours import run
 from reign.theory._families import Pair
 from reign.theory._plan import plan_of_model
@@ -166,5 +167,4 @@ def _proven(relation: Relation) -> str:
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
     """Format rows as a Markdown table. The first row is the header."""
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+    return Table("", rows[0], rows[1:]).markdown()

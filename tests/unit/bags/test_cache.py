@@ -11,7 +11,7 @@ from torch_geometric.data import Batch
 
 import reign
 from reign.bags import SharedGraph, SubgraphBag
-from reign.bags._cache import Keeper, kept
+from reign.bags._cache import Cached, cached
 from reign.policies import whole
 from reign.testing import assert_bags_equal, random_graphs
 
@@ -21,10 +21,10 @@ def a_bag(name: str = "ego+:2") -> SubgraphBag:
 
 
 @dataclass(frozen=True, eq=False)
-class Counter(Keeper):
+class Counter(Cached):
     calls: list[str]
 
-    @kept
+    @cached
     def value(self) -> int:
         """Counts how often it is made."""
         self.calls.append("value")
@@ -41,9 +41,9 @@ def test_a_property_is_made_once_and_documented() -> None:
 
 
 def test_keys_are_kept_apart() -> None:
-    keeper = Keeper()
-    assert [keeper.keep(key, lambda key=key: [key]) for key in ("a", ("a",), ("a", 1))] == [["a"], [("a",)], [("a", 1)]]
-    assert keeper.keep("a", lambda: ["new"]) == ["a"]
+    thing = Cached()
+    assert [thing.cache(key, lambda key=key: [key]) for key in ("a", ("a",), ("a", 1))] == [["a"], [("a",)], [("a", 1)]]
+    assert thing.cache("a", lambda: ["new"]) == ["a"]
     bag = a_bag("nd")
     assert bag.wiring.root_row is not bag.transpose
     assert not isinstance(bag.wiring.transpose, torch.Tensor)  # the bag's is a tensor of rows, the wiring's a sum
@@ -125,4 +125,4 @@ def test_bags_are_freed_without_the_garbage_collector() -> None:
 def test_graphs_keep_too() -> None:
     graph = SharedGraph.build(torch.ones(3, 1), torch.tensor([[0, 1], [1, 2]]))
     assert graph.neighbours is graph.neighbours
-    assert "_kept" not in repr(graph)
+    assert "_cache" not in repr(graph)

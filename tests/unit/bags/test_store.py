@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 import reign
 from reign.bags import Assembly, BagStore, Frame, SubgraphBag, all_real, maps_of
-from reign.bags._narrow import narrow_pairs
+from reign.bags._kernel import kernel_pairs
 from reign.bags._store import all_columns
 from reign.data import GraphPack
 from reign.nn import Model
@@ -109,7 +109,7 @@ def test_padding_has_no_flags(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def prepared(*args: Any) -> SubgraphBag:
         bag = plain(*args)
-        narrow_pairs(bag, False, True), narrow_pairs(whole(bag), False, False)
+        kernel_pairs(bag, False, True), kernel_pairs(whole(bag), False, False)
         return bag
 
     graphs, ids = pack(), torch.tensor([8, 2, 5])
@@ -118,9 +118,9 @@ def test_padding_has_no_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "bag_of", prepared)
     frame = filled(model, graphs, ids)
     for bag, padded, masked in ((expected, frame.bag, True), (whole(expected), whole(frame.bag), False)):
-        flags, real = narrow_pairs(padded, False, masked).flags, padded.real("pair")
+        flags, real = kernel_pairs(padded, False, masked).flags, padded.real("pair")
         assert real is not None
-        assert torch.equal(flags[real], narrow_pairs(bag, False, masked).flags)
+        assert torch.equal(flags[real], kernel_pairs(bag, False, masked).flags)
         assert (~real).any()
         assert not flags[~real].any()
 

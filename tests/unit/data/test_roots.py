@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import grid, to_undirected
 
-from reign.bags import narrow_pairs
+from reign.bags import kernel_pairs
 from reign.data import RootLoader, predict_nodes
 from reign.kernels import INNER, blocked, fast_path
 from reign.nn import (
@@ -168,7 +168,7 @@ def test_norms_of_outer_layers_do_not_count_nodes_without_subgraphs() -> None:
     model(batch)
     assert seen[0].nonzero().squeeze(1).tolist() == batch.bag.root.tolist()
     assert len(seen[0]) > batch.bag.num_subgraphs
-    flags = narrow_pairs(whole(batch.bag), roots_apart=False, masked=False).flags  # for the fused kernels
+    flags = kernel_pairs(whole(batch.bag), roots_apart=False, masked=False).flags  # for the fused kernels
     assert torch.equal(flags & INNER > 0, seen[0])
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import reign
-from reign.bags import SubgraphBag, narrow_edges, narrow_near, narrow_pairs
+from reign.bags import SubgraphBag, kernel_edges, kernel_near, kernel_pairs
 from reign.kernels import (
     CountedRows,
     Gathered,
@@ -170,7 +170,7 @@ def test_pair_stage(case: int) -> None:
             w["eps"] = torch.full((1,), 0.3, device=DEVICE).requires_grad_()
             if typed is not None:
                 w["table"] = torch.randn(4 if typed == "types" else kind.numel(), first, device=DEVICE).requires_grad_()
-            edges = narrow_edges(bag, source)
+            edges = kernel_edges(bag, source)
             if typed == "types":
                 edges = type(edges)(**{**vars(edges), "kind": kind.to(torch.int32)})
             made.append(PairSlot(stack([w]), PassedMessages(edges, w.get("table"), w["eps"])))
@@ -179,9 +179,9 @@ def test_pair_stage(case: int) -> None:
     shapes = {"h": (bag.num_pairs, first), "S": (bag.num_subgraphs, last), "N": (bag.num_nodes, last)}
     shapes |= {"R": (bag.num_subgraphs, last)} if roots else {}
     leaves |= {name: torch.randn(*shape, device=DEVICE).requires_grad_() for name, shape in shapes.items()}
-    picks = narrow_near(bag)[0]
+    picks = kernel_near(bag)[0]
     wanted = frozenset({"readout", "needle", "root", "near"})
-    stage = PairStage(narrow_pairs(bag, roots, masked), made, 1, 2, act, masked, True, picks, wanted)
+    stage = PairStage(kernel_pairs(bag, roots, masked), made, 1, 2, act, masked, True, picks, wanted)
     outs = list(stage(leaves["h"], leaves["S"], leaves["N"], leaves.get("R")))
     back = [torch.randn_like(out) for out in outs]
     torch.autograd.backward(outs, back)

@@ -8,7 +8,7 @@ from reign.bags._wiring import Messages, Neighbours, Sources, Where
 from reign.kernels import INNER, KEPT, OUTER, ROOT, Edges, PairIndex, Picks, ragged
 
 
-def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> PairIndex:
+def kernel_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> PairIndex:
     """The pairs of a bag, in the format of the fused kernels.
 
     Args:
@@ -32,16 +32,16 @@ def narrow_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> PairIndex
         ptr = ragged.offsets(torch.bincount(bag.node, minlength=bag.num_nodes))
         return PairIndex(*map(_int, (bag.sub, bag.node, flags, bag.row_ptr, ptr, node)), None if root is None else _int(root))  # type: ignore[call-arg]
 
-    return bag.keep(("narrow pairs", roots_apart, masked), make)
+    return bag.cache(("kernel pairs", roots_apart, masked), make)
 
 
-def narrow_edges(bag: SubgraphBag, neighbours: Neighbours, where: Where = "off", sources: Sources = "all") -> Edges:
+def kernel_edges(bag: SubgraphBag, neighbours: Neighbours, where: Where = "off", sources: Sources = "all") -> Edges:
     """The messages between neighbours, in the format of the fused kernels; see ``Wiring.make_messages``."""
-    key = ("narrow edges", neighbours, where, sources)
-    return bag.keep(key, lambda: _edges(bag.wiring.make_messages(neighbours, where, sources)))
+    key = ("kernel edges", neighbours, where, sources)
+    return bag.cache(key, lambda: _edges(bag.wiring.make_messages(neighbours, where, sources)))
 
 
-def narrow_near(bag: SubgraphBag) -> tuple[Picks, Edges]:
+def kernel_near(bag: SubgraphBag) -> tuple[Picks, Edges]:
     """The pairs that send messages to roots, and these messages."""
 
     def make() -> tuple[Picks, Edges]:
@@ -65,7 +65,7 @@ def narrow_near(bag: SubgraphBag) -> tuple[Picks, Edges]:
         )
         return Picks(_int(rows), _int(ptr), _int(places), own), edges
 
-    return bag.keep("narrow near", make)
+    return bag.cache("kernel near", make)
 
 
 def _edges(messages: Messages) -> Edges:
