@@ -1,5 +1,6 @@
 """What a chemist asks of the command line, beyond training and predicting: ``docs/molecules.md`` in tests."""
 
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -106,9 +107,10 @@ def test_intervals_of_an_ensemble() -> None:
     assert "size_unc" not in pd.read_csv("none.csv")
     asked = (*start, "-o", "none.csv", "--conformal-alpha", "0.2")
     assert works(*asked).stderr == ""
+    shutil.copytree("run", "twin")
     for more, why in (
         (("--calibration-method", "none"), "and the calibration method is none."),
-        (("--model-paths", "run"), "intervals belong to one run, and several were given."),
+        (("--model-paths", "twin"), "intervals belong to one run, and several were given."),
     ):
         assert why in works(*asked, *more).stderr
         assert "size_lower" not in pd.read_csv("none.csv")
@@ -251,7 +253,8 @@ def test_the_nearest_training_molecules_and_vectors() -> None:
     assert "; unlike all training molecules: the largest similarity is 0." in found["warning"][2]
     start = ("predict", "-i", "new.csv", "--model-paths", "run", "-q")
     assert "nearest is 0, expected at least 1" in fails(*start, "--nearest", "0")
-    assert "--nearest needs a single run" in fails(*start, "--model-paths", "run", "--nearest", "1")
+    shutil.copytree("run", "twin")
+    assert "--nearest needs a single run" in fails(*start, "--model-paths", "twin", "--nearest", "1")
 
     works("fingerprint", "-i", "new.csv", "--model-paths", "run", "-o", "fps.csv", "-q")
     vectors = pd.read_csv("fps.csv")

@@ -228,4 +228,13 @@ def test_signatures_are_those_of_pyg() -> None:
         assert list(inspect.signature(kind.__init__).parameters)[1:5] == sizes
         assert list(inspect.signature(kind).parameters)[:4] == sizes
         call = list(inspect.signature(kind.forward).parameters)[1:]
-        assert call == ["x", "edge_index", "edge_attr", "batch", "batch_size", "bag", "edge_label_index"]
+        assert call == [
+            "x",
+            "edge_index",
+            "edge_attr",
+            "batch",
+            "batch_size",
+            "bag",
+            "edge_label_index",
+            "unknown",
+        ]  # the last refuses

@@ -18,7 +18,7 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "cli": (12, 2022, 9.4),
     "data": (18, 3241, 7.0),
     "draw": (4, 427, 6.8),
-    "experiments": (11, 1833, 6.0),
+    "experiments": (11, 1834, 6.0),
     "explain": (3, 315, 6.0),
     "explore": (3, 429, 7.0),
     "kernels": (21, 4317, 4.5),
@@ -29,7 +29,7 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "sklearn": (2, 343, 7.6),
     "smiles": (6, 846, 5.9),
     "theory": (18, 3857, 6.1),
-    "train": (50, 8537, 7.7),
+    "train": (50, 8542, 7.7),
 }
 
 WHOLE = {

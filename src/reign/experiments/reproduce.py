@@ -71,7 +71,8 @@ def reproduce(
 
 def cell_of(table: PaperTable, row: str, column: str, summary: Summary) -> Cell:
     """The number of a cell in the summary of its run, and the paper's."""
-    found = summary.splits[table.columns[column].value]
+    found = summary.spread_of(table.columns[column].value)
+    assert found is not None
     theirs = table.rows[row].paper.get(column)
     mean, deviation = (None, None) if theirs is None else mean_and_std(theirs)
     spread = None if found.std is None else found.std * table.factor

@@ -177,7 +177,7 @@ def _table(page: Page, run: Record) -> None:
 def _next_to_the_paper(page: Page, run: Record, cells: Sequence[PaperCell]) -> None:
     rows = []
     for cell in cells:
-        if cell.number is None or cell.table.columns[cell.column].value not in run.summary.splits:
+        if cell.number is None or run.summary.spread_of(cell.table.columns[cell.column].value) is None:
             continue
         compared = cell_of(cell.table, cell.row, cell.column, run.summary)
         rows.append([f"{cell.name}/{cell.row}/{cell.column}", cell.table.unit, *compared.texts()])
@@ -360,7 +360,7 @@ def _generalisation(table: PaperTable, runs: dict[str, Record]) -> Panel | None:
     curves: list[Curve] = []
     for row, about in table.rows.items():
         found = {
-            c: runs[f"{row}/{c}"].summary.splits.get(column.value) for c, column in table.columns.items() if f"{row}/{c}" in runs
+            c: runs[f"{row}/{c}"].summary.spread_of(column.value) for c, column in table.columns.items() if f"{row}/{c}" in runs
         }
         ours = [(sizes[c], f.mean * table.factor, (f.std or 0.0) * table.factor) for c, f in found.items() if f is not None]
         paper = [(sizes[c], *mean_and_std(value)) for c, value in about.paper.items() if sizes.get(c) is not None]

@@ -191,6 +191,11 @@ class Summary(Part):
         """The metric on each split that the run has."""
         return {split: getattr(self, split) for split in ("train", "val", "test") if getattr(self, split) is not None}
 
+    def spread_of(self, name: str) -> Spread | None:
+        """The metric on a split, or the smallest training loss ("best_train"); None if the run does not have it."""
+        found: Spread | None = getattr(self, name)
+        return found
+
     def describe_weights(self) -> str:
         """Which weights the results belong to.
 
