@@ -43,7 +43,7 @@ from reign.train.engine.callbacks import Callback
 from reign.train.engine.engine import Engine
 from reign.train.engine.execution import make_fabric
 from reign.train.engine.update import Average
-from reign.train.reliability import in_words
+from reign.train.predict.evaluate import describe_quality
 from reign.train.runs.build import make_model
 from reign.train.settings.config import ModelConfig, TrainingConfig
 from reign.train.settings.losses import LOSSES, choose
@@ -431,7 +431,7 @@ def intervals(data: str, device: str, models: int) -> None:
             folder = Path(place) / f"split-{split}"
             train(recipe, folder, fabric=make_fabric(recipe.train.precision, device))
             [quality] = load(folder, device=device).evaluate("test")["uncertainty"][target].values()
-            print(f"split {split}: {in_words(quality)}", flush=True)
+            print(f"split {split}: {describe_quality(quality)}", flush=True)
             inside, labels = inside + round(quality["coverage"] * quality["labels"]), labels + quality["labels"]
     print(f"all splits: {inside} of {labels} test labels are inside of their interval, {inside / labels:.1%}")
 

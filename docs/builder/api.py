@@ -13,6 +13,7 @@ MODULES = [
     "reign.data.molecules", "reign.explore", "reign.plots.molecules", "reign.registry", "reign.train.settings.losses",
     "reign.train.settings.metrics", "reign.train.settings.optim", "reign.experiments.reproduce", "reign.experiments.tune",
 ]  # fmt: skip
+WHOLE = {"Predictor"}  # classes whose base has methods for users, and no entry of its own
 
 
 def names_of(module: ModuleType) -> list[str]:
@@ -58,7 +59,8 @@ def entry(module: str, name: str, value: object) -> str:
         added = ", ".join(
             each for each in vars(value) if re.fullmatch(r"set_\w+_request", each)
         )  # by scikit-learn, with its own references
-        return f".. autoclass:: {module}.{name}\n   :members:\n" + (f"   :exclude-members: {added}\n" if added else "") + index
+        members = "   :members:\n" + ("   :inherited-members:\n" if name in WHOLE else "")
+        return f".. autoclass:: {module}.{name}\n{members}" + (f"   :exclude-members: {added}\n" if added else "") + index
     if inspect.isroutine(value) and ours:
         return f".. autofunction:: {module}.{name}\n{index}"
     text = " ".join(repr(value).split())

@@ -18,7 +18,7 @@ def load(*folders: str | Path, device: Any = "cpu", best: bool = False) -> Any:
         from reign.nn import Model
 
         return Model.from_pretrained(folders[0]).to(device)
-    from reign.train.predictor import load as read
+    from reign.train.predict.predictor import load as read
 
     return read(*folders, device=device, best=best)
 

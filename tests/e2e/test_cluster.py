@@ -15,7 +15,7 @@ import pytest
 from reign.disk import read_json
 from reign.experiments import find_recipe
 from reign.train import Predictor, load, train
-from reign.train.shards import predict_folder
+from reign.train.predict.shards import predict_folder
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 

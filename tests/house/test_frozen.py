@@ -30,7 +30,7 @@ import reign
 
 FILE = Path(__file__).parent / "frozen.json"
 CLOSE = 1e-12
-INTERNAL = ("reign.bags", "reign.kernels", "reign.train.runs")
+INTERNAL = ("reign.bags", "reign.kernels", "reign.train.predict", "reign.train.runs")
 REGISTRIES = {
     "data sets": ("reign.data", "DATASETS"),
     "encoders": ("reign.nn", "CONVS"),

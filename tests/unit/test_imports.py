@@ -61,8 +61,7 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.train", "pyarrow"): OPTIONAL,
     ("reign.train", "reign.data.molecules"): OPTIONAL,
     ("reign.train", "sklearn"): QUICK,
-    ("reign.train.ray_engine", "ray"): OPTIONAL,
-    ("reign.train.shards", "reign.train.ray_engine"): OPTIONAL,  # which needs ray
+    ("reign.train.predict.shards", "ray"): OPTIONAL,
     ("reign.train.engine.execution", "lightning"): QUICK,
     ("reign.train", "torch.utils.tensorboard"): OPTIONAL,
     ("reign.experiments", "optuna"): OPTIONAL,

@@ -31,8 +31,7 @@ def possible_method(predictor: "Predictor", name: str | None, alpha: float | Non
 
     A note is printed if these models cannot give what was asked for by --uncertainty-method or --conformal-alpha.
     """
-    from reign.train.prediction_plan import make_plan, why_no_intervals
-    from reign.train.uncertainty import WHY_NOT, methods_of
+    from reign.train.predict.ensemble import WHY_NOT, make_plan, methods_of, why_no_intervals
 
     known, note = methods_of(predictor.models), ""
     if name in WHY_NOT and name not in known:
@@ -94,7 +93,7 @@ def predict(
         from reign.cli.progress import showing_progress
         from reign.train import load
         from reign.train.engine.execution import find_device
-        from reign.train.shards import predict_folder
+        from reign.train.predict.shards import predict_folder
 
         target = output if output is not None else next_to(data_path, "preds")
         folder = data_path.is_dir() or engine != "local"
@@ -147,7 +146,7 @@ def fingerprint(
         from reign.cli.progress import showing_progress
         from reign.train import load
         from reign.train.engine.execution import find_device
-        from reign.train.vectors import write_vectors
+        from reign.train.predict.output import write_vectors
 
         target = output if output is not None else next_to(data_path, "fps")
         check_writable(target)
@@ -183,7 +182,7 @@ def evaluate(
         from reign.cli.progress import showing_progress
         from reign.train import load
         from reign.train.engine.execution import find_device
-        from reign.train.reliability import in_words
+        from reign.train.predict.evaluate import describe_quality
 
         predictor = load(run, device=find_device(accelerator))
         method = possible_method(predictor, uncertainty_method, conformal_alpha)
@@ -207,7 +206,7 @@ def evaluate(
             )
     for target, ways in result.get("uncertainty", {}).items():
         for how, quality in ways.items():
-            plain_console().print(f"{target}, {how}: {in_words(quality)}", soft_wrap=True)
+            plain_console().print(f"{target}, {how}: {describe_quality(quality)}", soft_wrap=True)
     if left_out := result.get("left_out"):
         row, reason = next(iter(left_out.items()))
         plain_console().print(

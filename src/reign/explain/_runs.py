@@ -6,7 +6,7 @@ import torch
 from torch_geometric.data import Data
 
 from reign.explain._attribution import Attribution, Level, attribute, mean_of
-from reign.train.predictor import Predictor
+from reign.train.predict.predictor import Predictor
 
 
 @dataclass(frozen=True, eq=False)

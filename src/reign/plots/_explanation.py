@@ -13,7 +13,7 @@ from reign.explain import Attribution, Explanation, explain
 from reign.plots._molecule import Colour, Panel, draw_molecules
 from reign.plots._page import Page
 from reign.tables import number
-from reign.train.predictor import Predictor
+from reign.train.predict.predictor import Predictor
 
 COLOURS = "PuOr_r"  # from violet (lowers) to white to orange (raises); safe for colour-blind readers
 

@@ -21,11 +21,11 @@ from reign.experiments import find_recipe
 from reign.train import Recipe, fit
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import make_fabric
+from reign.train.predict.ensemble import TrainedModel
 from reign.train.runs.build import make_model
 from reign.train.runs.scaler import Scale
 from reign.train.settings.config import Stereo
 from reign.train.settings.losses import as_values
-from reign.train.trained_model import TrainedModel
 
 # -- the X of scikit-learn as graphs -------------------------------------------------------------------------------------------
 

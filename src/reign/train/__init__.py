@@ -6,7 +6,8 @@ from reign.train.engine import execution
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.loop import fit
 from reign.train.engine.nodes import fit_nodes
-from reign.train.predictor import Predictor, load
+from reign.train.predict import output, predictor
+from reign.train.predict.predictor import Predictor, load
 from reign.train.runs.train import train
 from reign.train.settings import config, losses, metrics, optim
 from reign.train.settings.config import Recipe
@@ -21,7 +22,9 @@ _FORMER = {  # modules by the names that documents and earlier programs use
     "losses": losses,
     "metrics": metrics,
     "optimisers": optim,
+    "predictor": predictor,
     "schedules": optim,
+    "vectors": output,
 }
 globals().update(_FORMER)
 sys.modules.update({f"{__name__}.{name}": module for name, module in _FORMER.items()})

@@ -14,9 +14,8 @@ from reign.data import GraphPack, Problem
 from reign.data.molecules import from_smiles
 from reign.experiments import find_recipe
 from reign.train import load, train
-from reign.train.domain import Domain
-from reign.train.ray_engine import Actor
-from reign.train.shards import predict_folder
+from reign.train.predict.nearest import Domain
+from reign.train.predict.shards import Actor, predict_folder
 
 ALKANES = ["C" * n for n in range(2, 9)]
 INSIDE = "CCCC"

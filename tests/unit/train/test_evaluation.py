@@ -10,10 +10,9 @@ from torch import Tensor
 from reign.data import GraphPack, Problem
 from reign.testing import random_graphs
 from reign.train.engine.callbacks import Callback
-from reign.train.evaluation import measure_models
-from reign.train.prediction_table import forecast_columns
-from reign.train.trained_model import TrainedModel
-from reign.train.uncertainty import forecast
+from reign.train.predict.ensemble import TrainedModel, forecast
+from reign.train.predict.evaluate import measure_models
+from reign.train.predict.tables import forecast_columns
 
 
 def problem(task: str, labels: list[float], **options: object) -> Problem:
@@ -49,7 +48,7 @@ class Known(TrainedModel):
         object.__setattr__(self, "num_outputs", outs.size(1))
         object.__setattr__(self, "outs", outs)
 
-    def moments(self, *args: Any, **options: Any) -> Tensor:
+    def raw_outputs(self, *args: Any, **options: Any) -> Tensor:
         return vars(self)["outs"]
 
 

@@ -90,3 +90,23 @@ def test_the_facts_of_metrics() -> None:
 def test_modules_are_found_by_their_former_names(former: str, name: str, now: str) -> None:
     assert getattr(import_module(f"reign.train.{former}"), name) is getattr(import_module(f"reign.train.{now}"), name)
     assert getattr(reign.train, former) is import_module(f"reign.train.{now}")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("config", "TrainingConfig"),
+        ("devices", "Execution"),
+        ("formats", "number_format"),
+        ("losses", "LOSSES"),
+        ("metrics", "METRICS"),
+        ("optimisers", "OPTIMISERS"),
+        ("predictor", "Predictor"),
+        ("schedules", "SCHEDULES"),
+        ("vectors", "write_vectors"),
+    ],
+)
+def test_modules_have_their_former_names(module: str, name: str) -> None:
+    former = import_module(f"reign.train.{module}")
+    assert former is getattr(reign.train, module)
+    assert hasattr(former, name)

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from reign.cli import app
 from reign.experiments import find_recipe
-from reign.train import Callback, Predictor, load, partial, train
-from reign.train.partial import Parts, partial_folder
-from reign.train.shards import predict_folder
-from reign.train.table_jobs import ForecastJob
-from reign.train.vectors import vectors_of_file, write_vectors
+from reign.train import Callback, Predictor, load, train
+from reign.train.predict import output
+from reign.train.predict.output import FinishedChunks, resumable_folder, vectors_of_file, write_vectors
+from reign.train.predict.shards import predict_folder
+from reign.train.predict.tables import ForecastJob
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -103,7 +103,7 @@ def test_a_row_is_predicted_as_if_it_were_alone(predictor: Predictor, table: Pat
         assert found["error"][row] == alone["error"][0]
 
 
-def test_a_graph_is_computed_once_within_the_window(
+def test_a_graph_is_computed_once_within_the_cache(
     predictor: Predictor, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = counted(monkeypatch)
@@ -111,7 +111,7 @@ def test_a_graph_is_computed_once_within_the_window(
     different = len({tuple(sorted(text.strip())) for text in TEXTS} - {tuple("xyz"), (), tuple(sorted("C(C)(C)(C)(C)C"))})
     assert sum(sizes) == different < len(TEXTS) - 3
     sizes.clear()
-    monkeypatch.setattr("reign.train.window.WINDOW", 3)
+    monkeypatch.setattr("reign.train.predict.tables.CACHED", 3)
     predictor.write_predictions(table, tmp_path / "narrow.csv", chunk_rows=6)
     assert different < sum(sizes)
     ours, others = read(tmp_path / "out.csv"), read(tmp_path / "narrow.csv")
@@ -132,8 +132,8 @@ def test_freed_memory_is_given_back_within_a_chunk(
         yield
         kept.append(sizes[before:])
 
-    monkeypatch.setattr("reign.train.chunk_results.TOGETHER", 5)
-    monkeypatch.setattr("reign.train.chunk_results.keep_freed_memory", keep)
+    monkeypatch.setattr("reign.train.predict.tables.TOGETHER", 5)
+    monkeypatch.setattr("reign.train.predict.tables.keep_freed_memory", keep)
     predictor.write_predictions(table, tmp_path / "out.csv", chunk_rows=1000)
     assert len(kept) == len(sizes) > 2
     assert all(len(each) == 1 and each[0] <= 5 for each in kept)
@@ -157,7 +157,7 @@ def stopped_at(number: int) -> Callable[[], None]:
         return write
 
     for name in ("write_bytes", "write_json"):
-        patch.setattr(partial, name, stopping(getattr(partial, name)))
+        patch.setattr(output, name, stopping(getattr(output, name)))
     return patch.undo
 
 
@@ -165,10 +165,10 @@ def stopped_at(number: int) -> Callable[[], None]:
 def test_after_a_stop_at_any_moment_the_file_is_the_same(
     predictor: Predictor, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, step: int, size: int
 ) -> None:
-    """Also if the window is so small that results are forgotten and computed again."""
+    """Also if the cache is so small that results are forgotten and computed again."""
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
-    monkeypatch.setattr("reign.train.window.WINDOW", size)
+    monkeypatch.setattr("reign.train.predict.tables.CACHED", size)
     whole, out = tmp_path / f"whole-{name}", tmp_path / name
     sizes = counted(monkeypatch)
     predictor.write_predictions(table, whole, chunk_rows=6)
@@ -187,7 +187,7 @@ def test_after_a_stop_at_any_moment_the_file_is_the_same(
         done = 6 * ((moment - 1) // 3) if moment else 0  # about.json, then three files for each chunk
         predictor.write_predictions(table, out, chunk_rows=6)
         assert out.read_bytes() == whole.read_bytes()
-        assert not partial_folder(out).exists()
+        assert not resumable_folder(out).exists()
         assert sum(sizes) < different or done == 0
         out.unlink()
         moment += step
@@ -202,7 +202,7 @@ def test_unfinished_predictions_of_another_command_are_refused(
     with pytest.raises(Stop):
         predictor.write_predictions(table, out, chunk_rows=9)
     undo()
-    folder = partial_folder(out)
+    folder = resumable_folder(out)
     other = tmp_path / "other"
     shutil.copytree(run, other)
     (other / "seed-0" / "scale.json").write_text('{"mean": [0.5], "deviation": [1.0]}')
@@ -234,7 +234,7 @@ def test_a_command_that_ended_before_its_first_chunk_does_not_stand_in_the_way(
     with pytest.raises(Stop):
         predictor.write_predictions(table, tmp_path / "out.csv", chunk_rows=9)
     undo()
-    assert (partial_folder(tmp_path / "out.csv") / "00000.part").is_file()
+    assert (resumable_folder(tmp_path / "out.csv") / "00000.part").is_file()
     predictor.write_predictions(table, tmp_path / "out.csv", chunk_rows=8)
     predictor.write_predictions(table, tmp_path / "whole.csv", chunk_rows=8)
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
@@ -242,19 +242,19 @@ def test_a_command_that_ended_before_its_first_chunk_does_not_stand_in_the_way(
 
 def test_results_that_no_later_row_needs_are_not_kept(tmp_path: Path) -> None:
     from reign.data.molecules import Chunk
-    from reign.train.stream import Computed
+    from reign.train.predict.tables import Computed
 
-    parts = Parts(tmp_path, {})
-    parts.window.size = 4
+    parts = FinishedChunks(tmp_path, {})
+    parts.cache.size = 4
     for number in range(5):
         keys = [bytes([number, each]) for each in range(2)]
         for key in keys:
-            parts.window.add(key, (1.0,), "")
+            parts.cache.add(key, (1.0,), "")
         parts.add(b"x", Computed(Chunk(2 * number, 2, {}), {}, keys, 0))
-        parts.window.trim()
+        parts.cache.trim()
     assert sorted(file.name for file in tmp_path.glob("*.seen")) == ["00003.seen", "00004.seen"]
-    again = Parts(tmp_path, {})
-    assert list(again.window.found) == list(parts.window.found)
+    again = FinishedChunks(tmp_path, {})
+    assert list(again.cache.found) == list(parts.cache.found)
     assert (again.chunks, again.rows) == (5, 10)
 
 

@@ -11,12 +11,11 @@ from reign.data import GraphPack
 from reign.nn import SUN
 from reign.testing import random_graphs
 from reign.train import Callback, Training
-from reign.train.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
-from reign.train.reliability import class_quality, interval_quality
+from reign.train.predict.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
+from reign.train.predict.ensemble import PASSES, TrainedModel, forecast, methods_of
+from reign.train.predict.evaluate import class_quality, interval_quality
 from reign.train.runs.scaler import Scale
 from reign.train.settings.losses import LOSSES
-from reign.train.trained_model import TrainedModel
-from reign.train.uncertainty import PASSES, forecast, methods_of
 
 NAN = float("nan")
 
@@ -53,7 +52,7 @@ def test_methods_that_models_can_be_asked_for() -> None:
 def test_models_with_and_without_variances_together(pack: GraphPack) -> None:
     ids, models = torch.arange(len(pack)), [trained(0), trained(1, "mve")]
     assert methods_of(models) == ["ensemble"]
-    outs = torch.stack([model.moments(pack, ids, Callback())[:, :1] for model in models])
+    outs = torch.stack([model.raw_outputs(pack, ids, Callback())[:, :1] for model in models])
     found = forecast(models, pack, ids, "regression", "ensemble", Callback())
     assert found.unsure is not None
     torch.testing.assert_close(found.values, outs.mean(0))
@@ -67,10 +66,10 @@ def test_deviations(pack: GraphPack) -> None:
     assert found.unsure is not None
     torch.testing.assert_close(found.unsure, outs.std(0))
     both = [trained(seed, "mve", scale=(5.0, 2.0)) for seed in (0, 1)]
-    moments = torch.stack([model.moments(pack, ids, Callback()) for model in both])
+    raw = torch.stack([model.raw_outputs(pack, ids, Callback()) for model in both])
     mixed = forecast(both, pack, ids, "regression", "mve", Callback())
     assert mixed.unsure is not None
-    expected = moments[..., 1:].mean(0) + (moments[0, :, :1] - moments[1, :, :1]).square() / 4
+    expected = raw[..., 1:].mean(0) + (raw[0, :, :1] - raw[1, :, :1]).square() / 4
     torch.testing.assert_close(mixed.unsure.square(), expected)
     assert mixed.values.shape == (5, 1)
     one = trained(0, dropout=0.5)

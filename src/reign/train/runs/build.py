@@ -19,7 +19,7 @@ from reign.train.engine.batches import TOO_LARGE, pairs_of, why_too_large
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import dtype_of
 from reign.train.engine.history import need_tensorboard
-from reign.train.inputs import descriptors_of
+from reign.train.predict.inputs import descriptors_of
 from reign.train.runs.run import Run
 from reign.train.settings.config import DataConfig, ModelConfig, Recipe, TrainingConfig
 from reign.train.settings.losses import LOSSES, choose, label_weights

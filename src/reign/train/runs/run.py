@@ -44,8 +44,8 @@ import reign._version
 from reign.data import TASKS, Problem
 from reign.disk import is_unfinished, read_record, remove_unfinished
 from reign.nn import Model
-from reign.train.calibration import Calibration
 from reign.train.engine.execution import Fabric
+from reign.train.predict.calibration import Calibration
 from reign.train.runs.results import OPTIONAL, MemberResult, Part, Predictions, Summary, read_curves
 from reign.train.runs.scaler import Scale
 from reign.train.settings.config import Recipe

@@ -10,11 +10,11 @@ import torch
 
 from reign.data import Problem
 from reign.disk import write_json
-from reign.train.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
-from reign.train.domain import Domain
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import Fabric, make_fabric
-from reign.train.nearest import keep_training
+from reign.train.predict.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
+from reign.train.predict.ensemble import TrainedModel, forecast, methods_of
+from reign.train.predict.nearest import Domain, keep_training
 from reign.train.runs.build import (
     check_stereo,
     find_too_large,
@@ -37,8 +37,6 @@ from reign.train.runs.results import (
 )
 from reign.train.runs.run import Environment, Memory, ModelFiles, Run, SavedModel, SavedProblem, only_one
 from reign.train.settings.config import Recipe
-from reign.train.trained_model import TrainedModel
-from reign.train.uncertainty import forecast, methods_of
 
 # -- Train on several splits of a table --------------------------------------------------------------------------------
 

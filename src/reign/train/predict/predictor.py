@@ -1,48 +1,31 @@
 """Predict with finished runs, and evaluate them again."""
 
-import shutil
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 from torch_geometric.data import Data
 
 from reign._validate import check
-from reign.data import GraphPack, Ids
-from reign.train.calibration import Calibration
-from reign.train.depends import about_stream
-from reign.train.domain import COLUMN as WARNING
-from reign.train.domain import Domain, find_domain
+from reign.data import GraphPack
 from reign.train.engine.callbacks import Callback
-from reign.train.evaluation import evaluate_split, evaluate_table
-from reign.train.inputs import read_inputs, without_targets
-from reign.train.nearest import training_molecules
-from reign.train.partial import Written, write_stream
-from reign.train.prediction_plan import Plan, make_plan
-from reign.train.prediction_table import column_names, forecast_columns
-from reign.train.runs.run import ModelFiles, Run
-from reign.train.runs.share import unpack
-from reign.train.settings.config import Recipe
-from reign.train.stream import CHUNK, Stream, open_stream
-from reign.train.table_jobs import ForecastJob
-from reign.train.trained_model import TrainedModel
-from reign.train.uncertainty import Forecast, forecast
+from reign.train.predict.ensemble import Plan, TrainedEnsemble, make_plan
+from reign.train.predict.evaluate import evaluate_split, evaluate_table
+from reign.train.predict.inputs import read_inputs, without_targets
+from reign.train.predict.nearest import WARNING, Domain, find_domain, training_molecules
+from reign.train.predict.output import Written, fingerprint, write_stream
+from reign.train.predict.tables import CHUNK, ForecastJob, Stream, column_names, open_stream
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Predictor:
+class Predictor(TrainedEnsemble):
     """All models of one or several runs. The mean over models is the prediction.
 
-    ``reign.train.uncertainty.methods_of`` lists the possible methods of uncertainty. A single run is calibrated on its validation
+    ``reign.train.predict.ensemble.methods_of`` lists the possible methods of uncertainty. A single run is calibrated on its validation
     rows; several runs together are not calibrated.
 
     Args:
@@ -50,71 +33,6 @@ class Predictor:
         device: where to compute.
         best: whether to use only the model with the best validation metric of each run.
     """
-
-    def __init__(self, *folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> None:
-        self.paths, self.best = [Path(folder) for folder in folders], best
-        places = [path.resolve() for path in self.paths]
-        if twice := [path for path, place in zip(self.paths, places, strict=True) if places.count(place) > 1]:
-            raise ValueError(f"the run {twice[0]} is given {len(twice)} times, so that models agree with themselves; give it once.")
-        self.folders = [self._folder(path) for path in self.paths]
-        with self.given_names():
-            self._read(self.folders, device, best)
-
-    @contextmanager
-    def given_names(self) -> Iterator[None]:
-        """Errors name the given zips, not the temporary folders into which they were unpacked."""
-        try:
-            yield
-        except ValueError as error:
-            message = str(error)
-            for path, folder in zip(self.paths, self.folders, strict=True):
-                message = message.replace(str(folder), str(path))
-            raise ValueError(message) from None
-
-    def _folder(self, path: Path) -> Path:
-        """The folder of a run. A zip is unpacked into a temporary folder, which is removed with this object."""
-        if not path.is_file():
-            return path
-        folder = unpack(path)
-        weakref.finalize(self, shutil.rmtree, folder, True)
-        return folder
-
-    def _read(self, folders: list[Path], device: str | torch.device, best: bool) -> None:
-        self.runs = runs = [Run.open(folder) for folder in folders]
-        problem = runs[0].problem
-        self.task, self.targets, self.classes, self.fingerprint = (
-            problem.task,
-            problem.targets,
-            problem.classes,
-            problem.fingerprint,
-        )
-        told = (self.task, self.targets, self.classes)
-        if other := next((p for p in (run.problem for run in runs) if (p.task, p.targets, p.classes) != told), None):
-            raise ValueError(
-                f"{folders[0]} predicts {self.targets} and another run {other.targets}; expected runs with the same targets."
-            )
-        self.recipe: Recipe = runs[0].recipe
-        if any(run.recipe.data.inputs != self.recipe.data.inputs for run in runs):
-            raise ValueError(
-                f"{folders[0]} and another run were trained on different inputs, such as other descriptors or another feature of chirality (data.stereo); expected runs with the same inputs."
-            )
-        self.calibration = runs[0].calibration if len(runs) == 1 and not best else Calibration()
-        self.models: list[TrainedModel] = []
-        for run in runs:
-            self.metric: str = run.summary.metric
-            for member in [run.best_member] if best else run.members:
-                outputs = len(problem.labels)
-                self.models.append(TrainedModel.load(member.folder, run.summary.report, run.recipe.train, outputs, device))
-
-    def files(self) -> list[Path]:
-        """All files that predictions depend on."""
-        found: list[Path] = []
-        for files in (run.files for run in self.runs):
-            found += [files.recipe, files.problem, files.summary, files.calibration, files.training, files.domain]
-        for own in (ModelFiles(model.folder) for model in self.models):
-            found.append(own.scale)
-            found += [own.weights(kind) / name for kind in ("best", "last") for name in ("model.safetensors", "config.json")]
-        return found
 
     def predict(
         self,
@@ -163,8 +81,8 @@ class Predictor:
             calibration: "temperature" or "isotonic" for classes, "none" for no calibration. If not given, probabilities are not
                 calibrated, and numbers have calibrated deviations and intervals if the run has enough validation rows.
             alpha: the share of rows that may lie outside their interval.
-            nearest: number of the most similar training molecules to add, see ``reign.train.nearest``.
-            warnings: whether to add a column ``warning`` that marks molecules and predictions beyond the training data, see ``reign.train.domain``.
+            nearest: number of the most similar training molecules to add, see ``reign.train.predict.nearest``.
+            warnings: whether to add a column ``warning`` that marks molecules and predictions beyond the training data, see ``reign.train.predict.nearest``.
             descriptors_path: a table of descriptors for this table, if the training had one.
             num_workers: number of processes that read SMILES; 0 for none, None for a number that suits the table and the machine.
             callback: receives progress events.
@@ -189,7 +107,7 @@ class Predictor:
         """Predict for a table of molecules of any size, and write the result of ``predict_file`` to a file, chunk by chunk.
 
         The output appears when it is complete. If the process is stopped, the same call continues where complete chunks end, and gives the same
-        file. ``reign.train.partial`` describes how.
+        file. ``reign.train.predict.output`` describes how.
 
         Args:
             path: a table of molecules: CSV, which may be compressed, or Parquet.
@@ -227,10 +145,10 @@ class Predictor:
         job = ForecastJob(self, plan, nearest)
         stream = open_stream(self.recipe.data, job, path, smiles_columns, descriptors_path, num_workers, chunk_rows)
         if warnings:  # after all checks, because it takes a while for an old run
-            _ = self.domain
+            job.domain = self.domain
         if nearest is not None:
             job.trained_on = training_molecules(self, callback or Callback())
-        return stream, lambda: about_stream(self, stream, {"plan": repr(plan), "nearest": nearest})
+        return stream, lambda: fingerprint(self, stream, {"plan": repr(plan), "nearest": nearest})
 
     def table(
         self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None, plan: Plan | None = None
@@ -246,7 +164,9 @@ class Predictor:
         }
         if good:
             pack = GraphPack.of([without_targets(data, self.recipe.data) for data in graphs if data is not None])
-            columns, failed = self.forecasts(pack, plan, callback or Callback())
+            job = ForecastJob(self, plan)
+            job.domain = self.domain if plan.warnings else None
+            columns, failed = job.forecasts(pack, callback or Callback())
             errors |= {good[g]: reason for g, reason in failed.items()}
             good = [i for i in good if i not in errors]
         if plan.warnings:
@@ -260,54 +180,10 @@ class Predictor:
         table["error"] = [errors.get(i, "") for i in range(len(graphs))]
         return table
 
-    def forecasts(self, graphs: GraphPack, plan: Plan, callback: Callback) -> tuple[dict[str, list[Any]], dict[int, str]]:
-        """The columns of predictions and of warnings by name, and the reasons for graphs that cannot be predicted, which the columns leave out.
-
-        Args:
-            graphs: the graphs.
-            plan: what to compute.
-            callback: receives progress events.
-        """
-        failed: dict[int, str] = {}
-        models = [model.in_large_batches() for model in self.models]
-        found = forecast(models, graphs, torch.arange(len(graphs)), self.task, plan.method, callback, failed)
-        bad = (~found.values.isfinite()).any(1)
-        errors = {g: failed.get(g, "the prediction is not a finite number") for g in bad.nonzero().flatten().tolist()}
-        found = Forecast(found.values[~bad], None if found.unsure is None else found.unsure[~bad])
-        if plan.calibration != "none" and self.task != "regression":
-            found = replace(found, values=self.calibration.probabilities(found.values, self.task, self.targets, plan.calibration))
-        columns = forecast_columns(found, self.task, self.targets, self.classes, plan.intervals, plan.alpha)
-        if plan.warnings:
-            predicted = {target: columns[f"{target}_pred"] for target in self.targets}
-            columns[WARNING] = self.domain.warnings(graphs.select((~bad).nonzero().flatten()), predicted)
-        return columns, errors
-
     @cached_property
     def domain(self) -> Domain:
         """What the training molecules of the runs have in common."""
         return find_domain(self)
-
-    def outputs(
-        self,
-        graphs: Sequence[Data] | GraphPack,
-        ids: Ids | None = None,
-        callback: Callback | None = None,
-        failed: dict[int, str] | None = None,
-    ) -> Float[Tensor, "models graphs outputs"]:
-        """The outputs of every model for every selected graph, in the units of the targets (logits for classes).
-
-        Args:
-            graphs: all graphs.
-            ids: the graphs to predict for; all if not given.
-            callback: receives progress events.
-            failed: dictionary that receives the graphs that are too large for the memory, with the reasons; their outputs are NaN.
-                Without it, such graphs raise an error.
-        """
-        pack = (
-            graphs if isinstance(graphs, GraphPack) else GraphPack.of([without_targets(data, self.recipe.data) for data in graphs])
-        )
-        chosen = torch.arange(len(pack)) if ids is None else ids
-        return torch.stack([model.outputs(pack, chosen, callback or Callback(), failed) for model in self.models])
 
     def evaluate(
         self,
@@ -344,11 +220,6 @@ class Predictor:
         """
         plan = make_plan(self, uncertainty, None, alpha)
         return evaluate_table(self, path, metrics, plan, callback or Callback(), descriptors_path)
-
-    def need_smiles(self, advice: str) -> None:
-        """Raise ``ValueError`` unless the models were trained on SMILES."""
-        if not self.recipe.data.reads_smiles:
-            raise ValueError(f"this run was trained on {self.recipe.data.name}, not on a CSV of molecules; {advice}")
 
 
 def load(*folders: str | Path, device: str | torch.device = "cpu", best: bool = False) -> Predictor:
