@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
     ".": (12, 1127, 8.0),
     "bags": (11, 2055, 4.8),
-    "cli": (12, 2022, 9.4),
+    "cli": (12, 2021, 9.4),
     "data": (18, 3241, 7.0),
     "draw": (4, 427, 6.8),
     "experiments": (11, 1834, 6.0),
@@ -29,16 +29,16 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "sklearn": (2, 343, 7.6),
     "smiles": (6, 846, 5.9),
     "theory": (18, 3857, 6.1),
-    "train": (50, 8542, 7.7),
+    "train": (38, 8393, 6.6),
 }
 
 WHOLE = {
     "training steps": 2,
     "modules that name files of a run": 1,
     "renderers of tables": 1,
-    "cycles of imports": 7,
-    "modules in cycles": 52,
-    "equal class names": 11,
+    "cycles of imports": 5,
+    "modules in cycles": 37,
+    "equal class names": 10,
     "dict[str, Any]": 177,
 }
 
