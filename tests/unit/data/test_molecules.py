@@ -237,6 +237,18 @@ def test_tables_as_excel_saves_them(tmp_path: Path, name: str, text: str, encodi
     assert problem.y.tolist() == [[-1.5], [2.0]]
 
 
+def test_a_table_whose_encoding_is_found_by_another_pass(tmp_path: Path) -> None:
+    """The rows are read to the end, also if the letter that decides comes after the first block of text that was read."""
+    file = tmp_path / "t.csv"
+    rows = [f"C,{n}" for n in range(4000)]
+    file.write_bytes("\n".join(["smiles,y", *rows, "größer,1", ""]).encode("cp1252"))
+    table = TableFile(file).source
+    first = table.rows()
+    assert next(first)[0] == ["C", "0"]
+    assert table.count() == 4001  # this pass finds the encoding
+    assert [cells for cells, _ in first][-1] == ["größer", "1"]
+
+
 def test_rows_before_the_first_western_letter_are_read_once(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"smiles,y\n" + b"CC,1\n" * 50_000 + b"CCO,\xe9\n")
     assert read_table(tmp_path / "t.csv")[0]["y"].tolist() == [*["1"] * 50_000, "é"]

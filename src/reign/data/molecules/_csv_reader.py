@@ -186,17 +186,18 @@ class CsvTable:
         done = 0
         with self._readable():
             while True:
+                encoding = self.encoding  # another pass over the file may change it meanwhile
                 try:
-                    with _opened(self.path) as file, io.TextIOWrapper(file, self.encoding, newline="") as text:
+                    with _opened(self.path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
                         for record in islice(_records(iter(partial(_line, text), ""), self.delimiter), done, None):
                             done += 1
                             yield record
                         return
                 except UnicodeDecodeError as error:
                     byte = error.object[error.start]
-                    if self.encoding != UTF8 or not self._is_western():
+                    if encoding != UTF8 or not self._is_western():
                         raise ValueError(
-                            f"{self.path} cannot be read as a table (byte {byte:#04x} is not {ENCODINGS[self.encoding]} text); save it as CSV in UTF-8."
+                            f"{self.path} cannot be read as a table (byte {byte:#04x} is not {ENCODINGS[encoding]} text); save it as CSV in UTF-8."
                         ) from None
                     self.encoding = "cp1252"  # the rows until here are the same, because they are ASCII
 
