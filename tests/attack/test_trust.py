@@ -275,6 +275,15 @@ def test_2_evaluate_leaves_such_a_molecule_out(trained: Path, monkeypatch: pytes
         in large
     )
     assert "In total, 2 rows were left out." in large
+    loud = works("evaluate", trained / "run", "-i", "large.csv")
+    assert [loud.stderr.count(f"row {row} left out: ") for row in (2, 3)] == [1, 1]
+    assert loud.stdout.splitlines()[-1] == "3 of 5 rows were evaluated."
+    Path("many.csv").write_text("\n".join([*rows, *["xyz,1"] * 12]))
+    many = works("evaluate", trained / "run", "-i", "many.csv")
+    assert "row 13 left out: 'xyz' is not a SMILES" in many.stderr
+    assert "... and 2 more rows left out" in many.stderr
+    assert "rows_left_out.csv" not in many.stderr  # which is of the training
+    assert many.stdout.splitlines()[-1] == "3 of 15 rows were evaluated."
     Path("none.csv").write_text(f"smiles,size\nxyz,1\n{LARGE},1\n")
     assert "none.csv has no row that can be evaluated; row 1: 'xyz' is not a SMILES." in fails(
         "evaluate", trained / "run", "-i", "none.csv"

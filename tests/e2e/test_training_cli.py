@@ -66,6 +66,7 @@ def test_train_predict_evaluate(tmp_path: Path) -> None:
     assert "row 42 left out: no SMILES" in done.stderr
     assert "row 43 left out: 'C(C)(C)(C)(C)C': Explicit valence" in done.stderr
     assert "row 44 left out: no label" in done.stderr
+    assert "all rows that were left out are in run/rows_left_out.csv" in done.stderr
     run = tmp_path / "run"
     left_out = list(csv.DictReader((run / "rows_left_out.csv").read_text().splitlines()))
     assert [row["row"] for row in left_out] == ["41", "42", "43", "44"]

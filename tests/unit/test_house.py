@@ -27,9 +27,9 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "policies": (8, 1005, 7.8),
     "published": (7, 1372, 7.7),
     "sklearn": (2, 343, 7.6),
-    "smiles": (6, 846, 5.9),
+    "smiles": (6, 853, 5.9),
     "theory": (18, 3857, 6.1),
-    "train": (38, 8393, 6.6),
+    "train": (38, 8402, 6.6),
 }
 
 WHOLE = {

@@ -209,8 +209,8 @@ def evaluate(
             plain_console().print(f"{target}, {how}: {describe_quality(quality)}", soft_wrap=True)
     if left_out := result.get("left_out"):
         row, reason = next(iter(left_out.items()))
-        plain_console().print(
-            f"{result['rows'] - len(left_out):,} of {result['rows']:,} rows were evaluated. Row {row} was left out: {reason}."
-            + (f" In total, {len(left_out):,} rows were left out." if len(left_out) > 1 else ""),
-            soft_wrap=True,
-        )
+        said = f"{result['rows'] - len(left_out):,} of {result['rows']:,} rows were evaluated."
+        if quiet:  # otherwise the rows have been listed
+            said += f" Row {row} was left out: {reason}."
+            said += f" In total, {len(left_out):,} rows were left out." if len(left_out) > 1 else ""
+        plain_console().print(said, soft_wrap=True)

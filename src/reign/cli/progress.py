@@ -171,7 +171,7 @@ class ProgressBars(Callback):
         for row, reason in list(report.left_out.items())[:SHOWN]:
             self.print(f"row {row} left out: {reason}")
         if len(report.left_out) > SHOWN:
-            self.print(f"... and {len(report.left_out) - SHOWN:,} more; all are in rows_left_out.csv of the run")
+            self.print(f"... and {len(report.left_out) - SHOWN:,} more rows left out")
 
     def note(self, text: str) -> None:
         """Print the note, unless it was printed before: several models may have the same."""

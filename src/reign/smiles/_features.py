@@ -63,6 +63,7 @@ BOND: list[tuple[str, list[Any]]] = [
     ("GetIsConjugated", [False, True]),
 ]
 CHIRALITY = [name for name, _ in ATOM].index("GetChiralTag")
+CLOCKWISE, COUNTERCLOCKWISE = 1, 2  # places of the two tetrahedral tags in the column of chirality
 _PLACES = {
     id(table): [(getattr(kind, name), {v: p for p, v in enumerate(values)}, len(values) - 1) for name, values in table]
     for kind, table in ((Chem.Atom, ATOM), (Chem.Bond, BOND))
@@ -109,9 +110,11 @@ _BOND_WORDS: list[str | tuple[str, str]] = [
     "a bond of stereo type {}",
     ("a bond that is not conjugated", "a conjugated bond"),
 ]
+# for each place in the column of chirality, if it has parities of neighbours and not RDKit's tags
+_PARITY_WORDS = ["an atom without chirality", *["a chiral centre"] * 2, *["a chiral centre that is not tetrahedral"] * 2]
 
 
-def in_words(features: str, column: int, place: int) -> str:
+def in_words(features: str, column: int, place: int, stereo: str = "ogb", seen: list[int] | tuple[()] = ()) -> str:
     """What has this value in a column of features.
 
     >>> in_words("atom", 0, 53), in_words("atom", 3, 7), in_words("bond", 0, 2)
@@ -121,7 +124,12 @@ def in_words(features: str, column: int, place: int) -> str:
         features: "atom" or "bond".
         column: the column.
         place: the place of the value in the column.
+        stereo: what the column of chirality says, as for ``Molecule.read``.
+        seen: the places that others have in this column. A parity is only distinguished from the other one if they have that.
     """
+    if (features, column, stereo) == ("atom", CHIRALITY, "parity"):
+        other = {CLOCKWISE: COUNTERCLOCKWISE, COUNTERCLOCKWISE: CLOCKWISE}.get(place)
+        return _PARITY_WORDS[place] + (" of this parity" if other in seen else "")
     words, values = (_ATOM_WORDS, ATOM) if features == "atom" else (_BOND_WORDS, BOND)
     said, value = words[column], values[column][1][place]
     if isinstance(said, tuple):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from reign.smiles._features import CHIRALITY, Arrays, BlockLogs, Chem, arrays_of, graph_of
+from reign.smiles._features import CHIRALITY, CLOCKWISE, COUNTERCLOCKWISE, Arrays, BlockLogs, Chem, arrays_of, graph_of
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # 7-norbornanol, until it was read and written once more.
 
 
-CLOCKWISE, COUNTERCLOCKWISE = 1, 2  # places of the two tetrahedral tags in the column of chirality
 TETRAHEDRAL = (Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW)
 Centres = Mapping[int, Sequence[tuple[int, int]]]  # for each centre, the classes and numbers of its neighbours
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from reign.data import GraphPack, Problem
-from reign.data.molecules import from_smiles
+from reign.data.molecules import Molecule, from_smiles
 from reign.experiments import find_recipe
 from reign.train import load, train
 from reign.train.predict.nearest import Domain
@@ -65,6 +66,19 @@ def test_what_is_beyond_the_training_molecules() -> None:
     assert warned(domain, "C[Fe+3]C") == [
         "no training molecule has the element Fe or an atom of degree 2 or an atom of charge 3 (and 1 more)"
     ]
+
+
+def test_a_parity_is_not_called_by_the_tag_of_rdkit() -> None:
+    """The column of chirality has RDKit's tags for "ogb" only. If all training molecules lack chirality, both parities are called the same."""
+    one, both = "C[C@H](N)O", "C[C@H](N)[C@H](O)C"
+    flat = known(texts=["CC(N)O", "CC(N)C(O)C"])
+    assert warned(flat, one) == ["no training molecule has an atom of chirality CHI_TETRAHEDRAL_CCW"]
+    chiral = GraphPack.of([Molecule.read(text).graph() for text in (one, both, "CC(N)O")])
+    assert chiral.x[:, 1].unique().tolist() == [0, 1, 2]
+    assert replace(flat, stereo="parity").warnings(chiral, {}) == [*["no training molecule has a chiral centre"] * 2, ""]
+    half = replace(known(texts=[one, "CC(N)C(O)C"]), stereo="parity")  # has one of the two parities
+    said = half.warnings(GraphPack.of([Molecule.read(text).graph() for text in (one, "C[C@@H](N)O")]), {})
+    assert sorted(said) == ["", "no training molecule has a chiral centre of this parity"]
 
 
 def test_predictions_far_outside_the_targets() -> None:
@@ -160,6 +174,16 @@ def test_rows_beyond_the_training_molecules_are_marked(run: Path, table: Path, t
     both = predictor.predict_file(table, nearest=1)["warning"]
     assert both[0] == ""
     assert both[3].startswith(f"{long}; unlike all training molecules: the largest similarity is 0.")
+
+
+@pytest.mark.usefixtures("signatures_unchecked")
+def test_a_run_names_chirality_by_its_own_setting(run: Path, tmp_path: Path) -> None:
+    assert load(run).recipe.data.stereo == "parity"
+    assert load(run).predict(["CC[C@H](N)O"])["warning"][0] == "no training molecule has a chiral centre"
+    old = shutil.copytree(run, tmp_path / "old")
+    recipe = (old / "recipe.yaml").read_text()
+    (old / "recipe.yaml").write_text(recipe.replace("stereo: parity", "stereo: ogb"))
+    assert load(old).predict(["CC[C@H](N)O"])["warning"][0] == "no training molecule has an atom of chirality CHI_TETRAHEDRAL_CCW"
 
 
 @pytest.mark.usefixtures("signatures_unchecked")

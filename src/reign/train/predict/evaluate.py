@@ -74,11 +74,15 @@ def evaluate_table(
     failed: dict[int, str] = {}
     outs = ensemble.outputs(problem.graphs, callback=callback, failed=failed)
     assert problem.names is not None
-    report.leave_out({int(problem.names[g]): reason for g, reason in failed.items()})
+    too_large = {int(problem.names[g]): reason for g, reason in failed.items()}
+    report.leave_out(too_large)
     ids = torch.tensor([g for g in range(len(problem.graphs)) if g not in failed], dtype=torch.long)
     if not ids.numel():
         row, reason = next(iter(report.left_out.items()))
         raise ValueError(f"{path} has no row that can be evaluated; row {row}: {reason}.")
+    if too_large:  # which the report did not have yet
+        total = f" (in total, {len(too_large):,} rows are too large)" if len(too_large) > 1 else ""
+        callback.note(f"row {min(too_large)} left out: {too_large[min(too_large)]}{total}")
     every = [ids] * len(ensemble.models)
     measured = measure_models(names, problem, list(outs[:, ids]), every) | measure_uncertainty(
         ensemble, problem, every, plan, callback

@@ -12,7 +12,7 @@ their means and deviations.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch_geometric.data import Data
 
-    from reign.data.molecules import Molecule
+    from reign.data.molecules import Molecule, Stereo
 
 WARNING = "warning"
 FEATURES = {"atom": 9, "bond": 3}  # columns of features; descriptors follow those of atoms
@@ -55,12 +55,14 @@ class Domain:
         features: the values of each column, sorted, for "atom" and "bond"; None if they are not known.
         targets: the least and the largest label by target, of those that are numbers.
         estimated: whether the ranges of targets are estimates.
+        stereo: what the feature of chirality says; a file does not have it.
     """
 
     atoms: tuple[int, int] | None = None
     features: dict[str, list[list[int]]] | None = None
     targets: dict[str, Range] = field(default_factory=dict)
     estimated: bool = False
+    stereo: "Stereo" = "ogb"
 
     @classmethod
     def of(cls, graphs: GraphPack, ids: Ids | None = None) -> "Domain":
@@ -123,7 +125,7 @@ class Domain:
             for target, (low, high) in self.targets.items()
             if target in other.targets
         }
-        return Domain(atoms, features, targets, self.estimated or other.estimated)
+        return Domain(atoms, features, targets, self.estimated or other.estimated, self.stereo)
 
     def warnings(self, graphs: GraphPack, values: Mapping[str, Sequence[float]]) -> list[str]:
         """The warning of each graph; empty for a graph within the domain.
@@ -138,12 +140,12 @@ class Domain:
             for g, size in enumerate(graphs.sizes.tolist()):
                 if not least / (1 + BEYOND) <= size <= most * (1 + BEYOND):
                     reasons[g].append(f"{size:,} atom{'s' * (size > 1)}, but the training molecules have {least:,} to {most:,}")
-        unseen: dict[int, list[str]] = {}
+        unseen: dict[int, dict[str, None]] = {}  # without repetitions, in order
         for name, columns, owners in _features(graphs) if self.features is not None else ():
             for c, column in enumerate(columns):
                 self._add_unseen(unseen, name, c, column.long(), owners)
-        for g, names in unseen.items():
-            reasons[g].append(f"no training molecule has {_first(names, ' or ')}")
+        for g, words in unseen.items():
+            reasons[g].append(f"no training molecule has {_first(list(words), ' or ')}")
         far: dict[int, list[str]] = {}
         for target, (low, high) in self.targets.items():
             margin = BEYOND * (high - low)
@@ -155,15 +157,16 @@ class Domain:
             reasons[g].append(f"predicted far outside the training targets: {_first(names, ', ')}")
         return ["; ".join(each) for each in reasons]
 
-    def _add_unseen(self, unseen: dict[int, list[str]], name: str, c: int, column: Tensor, owners: Tensor) -> None:
+    def _add_unseen(self, unseen: dict[int, dict[str, None]], name: str, c: int, column: Tensor, owners: Tensor) -> None:
         """Add what is in no training molecule, by graph, for one column of features."""
         from reign.data.molecules import in_words
 
         assert self.features is not None
-        other = ~torch.isin(column, torch.tensor(self.features[name][c], dtype=torch.long, device=column.device))
+        seen = self.features[name][c]
+        other = ~torch.isin(column, torch.tensor(seen, dtype=torch.long, device=column.device))
         if other.any():
             for g, value in torch.stack([owners[other], column[other]], dim=1).unique(dim=0).tolist():
-                unseen.setdefault(g, []).append(in_words(name, c, value))
+                unseen.setdefault(g, {})[in_words(name, c, value, self.stereo, seen)] = None
 
 
 def find_domain(ensemble: TrainedEnsemble) -> Domain:
@@ -176,7 +179,7 @@ def find_domain(ensemble: TrainedEnsemble) -> Domain:
     found = every[0]
     for each in every[1:]:
         found = found.joined(each)
-    return found
+    return replace(found, stereo=recipe.data.stereo_of_graphs)
 
 
 def _of_run(run: Run, ensemble: TrainedEnsemble) -> Domain:

@@ -210,6 +210,8 @@ class _Started:
                 callback.table(report)
                 write_left_out(files.left_out, report)
                 write_json(files.table, report.record())
+                if report.left_out:
+                    callback.note(f"all rows that were left out are in {files.left_out}")
         return cls(recipe, Run(run.folder), problem, members)
 
     def jobs(self) -> list[Job]:
