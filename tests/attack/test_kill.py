@@ -28,7 +28,7 @@ KILLS = int(os.environ.get("REIGN_KILLS", "100"))
 PARTS = 4  # which processes of pytest can share
 SETTINGS = ["--model", "ds", "--policy", "nm", "--epochs", "12", "-b", "8", "--seeds", "2", "-q"]
 SETTINGS += [arg for setting in ("num_layers=1", "hidden_channels=8", "dropout=0.2") for arg in ("--set", f"model.{setting}")]
-PAUSES = (0.0, 0.2, 1.0)  # seconds between checkpoints: after each epoch, after some, and hardly ever
+PAUSES = (0.0, 0.1, 0.3)  # between checkpoints, as a share of the epochs of a model: after each epoch, after some, and a few times
 
 
 @pytest.fixture
@@ -100,6 +100,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_the_same(part: int, tmp_pat
     middle = time.monotonic()
     assert nursery.run(*order(tmp_path / "again"), folder=tmp_path / "again") == 0, nursery.errors.read_text()
     length, changes = time.monotonic() - middle, nursery.changes()
+    epochs = float(pd.read_csv(tmp_path / "again/seed-0/metrics.csv")["seconds"].sum())
     starting = max(middle - began - length, 0.5)
     expected = ends(tmp_path / "whole")
     assert {"summary.json", "seed-0/result.json", "seed-1/metrics.csv", "seed-0/best/model.safetensors"} <= set(expected)
@@ -117,7 +118,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_the_same(part: int, tmp_pat
             _, said = process.communicate(timeout=600)
             status = process.returncode
         else:
-            moment = {"time": {"kill_after": rng.uniform(0, length / 3)}, "change": {"kill_at": rng.randrange(changes // 3)}}
+            moment = {"time": {"kill_after": rng.uniform(0, length / 2)}, "change": {"kill_at": rng.randrange(changes // 2)}}
             status = nursery.run(*order(run, pause), folder=run, **moment.get(kind, {}))
             said = nursery.errors.read_text()
         assert status in (0, -signal.SIGKILL), (seed, part, kills, said)
@@ -127,7 +128,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_the_same(part: int, tmp_pat
     found: Counter[int] = Counter()
     runs = 0
     while sum(kills.values()) < wanted:
-        run, pause = tmp_path / f"run-{runs}", rng.choice(PAUSES)
+        run, pause = tmp_path / f"run-{runs}", epochs * rng.choice(PAUSES)
         while not (run / "summary.json").is_file():
             if kind := one(run, pause):
                 kills[kind] += 1

@@ -16,7 +16,7 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     ".": (12, 1127, 8.0),
     "bags": (11, 2055, 4.8),
     "cli": (12, 2021, 9.4),
-    "data": (18, 3241, 7.0),
+    "data": (18, 3242, 7.0),
     "draw": (4, 427, 6.8),
     "experiments": (11, 1834, 6.0),
     "explain": (3, 315, 6.0),
