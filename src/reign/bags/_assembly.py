@@ -11,7 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
-from reign.bags._cache import Bound
+from reign.bags._graph import Bound
 from reign.bags._store import BagStore, Column, all_columns, walk
 
 Group = tuple[int, bool]  # indices with rows of one kind; bounds are apart, because they have one row more

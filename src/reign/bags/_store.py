@@ -18,8 +18,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
-from reign.bags._cache import Bound
-from reign.bags._graph import SharedGraph
+from reign.bags._graph import Bound, SharedGraph
 from reign.kernels import Gathered, Sum, gather_columns
 
 # -- columns ------------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from reign._validate import kind_of
-from reign.bags._cache import PerRow, cached
+from reign.bags._graph import PerRow, cached
 from reign.kernels import Sum
 
 if TYPE_CHECKING:

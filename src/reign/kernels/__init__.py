@@ -22,9 +22,9 @@ from reign.kernels._plan import (
     Segments,
     Stack,
 )
-from reign.kernels._sums import Gathered, Sum, gather_columns
 from reign.kernels._switch import compile_ahead, fast_path, fast_path_state, kernels_for, stages_for
 from reign.kernels.blocked import threads_for_blocks_only
+from reign.kernels.ragged import Gathered, Sum, gather_columns
 
 __all__ = [
     "BLOCKED",

@@ -14,7 +14,6 @@ from reign.nn._describe import Latex, cost, latex_formula, slot_formulas
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, EncoderSpec, make_encoder
 from reign.nn._encodings import NODE_ENCODINGS, PAIR_ENCODINGS, Encodings, PairLabels, encoded, list_encodings
 from reign.nn._export import export_program
-from reign.nn._heads import Head, VirtualNode
 from reign.nn._layer import SubgraphConv
 from reign.nn._mlp import Activation, BatchNorm, make_act, make_norm, normalise, num_parameters
 from reign.nn._model import Model, SubgraphGNN
@@ -36,7 +35,17 @@ from reign.nn._options import (
     TensorModelOptions,
     TransformOptions,
 )
-from reign.nn._pooling import DeepSets, DiagonalPooling, IGNPooling, MeanPooling, NodePooling, Pooling, RootPooling
+from reign.nn._pooling import (
+    DeepSets,
+    DiagonalPooling,
+    Head,
+    IGNPooling,
+    MeanPooling,
+    NodePooling,
+    Pooling,
+    RootPooling,
+    VirtualNode,
+)
 from reign.nn._slots import EncoderSlot, TermSlot
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import ALIASES, ALONG, FOLKLORE, TERMS, Term, list_terms, term

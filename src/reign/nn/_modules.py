@@ -15,11 +15,10 @@ from reign._validate import check, check_count, check_probability, did_you_mean
 from reign.bags import Domain
 from reign.nn._encoders import EncoderSpec, make_encoder
 from reign.nn._encodings import Encodings, PairLabels
-from reign.nn._heads import Head, VirtualNode
 from reign.nn._inputs import EdgeMask
 from reign.nn._mlp import Activation, Resettable
 from reign.nn._options import JumpingKnowledge, Residual, TaskLevel
-from reign.nn._pooling import MeanPooling, Pooling
+from reign.nn._pooling import Head, MeanPooling, Pooling, VirtualNode
 from reign.policies import Policy
 
 

@@ -15,11 +15,11 @@ from reign.train.settings.losses import as_outputs
 from reign.train.settings.metrics import METRICS
 
 
-class Record(Run):
+class FinishedRun(Run):
     """A finished run, with the history of its models."""
 
     @classmethod
-    def read(cls, folder: Path) -> "Record":
+    def read(cls, folder: Path) -> "FinishedRun":
         """Read the folder of a run. If a file is damaged, ``ValueError`` names it."""
         run = cls.open(folder)
         _ = run.summary, run.recipe, run.environment, run.memory, run.table, run.history, run.predictions

@@ -24,7 +24,7 @@ from reign.plots._curves import (
     draw_uncertainty,
 )
 from reign.plots._page import Page
-from reign.plots._record import PaperCell, Record, paper_cells
+from reign.plots._record import FinishedRun, PaperCell, paper_cells
 from reign.tables import number
 from reign.train.runs.results import Predictions
 from reign.train.runs.run import Run, RunFiles
@@ -35,7 +35,7 @@ ERRORS = 8  # number of molecules with the largest errors that are shown
 TARGETS = 12  # largest number of targets with their own panel
 
 
-def add_predictions(page: Page, run: Record, found: Predictions, prefix: str) -> None:
+def add_predictions(page: Page, run: FinishedRun, found: Predictions, prefix: str) -> None:
     """Add metrics of every target, pictures of the predictions, and the largest errors."""
     task, targets = run.problem.task, run.problem.targets
     page.heading(f"Predictions ({found.split}, {len(found.names):,} graphs)")
@@ -83,7 +83,7 @@ def errors_of(found: Predictions, task: str) -> Floats:
     return error
 
 
-def _largest(page: Page, run: Record, found: Predictions, error: Floats, prefix: str) -> None:
+def _largest(page: Page, run: FinishedRun, found: Predictions, error: Floats, prefix: str) -> None:
     """Add the graphs with the largest errors as a table, and as pictures if they are molecules."""
     known = np.flatnonzero(~np.isnan(error))
     worst: list[int] = known[np.argsort(-error[known])][:ERRORS].tolist()
@@ -122,7 +122,7 @@ def _largest(page: Page, run: Record, found: Predictions, error: Floats, prefix:
 # -- a run ---------------------------------------------------------------------------------------------------------------------
 
 
-def add_run(page: Page, run: Record, prefix: str = "") -> None:
+def add_run(page: Page, run: FinishedRun, prefix: str = "") -> None:
     """Add the report of a run to a page. ``prefix`` makes the names of its pictures unique."""
     _results(page, run)
     _table(page, run)
@@ -138,7 +138,7 @@ def add_run(page: Page, run: Record, prefix: str = "") -> None:
     _cost(page, run)
 
 
-def _results(page: Page, run: Record) -> None:
+def _results(page: Page, run: FinishedRun) -> None:
     summary = run.summary
     several = len(summary.members) > 1
     header = ["split", summary.metric, *(["std", "models"] if several else [])]
@@ -153,7 +153,7 @@ def _results(page: Page, run: Record) -> None:
         _next_to_the_paper(page, run, cells)
 
 
-def _table(page: Page, run: Record) -> None:
+def _table(page: Page, run: FinishedRun) -> None:
     """What was found in the table before training."""
     if run.table is None:
         return
@@ -174,7 +174,7 @@ def _table(page: Page, run: Record) -> None:
         )
 
 
-def _next_to_the_paper(page: Page, run: Record, cells: Sequence[PaperCell]) -> None:
+def _next_to_the_paper(page: Page, run: FinishedRun, cells: Sequence[PaperCell]) -> None:
     rows = []
     for cell in cells:
         if cell.number is None or run.summary.spread_of(cell.table.columns[cell.column].value) is None:
@@ -188,7 +188,7 @@ def _next_to_the_paper(page: Page, run: Record, cells: Sequence[PaperCell]) -> N
         page.text(f"The settings of this run differ from the paper's: {words}.")
 
 
-def _curves(run: Record) -> Picture:
+def _curves(run: FinishedRun) -> Picture:
     metric = f"val_{run.summary.metric}"
     panels = [Panel("training loss", "epoch", "loss", (band(run.history, "train_loss"),), log=True)]
     if all(metric in history for history in run.history):
@@ -209,12 +209,12 @@ def band(history: Sequence[dict[str, list[float]]], column: str) -> Curve:
     return Curve(column, list(epochs), middle, low, high)
 
 
-def _about_curves(run: Record) -> str:
+def _about_curves(run: FinishedRun) -> str:
     models = len(run.history)
     return "One model." if models == 1 else f"The mean over {models} models; the band is one standard deviation."
 
 
-def _cost(page: Page, run: Record) -> None:
+def _cost(page: Page, run: FinishedRun) -> None:
     seconds = [value for h in run.history for value in h.get("seconds", []) if math.isfinite(value)]
     rows = [
         ["training", f"{run.summary.seconds:.0f} s"],
@@ -244,7 +244,7 @@ def write_report(folders: Sequence[str | Path], output: str | Path | None = None
     file = Path(output) if output is not None else (places[0] if len(places) == 1 else Path()) / NAME
     figures = file.parent / ("figures" if file.name == NAME else f"{file.stem}_figures")
     if len(places) == 1 and Run(places[0]).started:
-        run = Record.read(places[0])
+        run = FinishedRun.read(places[0])
         page = Page(f"{run.recipe.model.name} on {run.problem.name or run.recipe.data.name}", figures)
         add_run(page, run)
     else:
@@ -264,7 +264,7 @@ def _of_several(places: Sequence[Path], file: Path, figures: Path) -> Page:
         raise ValueError(
             f"{', '.join(map(str, places))} holds no finished run, expected a folder written by reign train or reign reproduce."
         )
-    runs = {name: Record.read(folder) for name, folder in named.items()}
+    runs = {name: FinishedRun.read(folder) for name, folder in named.items()}
     table = _table_of(places[0]) if len(places) == 1 else None
     page = Page(table.title if table is not None else ", ".join(place.name or str(place) for place in places), figures)
     _comparison(page, runs)
@@ -298,7 +298,7 @@ def _safe(name: str) -> str:
     return "".join(sign if sign.isalnum() or sign in "-_+" else "-" for sign in name)
 
 
-def _comparison(page: Page, runs: dict[str, Record]) -> None:
+def _comparison(page: Page, runs: dict[str, FinishedRun]) -> None:
     """Add a table with a row for each run: its metric on each split, and the paper's number if there is one."""
     page.heading("All runs")
     rows = []
@@ -352,7 +352,7 @@ def _value(cell: dict[str, str], key: str) -> float | None:
         return None
 
 
-def _generalisation(table: PaperTable, runs: dict[str, Record]) -> Panel | None:
+def _generalisation(table: PaperTable, runs: dict[str, FinishedRun]) -> Panel | None:
     """Curves by the number of training graphs, if the columns of a table differ in it."""
     sizes = {c: column.settings.get("data", {}).get("num_train") for c, column in table.columns.items()}
     if len({size for size in sizes.values() if size is not None}) < 2:

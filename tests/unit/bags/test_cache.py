@@ -11,7 +11,7 @@ from torch_geometric.data import Batch
 
 import reign
 from reign.bags import SharedGraph, SubgraphBag
-from reign.bags._cache import Cached, cached
+from reign.bags._graph import Cached, cached
 from reign.policies import whole
 from reign.testing import assert_bags_equal, random_graphs
 

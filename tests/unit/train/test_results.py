@@ -5,7 +5,7 @@ import math
 import pytest
 
 import tiny
-from reign.train.runs.results import Result, Spread, summarise
+from reign.train.runs.results import ModelResult, Spread, summarise
 from reign.train.settings.config import Recipe
 
 
@@ -15,7 +15,7 @@ def test_folds_report_the_epoch_with_the_best_mean_or_the_last(report: str, epoc
     curves = {0: [0.9, 0.7, 0.6], 1: [0.3, 0.6, 0.6]}
     recipe = Recipe.check({"data": {"name": "tu"}, "folds": 2, "train": {"report": report}})
     results = [
-        Result.model_validate({"folder": f"fold-{f}", "metric": "accuracy", "report": report, "parameters": 1, "seconds": 1.0})
+        ModelResult.model_validate({"folder": f"fold-{f}", "metric": "accuracy", "report": report, "parameters": 1, "seconds": 1.0})
         for f in range(2)
     ]
     found = summarise(recipe, tiny.problem(), results, list(curves.values()), None).val

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from reign.data import Problem
 from reign.nn import num_parameters
-from reign.train.engine.callbacks import Callback
+from reign.train.engine.callbacks import Callback, board
 from reign.train.engine.engine import Engine
 from reign.train.engine.execution import Fabric, make_fabric
-from reign.train.engine.history import History, board
+from reign.train.engine.history import History
 from reign.train.engine.step import NonFiniteLoss
 from reign.train.runs.run import ModelFiles
 from reign.train.settings.config import TrainingConfig

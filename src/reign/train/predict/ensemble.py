@@ -360,7 +360,7 @@ def forecast(
 
 
 @dataclass(frozen=True)
-class Plan:
+class ForecastPlan:
     """What to compute in addition to predictions.
 
     Args:
@@ -380,7 +380,7 @@ class Plan:
 
 def make_plan(
     ensemble: TrainedEnsemble, uncertainty: str | bool, calibration: str | None, alpha: float, warnings: bool = True
-) -> Plan:
+) -> ForecastPlan:
     """Make the plan. Raise ``ValueError`` for anything that the models do not support.
 
     Args:
@@ -407,10 +407,10 @@ def make_plan(
     intervals = {target: each for target, each in intervals.items() if target in ensemble.targets}
     for each in intervals.values():
         each.factor(alpha)
-    return Plan(method, calibration or "none", alpha, intervals, warnings)
+    return ForecastPlan(method, calibration or "none", alpha, intervals, warnings)
 
 
-def why_no_intervals(ensemble: TrainedEnsemble, plan: Plan, calibration: str | None) -> str | None:
+def why_no_intervals(ensemble: TrainedEnsemble, plan: ForecastPlan, calibration: str | None) -> str | None:
     """The reason why a plan has no intervals; None if it has some."""
     if plan.intervals:
         return None

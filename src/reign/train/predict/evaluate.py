@@ -12,7 +12,7 @@ from reign.data import Ids, Problem
 from reign.disk import read_record
 from reign.train.engine.callbacks import Callback
 from reign.train.predict.calibration import Interval
-from reign.train.predict.ensemble import CALIBRATIONS, Plan, TrainedEnsemble, forecast
+from reign.train.predict.ensemble import CALIBRATIONS, ForecastPlan, TrainedEnsemble, forecast
 from reign.train.predict.inputs import descriptors_like
 from reign.train.runs.build import make_problem
 from reign.train.runs.run import ModelFiles
@@ -26,7 +26,7 @@ Column = Float[Tensor, "graphs"]
 
 
 def evaluate_split(
-    ensemble: TrainedEnsemble, split: str, metrics: Sequence[str] | None, plan: Plan, callback: Callback
+    ensemble: TrainedEnsemble, split: str, metrics: Sequence[str] | None, plan: ForecastPlan, callback: Callback
 ) -> dict[str, Any]:
     """The metrics and the quality of uncertainties on a split of the data of the run. See ``Predictor.evaluate``."""
     names = _metrics(ensemble, metrics)
@@ -50,7 +50,7 @@ def evaluate_table(
     ensemble: TrainedEnsemble,
     path: str | Path,
     metrics: Sequence[str] | None,
-    plan: Plan,
+    plan: ForecastPlan,
     callback: Callback,
     descriptors_path: str | Path | None = None,
 ) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def class_quality(y: Column, p: Float[Tensor, "graphs classes"]) -> dict[str, An
 
 
 def measure_uncertainty(
-    ensemble: TrainedEnsemble, problem: Problem, ids: Sequence[Ids], plan: Plan, callback: Callback
+    ensemble: TrainedEnsemble, problem: Problem, ids: Sequence[Ids], plan: ForecastPlan, callback: Callback
 ) -> dict[str, Any]:
     """The quality of the uncertainties by target and method; empty without uncertainties, or if the models have different graphs."""
     if not all(torch.equal(own, ids[0]) for own in ids) or (ensemble.task == "regression" and not plan.intervals):

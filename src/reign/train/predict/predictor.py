@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from reign._validate import check
 from reign.data import GraphPack
 from reign.train.engine.callbacks import Callback
-from reign.train.predict.ensemble import Plan, TrainedEnsemble, make_plan
+from reign.train.predict.ensemble import ForecastPlan, TrainedEnsemble, make_plan
 from reign.train.predict.evaluate import evaluate_split, evaluate_table
 from reign.train.predict.inputs import read_inputs, without_targets
 from reign.train.predict.nearest import WARNING, Domain, find_domain, training_molecules
@@ -151,7 +151,11 @@ class Predictor(TrainedEnsemble):
         return stream, lambda: fingerprint(self, stream, {"plan": repr(plan), "nearest": nearest})
 
     def table(
-        self, graphs: Sequence[Data | None], errors: dict[int, str], callback: Callback | None = None, plan: Plan | None = None
+        self,
+        graphs: Sequence[Data | None],
+        errors: dict[int, str],
+        callback: Callback | None = None,
+        plan: ForecastPlan | None = None,
     ) -> "pd.DataFrame":
         """Predictions for graphs, in their order. A graph that is None, or that cannot be predicted, has an error in place of values."""
         import pandas as pd

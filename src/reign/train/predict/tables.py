@@ -20,7 +20,7 @@ from reign.data import GraphPack
 from reign.kernels import keep_freed_memory, ragged
 from reign.train.engine.callbacks import Callback
 from reign.train.predict.calibration import Interval
-from reign.train.predict.ensemble import PASSES, Forecast, Plan, TrainedEnsemble, forecast
+from reign.train.predict.ensemble import PASSES, Forecast, ForecastPlan, TrainedEnsemble, forecast
 from reign.train.predict.inputs import descriptors_like
 from reign.train.predict.nearest import NEAREST, WARNING, Domain, TrainingMolecules
 from reign.train.settings.config import DataConfig
@@ -126,7 +126,7 @@ class ForecastJob(TableJob):
     For a plan with warnings, ``domain`` must be set.
     """
 
-    def __init__(self, ensemble: TrainedEnsemble, plan: Plan, nearest: int | None = None) -> None:
+    def __init__(self, ensemble: TrainedEnsemble, plan: ForecastPlan, nearest: int | None = None) -> None:
         self.ensemble, self.plan, self.nearest = ensemble, plan, nearest
         self.domain: Domain | None = None
         self.trained_on: TrainingMolecules | None = None

@@ -16,9 +16,8 @@ from reign.data import Problem, load_problem
 from reign.disk import first_line
 from reign.nn import Model, find_model, num_parameters
 from reign.train.engine.batches import TOO_LARGE, pairs_of, why_too_large
-from reign.train.engine.callbacks import Callback
+from reign.train.engine.callbacks import Callback, need_tensorboard
 from reign.train.engine.execution import dtype_of
-from reign.train.engine.history import need_tensorboard
 from reign.train.predict.inputs import descriptors_of
 from reign.train.runs.run import Run
 from reign.train.settings.config import DataConfig, ModelConfig, Recipe, TrainingConfig

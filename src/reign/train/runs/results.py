@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from reign.data.molecules import Report
 
 Floats = NDArray[np.float64]
-P = TypeVar("P", bound="Part")
+P = TypeVar("P", bound="Content")
 OPTIONAL: Any = None  # the default of a field that a file may leave out, but in which null is an error
 
 
-class Part(BaseModel):
+class Content(BaseModel):
     """What a JSON file holds, or a part of it. There may be more fields than those that are checked; a number that is not finite is a value, too."""
 
     model_config = ConfigDict(strict=True, extra="allow")
@@ -37,7 +37,7 @@ class Part(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _remember(cls, values: Any, make: Callable[[Any], "Part"]) -> "Part":
+    def _remember(cls, values: Any, make: Callable[[Any], "Content"]) -> "Content":
         made = make(values)
         if isinstance(values, dict):
             made._given = tuple(values)
@@ -72,7 +72,7 @@ class Part(BaseModel):
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Part):
+    if isinstance(value, Content):
         return value.to_dict()
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
@@ -82,7 +82,7 @@ def _plain(value: Any) -> Any:
 # -- the results of a model, and the summary of a run --------------------------------------------------------------------------
 
 
-class Spread(Part):
+class Spread(Content):
     """A metric over several models; a single value has no deviation.
 
     In cross-validation it is over folds and belongs to an epoch of a seed. With several seeds it is over their means, and ``seeds`` has each of them.
@@ -101,7 +101,7 @@ class Spread(Part):
         return cls.model_validate({**about, "mean": mean(values), "std": deviation(values), "values": list(values)})
 
 
-class MetricOfTargets(Part):
+class MetricOfTargets(Content):
     """One of several metrics: its mean over models, and that of each target if there are several."""
 
     mean: float
@@ -110,14 +110,14 @@ class MetricOfTargets(Part):
     targets: dict[str, float] = {}
 
 
-class Ensemble(Part):
+class Ensemble(Content):
     """The metric of the mean prediction of all models."""
 
     size: int
     test: float
 
 
-class Result(Part):
+class ModelResult(Content):
     """The results of one model: its metric on each split with the weights of the best and of the last epoch, and all metrics with those that are reported.
 
     ``seed``, ``fold`` and ``folder`` say which model of a run it is. An exported model has only these, ``best`` and ``last``.
@@ -144,10 +144,12 @@ class Result(Part):
         return self.best if report == "best" else self.last
 
 
-def read_result(file: Path, splits: Iterable[str], **about: Any) -> Result:
+def read_result(file: Path, splits: Iterable[str], **about: Any) -> ModelResult:
     """The results of one model on these splits, as returned by ``reign.train.fit``; ``about`` says which model it is."""
     values = read_record(file, metric=str, report=str, best_train_loss=float, parameters=int, seconds=float, best=dict, last=dict)
-    result = Result.check({**about, **values, "metrics": values.get("metrics", {})}, file)  # runs of version 0.1.0 have no metrics
+    result = ModelResult.check(
+        {**about, **values, "metrics": values.get("metrics", {})}, file
+    )  # runs of version 0.1.0 have no metrics
     for which in ("best", "last"):
         if set(result.of(which)) != set(splits):
             raise ValueError(
@@ -156,13 +158,13 @@ def read_result(file: Path, splits: Iterable[str], **about: Any) -> Result:
     return result
 
 
-class MemberResult(Result):
+class MemberResult(ModelResult):
     """One of the models in the summary of a run, which has a folder."""
 
     folder: str = Field(pattern=r"^[^\x00]+$")
 
 
-class Summary(Part):
+class Summary(Content):
     """The results of a finished run. Splits that the data do not have are left out, and runs of version 0.1.0 have no ``metrics``."""
 
     metric: Annotated[str, name_in(METRICS)]
@@ -213,7 +215,7 @@ class Summary(Part):
 def summarise(
     recipe: Recipe,
     problem: Problem,
-    results: Sequence[Result],
+    results: Sequence[ModelResult],
     curves: Sequence[Sequence[float]],
     predicted: Float[Tensor, "models graphs outputs"] | None,
 ) -> Summary:
@@ -250,7 +252,7 @@ def summarise(
     return Summary.model_validate(out)
 
 
-def _all_metrics(results: Sequence[Result], targets: list[str]) -> dict[str, dict[str, MetricOfTargets]]:
+def _all_metrics(results: Sequence[ModelResult], targets: list[str]) -> dict[str, dict[str, MetricOfTargets]]:
     """The mean over models for every split and metric, and for each target if there are several."""
     shapes = [{split: {name: len(value) for name, value in part.items()} for split, part in r.metrics.items()} for r in results]
     if any(shape != shapes[0] for shape in shapes):  # some models are older than others

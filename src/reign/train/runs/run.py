@@ -46,7 +46,7 @@ from reign.disk import is_unfinished, read_record, remove_unfinished
 from reign.nn import Model
 from reign.train.engine.execution import Fabric
 from reign.train.predict.calibration import Calibration
-from reign.train.runs.results import OPTIONAL, MemberResult, Part, Predictions, Summary, read_curves
+from reign.train.runs.results import OPTIONAL, Content, MemberResult, Predictions, Summary, read_curves
 from reign.train.runs.scaler import Scale
 from reign.train.settings.config import Recipe
 from reign.train.settings.metrics import METRICS
@@ -97,7 +97,7 @@ class ModelFiles:
         return self.folder / which
 
 
-class SavedProblem(Part):
+class SavedProblem(Content):
     """The task, targets and classes of a run, and fingerprints of the graphs and of the weights of rows.
 
     ``too_large`` has the rows of a table that were left out because they are too large for the memory, with the reasons.
@@ -137,7 +137,7 @@ class SavedProblem(Part):
         return self.classes or self.targets
 
 
-class Environment(Part):
+class Environment(Content):
     """The versions, the commit, the device and the command that a run was made with."""
 
     reign: str = ""
@@ -171,10 +171,10 @@ class Environment(Part):
         )
 
 
-class TableReport(Part):
+class TableReport(Content):
     """What was found in a table before training, as ``reign.data.molecules.Report.record`` writes it."""
 
-    class Repeated(Part):
+    class Repeated(Content):
         """A molecule in several splits, with its rows."""
 
         smiles: Any
@@ -193,7 +193,7 @@ class TableReport(Part):
     contradicting_labels: list[Contradicting]
 
 
-class Memory(Part):
+class Memory(Content):
     """The peak memory in bytes of a process, and that on a GPU."""
 
     host_bytes: int = OPTIONAL
