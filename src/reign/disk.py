@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+StateDict = dict[str, Any]  # the state of a part of a training, by name, as PyTorch has it
 # the name of a file until it is complete, which no user would choose
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.reign-unfinished")
 
@@ -94,7 +95,7 @@ def write_json(file: Path, value: Any) -> None:
     write_text(file, json.dumps(value, indent=2) + "\n")
 
 
-def write_state(file: Path, state: dict[str, Any]) -> None:
+def write_state(file: Path, state: StateDict) -> None:
     """Write tensors and plain values in one step."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
@@ -118,7 +119,7 @@ def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, dict(header.get("__metadata__", {}))
 
 
-def read_state(file: Path) -> dict[str, Any]:
+def read_state(file: Path) -> StateDict:
     """Read a file written by ``write_state``. No code in the file is run."""
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)

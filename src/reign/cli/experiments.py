@@ -121,7 +121,7 @@ def reproduce(
         from reign.experiments.reproduce import comparison_table, write_comparison
         from reign.experiments.reproduce import reproduce as run
         from reign.train.engine.execution import make_fabric
-        from reign.train.settings.yaml import override
+        from reign.train.settings.yaml import RawSettings, override
 
         if status:
             show_status(Path("results"))
@@ -131,7 +131,7 @@ def reproduce(
         plan = find_table(table)
         if plan.is_single:
             fail(f"{table} is a single recipe, not a table; use: reign train {table}.")
-        changes: list[dict[str, Any]] = [override(text) for text in settings or []]
+        changes: list[RawSettings] = [override(text) for text in settings or []]
         at_least_one("--seeds", seeds)
         at_least_one("--jobs", jobs)
         if seeds is not None:

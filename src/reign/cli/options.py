@@ -1,5 +1,6 @@
 """Options that several commands share, and the groups in which ``--help`` shows options."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,7 +55,7 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def recipe_for(settings: dict[str, Any]) -> str:
+def recipe_for(settings: Mapping[str, object]) -> str:
     """The recipe with the default settings for tables of molecules, by the task in the settings of the user."""
     data = settings.get("data")
     task = data.get("task", "regression") if isinstance(data, dict) else "regression"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -102,9 +102,9 @@ def train(
         from reign.train.runs.run import Run
         from reign.train.runs.train import replicates, train_all
         from reign.train.settings.config import Recipe
-        from reign.train.settings.yaml import merge, override
+        from reign.train.settings.yaml import RawSettings, merge, override
 
-        changes: list[dict[str, Any]] = [
+        changes: list[RawSettings] = [
             {
                 "data": given(
                     path=None if data_path is None else str(data_path.absolute()),
@@ -144,7 +144,7 @@ def train(
         at_least_one("--jobs", jobs)
         at_least_one("--num-replicates", num_replicates)
         if num_folds is not None:
-            others: dict[str, Any] = {"--split-type": split_type, "--split-sizes": split_sizes, "--splits-column": splits_column}
+            others: dict[str, object] = {"--split-type": split_type, "--split-sizes": split_sizes, "--splits-column": splits_column}
             others |= {"--split-seed": split_seed, "--num-replicates": num_replicates}
             if wrong := [option for option, value in others.items() if value is not None]:
                 fail(f"--num-folds draws its own splits at random; leave out {' and '.join(wrong)}.")

@@ -73,7 +73,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         self._load(split, force_reload)
 
     @classmethod
-    def defaults(cls) -> dict[str, Any]:
+    def defaults(cls) -> dict[str, object]:
         """The options of this data set, with their default values."""
         return {}
 
@@ -100,7 +100,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         return chosen
 
     @classmethod
-    def variants(cls) -> list[dict[str, Any]]:
+    def variants(cls) -> list[dict[str, object]]:
         """The options of every data set with this name; by default only the default options."""
         return [{}]
 

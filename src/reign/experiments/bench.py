@@ -129,7 +129,7 @@ class Report:
     nodes: int
     pairs: int
     bytes_per_second: float
-    environment: dict[str, Any]
+    environment: dict[str, object]
     steps: dict[str, Cost] = field(default_factory=dict)
     store_bytes: int | None = None
     frame_bytes: int | None = None
@@ -245,7 +245,7 @@ def _measure_eager(report: Report, steps: dict[str, EagerStep], device: torch.de
         report.kernels, report.kernels_of = clock.kernels(1), name
 
 
-def _environment(device: torch.device) -> dict[str, Any]:
+def _environment(device: torch.device) -> dict[str, object]:
     gpu = device.type == "cuda"
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 from reign._validate import did_you_mean
 from reign.tables import Table, number
 from reign.train.settings.config import Recipe, Settings, explain
-from reign.train.settings.yaml import merge, read_yaml
+from reign.train.settings.yaml import RawSettings, merge, read_yaml
 
 Number = tuple[float, float | None]
 SINGLE = "run"  # the row of a table that is a single recipe
@@ -26,7 +26,7 @@ SINGLE = "run"  # the row of a table that is a single recipe
 class Column(Settings):
     """A column of a table: its settings, and which number of a run it shows."""
 
-    settings: dict[str, Any] = Field(default_factory=dict)
+    settings: RawSettings = Field(default_factory=dict)
     value: Literal["test", "val", "train", "best_train"] = "test"
 
 
@@ -35,8 +35,8 @@ class Row(Settings):
     chosen."""
 
     title: str
-    settings: dict[str, Any] = Field(default_factory=dict)
-    cells: dict[str, dict[str, Any]] = Field(default_factory=dict, description="settings that were chosen for a column")
+    settings: RawSettings = Field(default_factory=dict)
+    cells: dict[str, RawSettings] = Field(default_factory=dict, description="settings that were chosen for a column")
     paper: dict[str, float | Number] = Field(default_factory=dict)
     grid: dict[str, list[Any]] = Field(default_factory=dict)
 
@@ -44,7 +44,7 @@ class Row(Settings):
 class Quick(Settings):
     """A quick test of a table: the settings that it changes, and the rows and columns that it runs."""
 
-    settings: dict[str, Any] = Field(default_factory=dict)
+    settings: RawSettings = Field(default_factory=dict)
     rows: list[str] | None = None
     columns: list[str] | None = None
 
@@ -56,7 +56,7 @@ class PaperTable(Settings):
     unit: str = Field(description="the unit of the numbers")
     factor: float = Field(1.0, description="factor that converts our numbers to the unit of the paper")
     seeds: int = 1
-    settings: dict[str, Any]
+    settings: RawSettings
     columns: dict[str, Column] = Field(default_factory=lambda: {"test": Column()}, min_length=1)
     rows: dict[str, Row] = Field(min_length=1)
     quoted: dict[str, dict[str, float | Number | None]] = Field(
@@ -75,7 +75,7 @@ class PaperTable(Settings):
         return self
 
     @classmethod
-    def single(cls, title: str, settings: dict[str, Any]) -> "PaperTable":
+    def single(cls, title: str, settings: RawSettings) -> "PaperTable":
         """A single recipe as a table with one cell."""
         return cls(title=title, unit="", settings=settings, rows={SINGLE: Row(title=title)})
 
@@ -84,20 +84,20 @@ class PaperTable(Settings):
         """Whether this is a single recipe and not a table of the paper."""
         return list(self.rows) == [SINGLE]
 
-    def settings_of(self, row: str, column: str, quick: bool = False) -> dict[str, Any]:
+    def settings_of(self, row: str, column: str, quick: bool = False) -> RawSettings:
         """The settings of a cell as plain values. Those of the table are overridden by its column, its row, the cell itself and the quick test, in
         this order."""
         about = self.rows[row]
         layers = [self.settings, self.columns[column].settings, about.settings, about.cells.get(column, {})]
         return merge({"seeds": list(range(self.seeds))}, *layers, self.quick.settings if quick else {})
 
-    def recipe(self, row: str, column: str, *changes: dict[str, Any], quick: bool = False) -> Recipe:
+    def recipe(self, row: str, column: str, *changes: RawSettings, quick: bool = False) -> Recipe:
         """The recipe of a cell, with some changes."""
         return Recipe.check(
             merge(self.settings_of(row, column, quick), *changes), self.title if self.is_single else f"{row}/{column}"
         )
 
-    def precision(self, *changes: dict[str, Any]) -> str:
+    def precision(self, *changes: RawSettings) -> str:
         """The precision of the first cell. All cells of a table share the devices that are set up for it."""
         return self.recipe(next(iter(self.rows)), next(iter(self.columns)), *changes).train.precision
 
@@ -200,7 +200,7 @@ def find_table(name: str) -> PaperTable:
         raise ValueError(f"{name}: {explain(error, PaperTable)}") from None
 
 
-def find_recipe(name: str, *changes: dict[str, Any]) -> tuple[Recipe, str]:
+def find_recipe(name: str, *changes: RawSettings) -> tuple[Recipe, str]:
     """Find a recipe by ``TABLE[/ROW[/COLUMN]]`` or in a YAML file, and its full name. The default is the first row and the first column."""
     start, rest = (name, []) if name.endswith(YAML) else (name.split("/")[0], name.split("/")[1:])
     if len(rest) > 2:
@@ -211,7 +211,7 @@ def find_recipe(name: str, *changes: dict[str, Any]) -> tuple[Recipe, str]:
     return table.recipe(row, column, *changes), "/".join([Path(start).stem, row, column])
 
 
-def read_extended(name: str) -> dict[str, Any]:
+def read_extended(name: str) -> RawSettings:
     """The values of a table file, merged over those of the file that it extends, and so on; the same for its rows.
 
     Args:
@@ -224,11 +224,11 @@ class _Files:
     """Files that extend each other. Each is read once, and of the tables that rows extend only these rows are looked at."""
 
     def __init__(self) -> None:
-        self.values: dict[str, dict[str, Any]] = {}
+        self.values: dict[str, RawSettings] = {}
 
-    def read(self, name: str) -> dict[str, Any]:
+    def read(self, name: str) -> RawSettings:
         """The values of a file and of all that it extends."""
-        out: dict[str, Any] = {}
+        out: RawSettings = {}
         for file in reversed(self.chain(name)):
             own = {key: value for key, value in self.values[file].items() if key != "extends"}
             if isinstance(rows := own.get("rows"), dict):
@@ -259,7 +259,7 @@ class _Files:
         if (here := (_place(name), row)) in chain:
             raise ValueError(f"{what}, but that row extends this one; remove one 'extends'.")
         table, _, wanted = base.rpartition("/")
-        found: dict[str, Any] = {}
+        found: RawSettings = {}
         known: list[str] = []
         for file in reversed(self.chain(_base(name, table))):
             rows = self.values[file].get("rows")
@@ -310,7 +310,7 @@ def _built_in() -> list[str]:
     return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
 
 
-def _read(name: str) -> dict[str, Any]:
+def _read(name: str) -> RawSettings:
     if name.endswith(YAML):
         return read_yaml(Path(name))
     with resources.as_file(resources.files(FOLDER) / f"{name}.yaml") as file:

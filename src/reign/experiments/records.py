@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -12,6 +11,7 @@ from reign.experiments.paper import PaperTable
 from reign.train.runs.results import MemberResult, Summary, deviation
 from reign.train.runs.run import Run
 from reign.train.settings.config import Recipe, Settings, explain
+from reign.train.settings.yaml import RawSettings
 
 VERSIONS = ("reign", "python", "torch", "torch_geometric", "lightning")
 
@@ -55,7 +55,7 @@ class Record(Settings):
     column: str
     metric: str
     report: str
-    recipe: dict[str, Any]
+    recipe: RawSettings
     results: list[Result]
 
     @classmethod
@@ -118,7 +118,7 @@ def _members(summary: Summary) -> Iterator[MemberResult]:
         yield member.model_copy(update={**epoch, summary.report: {"val": own.values[member.fold or 0]}})
 
 
-def _filled(recipe: dict[str, Any]) -> Recipe:
+def _filled(recipe: RawSettings) -> Recipe:
     """The recipe of a record with the defaults of settings that did not exist yet when it was written."""
     return Recipe.model_validate({**recipe, "seeds": [0]})
 

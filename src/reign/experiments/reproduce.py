@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from reign.disk import write_csv
 from reign.experiments.paper import PaperTable, cells, in_print, mean_and_std
@@ -11,6 +10,7 @@ from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import Fabric
 from reign.train.runs.results import Summary
 from reign.train.runs.train import train_all
+from reign.train.settings.yaml import RawSettings
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Cell:
 def reproduce(
     table: PaperTable,
     folder: Path,
-    *changes: dict[str, Any],
+    *changes: RawSettings,
     rows: list[str] | None = None,
     columns: list[str] | None = None,
     quick: bool = False,

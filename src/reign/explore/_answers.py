@@ -83,7 +83,7 @@ def _from_smiles(text: str) -> Graph:
 
 # -- answers -------------------------------------------------------------------------------------------------------------------
 
-Values = dict[str, Any]
+Values = dict[str, Any]  # a request or an answer, which are JSON
 WL = (1, 3)
 MOST_NODES_FOR_4_WL = 12
 MOST_INNER_EDGES = 500_000  # largest number of edges of all subgraphs together, in both directions

@@ -16,7 +16,7 @@ from importlib import resources
 from typing import Any
 
 from reign.disk import first_line
-from reign.explore._answers import Answers
+from reign.explore._answers import Answers, Values
 
 MOST_BYTES = 64 * 1024  # largest size of a request
 PAGE = {
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"this could not be computed ({first_line(error)}).") from None
         self._send(HTTPStatus.OK, "application/json", text.encode())
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self) -> Values:
         """The request. Its size is checked before it is read."""
         size = self.headers.get("Content-Length", "")
         if not size.isdecimal():

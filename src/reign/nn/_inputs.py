@@ -1,6 +1,7 @@
 """The inputs of a model: those of a PyG graph, checks beyond those of the policy, and the edge masks of explainers."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -75,7 +76,7 @@ def check_bag(bag: Any, policy: Policy, edge_index: Shaped[Tensor, "..."], edge_
         )
 
 
-def warn_of_unused_edges(kind: str, options: list[str], given: dict[str, Any]) -> None:
+def warn_of_unused_edges(kind: str, options: list[str], given: Mapping[str, object]) -> None:
     """Warn if edge features are given to a model that could use them but was made without edge_dim and edge_encoder.
 
     There is no warning if ``edge_encoder=None`` was given explicitly, or if the model has custom layers.

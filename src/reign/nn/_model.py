@@ -1,6 +1,6 @@
 """The composition mu . rho . S . pi as a PyG-style model, how far its predictions reach, and a custom model from a list of terms."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -423,6 +423,6 @@ class SubgraphGNN(Model):
         return f"{type(self).__name__}({sizes}, policy='{self.policy}', {terms})"
 
 
-def _has_layers_of_its_own(kind: type[Model], used: dict[str, Any]) -> str:
+def _has_layers_of_its_own(kind: type[Model], used: Mapping[str, object]) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value in used.items())
     return f"{kind.__name__} has fixed layers, got {given}; use SubgraphGNN to choose terms."

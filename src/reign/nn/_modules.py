@@ -3,7 +3,7 @@
 import copy
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
@@ -38,12 +38,12 @@ class Claims:
     """The Weisfeiler-Leman test that is an upper bound on what the model can tell apart, and the reason. It holds for the policies
     covered by the paper, or for all graphs if the model takes no policy."""
 
-    linear_form: ClassVar[dict[str, Any]] = {}
+    linear_form: ClassVar[Mapping[str, Any]] = {}
     """The options that select the form of the model covered by the paper's constructions: GraphConv, linear terms, no norm, and sums
     (not means) over all nodes. It is empty if no construction is known."""
 
     @classmethod
-    def for_separation(cls, layers: int) -> dict[str, Any]:
+    def for_separation(cls, layers: int) -> dict[str, int]:
         """The arguments that give the model a depth of ``layers``, used to compare models on pairs of graphs.
 
         >>> Claims.for_separation(6)
@@ -75,10 +75,10 @@ class Modules(Resettable):
         residual: Residual = False,
         task_level: TaskLevel = "graph",
         widths: Sequence[int] | None = None,
-        labels: dict[str, Any] | None = None,
-        encodings: dict[str, Any] | None = None,
+        labels: Mapping[str, Any] | None = None,
+        encodings: Mapping[str, Any] | None = None,
         virtual_node: bool = False,
-        head: dict[str, Any] | None = None,
+        head: Mapping[str, Any] | None = None,
         domain: Domain = "all",
     ) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Modules(Resettable):
         if task_level != "graph" and type(self.pooling).nodes is Pooling.nodes:
             self.pooling = MeanPooling(channels)  # the learned pooling of graphs is not used here
         ends = self.pooling.out_channels * (2 if task_level == "edge" else 1)
-        given = {"act": act, "dropout": dropout} | (head or {})
+        given = {"act": act, "dropout": dropout} | dict(head or {})
         self.head = None if out_channels is None else _made("head", Head, ends, out_channels, **given)
 
     @abstractmethod

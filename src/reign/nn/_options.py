@@ -10,7 +10,7 @@ The metaclass of models checks which of them a constructor takes, and records wh
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, get_args, get_origin
 
@@ -115,7 +115,7 @@ class OuterOptions(TypedDict, total=False):
 
     pooling: Callable[[int], Pooling] | None
     node_encoder: EncoderSpec
-    encodings: dict[str, Any] | None
+    encodings: Mapping[str, Any] | None
     dropout: float
     task_level: TaskLevel
 
@@ -137,9 +137,9 @@ class CompositionOptions(OuterOptions, total=False):
     jk: JumpingKnowledge
     residual: Residual
     widths: Sequence[int] | None
-    labels: dict[str, Any] | None
+    labels: Mapping[str, Any] | None
     virtual_node: bool
-    head: dict[str, Any] | None
+    head: Mapping[str, Any] | None
 
 
 class EncoderOptions(ConvOptions, TransformOptions, total=False):
@@ -180,7 +180,7 @@ def full_signature(kind: type) -> Signature:
     class accepts; without this declaration it accepts all options of its parents.
     """
     parameters: dict[str, Parameter] = {}
-    declared: dict[str, Any] | None = None
+    declared: Mapping[str, object] | None = None
     constructors = [vars(parent)["__init__"] for parent in kind.__mro__ if "__init__" in vars(parent)]
     for depth, constructor in enumerate(constructors):
         named, rest = _split(constructor)

@@ -13,6 +13,7 @@ from reign.train.runs.run import Run
 from reign.train.settings.config import Recipe
 from reign.train.settings.losses import as_outputs
 from reign.train.settings.metrics import METRICS
+from reign.train.settings.yaml import RawSettings
 
 
 class FinishedRun(Run):
@@ -95,16 +96,16 @@ def _tables() -> dict[str, PaperTable]:
 
 
 @cache
-def _settings(name: str, row: str, column: str) -> dict[str, Any]:
+def _settings(name: str, row: str, column: str) -> RawSettings:
     return _tables()[name].settings_of(row, column)
 
 
 @cache
-def _recipe(name: str, row: str, column: str) -> dict[str, Any]:
+def _recipe(name: str, row: str, column: str) -> RawSettings:
     return _tables()[name].recipe(row, column).model_dump(mode="json")
 
 
-def _differences(theirs: dict[str, Any], mine: dict[str, Any], prefix: str) -> dict[str, tuple[Any, Any]]:
+def _differences(theirs: RawSettings, mine: RawSettings, prefix: str) -> dict[str, tuple[Any, Any]]:
     out: dict[str, tuple[Any, Any]] = {}
     for key in {**theirs, **mine}:
         a, b = theirs.get(key), mine.get(key)

@@ -1,6 +1,6 @@
 """2-IGN and PPGN (Maron et al. 2019) as their authors published them, and the graph as their input tensor."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -78,7 +78,7 @@ class TensorPublished(SubgraphGNN):
         layer: Callable[..., nn.Module],
         jk: Literal["cat"] | None = None,
         widths: Sequence[int] | None = None,
-        head: dict[str, Any] | None = None,
+        head: Mapping[str, Any] | None = None,
         tensor: Tensors = "distances",
         edge_dim: int | None = None,
         edge_encoder: EncoderSpec = None,

@@ -10,7 +10,6 @@ longer refined.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from reign.bags import Domain, SubgraphBag
-from reign.nn import Model
+from reign.nn import Aggregation, Model
 from reign.policies import Policy
 from reign.theory._algebra import Hashing, partition
 from reign.theory._plan import Plan, bag_of, plan_of_model, plan_of_terms, trace
@@ -60,7 +59,7 @@ def colours(
     policy: str | Policy = "nm",
     domain: Domain = "all",
     pooling: str = "flat",
-    aggregation: dict[str, Any] | None = None,
+    aggregation: dict[str, Aggregation] | None = None,
     rounds: int | None = None,
 ) -> Colours:
     """Run the colour test of a list of terms on some graphs.

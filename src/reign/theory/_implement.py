@@ -6,7 +6,7 @@ the target kind whose outputs equal those of the given model. Where the construc
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -64,6 +64,6 @@ def implement(model: Model, target: str, graphs: Sequence[Data] | None = None) -
     return other
 
 
-def linear_options(model: type[Model]) -> dict[str, Any]:
+def linear_options(model: type[Model]) -> Mapping[str, Any]:
     """The options of a model that the constructions cover: GraphConv, linear terms, sums over all nodes, ReLU, no norm."""
     return dict(model.linear_form)

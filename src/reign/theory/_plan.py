@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from itertools import repeat
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -21,6 +20,7 @@ from reign.nn import (
     FOLKLORE,
     GIN,
     PAIR_ENCODINGS,
+    Aggregation,
     AKConv,
     DeepSets,
     EncoderSlot,
@@ -291,7 +291,7 @@ def plan_of_terms(
     name: str | Policy,
     domain: Domain,
     pooling: str,
-    aggregation: dict[str, Any],
+    aggregation: dict[str, Aggregation],
 ) -> Plan:
     """The plan of a list of terms. A name such as "own+local" stands for both terms, "own+folklore" for a sum of functions of two values."""
 

@@ -12,7 +12,7 @@ networks, differences can arise from noise that the permuted copies do not show,
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -317,7 +317,7 @@ def _colour_rounds(plan: Plan, bag: SubgraphBag, sides: list[tuple[int, int]], e
     return first
 
 
-def _test(test: int | str | Model, options: dict[str, Any]) -> tuple[str, Callable[[Sequence[Pair], Progress], list[Verdict]]]:
+def _test(test: int | str | Model, options: Mapping[str, Any]) -> tuple[str, Callable[[Sequence[Pair], Progress], list[Verdict]]]:
     """A WL test of an order, or the colour test of a model, with its name. An unknown name raises ``ValueError`` here."""
     if isinstance(test, int) or (isinstance(test, str) and test.isdecimal()):
         return f"{int(test)}-WL", partial(_wl, int(test))

@@ -14,7 +14,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import islice
@@ -39,7 +39,7 @@ DECIMAL_POINT = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+)" + _EXPONENT)
 THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")  # 1,234 is a decimal number or more than a thousand
 GROUPED = re.compile(r"[+-]?[0-9]+[.,][0-9]+([.,][0-9]+)+")  # 1.234,5 and 1,234.5 and 1,234,567
 
-OPEN: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 BROKEN = (
     OSError,
     EOFError,

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -61,8 +60,8 @@ class Report:
     not_targets: dict[str, str] = field(default_factory=dict)
     note: str = ""
     warnings: list[str] = field(default_factory=list)
-    in_several_splits: list[dict[str, Any]] = field(default_factory=list)
-    contradicting_labels: list[dict[str, Any]] = field(default_factory=list)
+    in_several_splits: list[dict[str, object]] = field(default_factory=list)
+    contradicting_labels: list[dict[str, object]] = field(default_factory=list)
 
     def leave_out(self, rows: dict[int, str]) -> None:
         """Add rows that cannot be used, with the reasons."""
@@ -98,7 +97,7 @@ class Report:
                 out.append(f"the {split} split has no rows")
         return out
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """All of the report as values for a file: in sentences, and every row."""
         return {"lines": self.lines(), **asdict(self)}
 

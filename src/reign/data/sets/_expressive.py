@@ -60,7 +60,7 @@ class EXP(GraphDataset):
     sizes = {"train": 720, "val": 240, "test": 240}  # noqa: RUF012
 
     @classmethod
-    def defaults(cls) -> dict[str, Any]:
+    def defaults(cls) -> dict[str, object]:
         """The name of the set: "EXP" or "CEXP"."""
         return {"set": "EXP"}
 
@@ -142,7 +142,7 @@ class Counting(GraphDataset):
     wl_census = True
 
     @classmethod
-    def defaults(cls) -> dict[str, Any]:
+    def defaults(cls) -> dict[str, object]:
         """The options of the set in the paper's table."""
         return {"kind": "regular", "num_graphs": 5000, "seed": 0}
 

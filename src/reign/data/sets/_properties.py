@@ -126,7 +126,7 @@ class GraphProperties(GraphDataset):
     targets = ("is-connected", "diameter", "radius")
 
     @classmethod
-    def defaults(cls) -> dict[str, Any]:
+    def defaults(cls) -> dict[str, object]:
         """Generated graphs, as many as in the paper."""
         return {"source": "generated", "share": 1.0, "seed": 0}
 

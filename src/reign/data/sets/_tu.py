@@ -39,12 +39,12 @@ class TU(GraphDataset):
         self.classes = [str(c) for c in range(SETS[self.options["set"]][4])]
 
     @classmethod
-    def defaults(cls) -> dict[str, Any]:
+    def defaults(cls) -> dict[str, object]:
         """The name of the set, as the paper writes it."""
         return {"set": "MUTAG"}
 
     @classmethod
-    def variants(cls) -> list[dict[str, Any]]:
+    def variants(cls) -> list[dict[str, object]]:
         """Each of the seven sets."""
         return [{"set": name} for name in SETS]
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from reign.data.molecules import Report
 
+EpochRow = dict[str, int | float]  # the number of an epoch, its learning rate, loss and metrics
+
 
 class Callback:
     """Receives the events of training. This class ignores nearly all of them; subclasses show progress or collect curves."""
@@ -23,7 +25,7 @@ class Callback:
     def rows(self, done: int, total: int, seconds: float | None) -> None:
         """Called while a table is predicted, with the number of rows that are done and an estimate of the seconds that are left."""
 
-    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+    def epoch(self, row: EpochRow, epochs: int, improved: bool) -> None:
         """Called after every epoch."""
 
     def member(self, folder: str, number: int, total: int) -> None:
@@ -56,7 +58,7 @@ class Forward(Callback):
         """Pass it on."""
         return self.callback.track(items, label)
 
-    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+    def epoch(self, row: EpochRow, epochs: int, improved: bool) -> None:
         """Pass it on."""
         self.callback.epoch(row, epochs, improved)
 
@@ -84,7 +86,7 @@ def need_tensorboard() -> Any:
 
 
 @contextmanager
-def board(folder: Path | None, start: int) -> Iterator[Callable[[dict[str, Any]], None]]:
+def board(folder: Path | None, start: int) -> Iterator[Callable[[EpochRow], None]]:
     """A function that writes an epoch's metrics as curves. Without a folder it does nothing."""
     if folder is None:
         yield lambda row: None
@@ -92,7 +94,7 @@ def board(folder: Path | None, start: int) -> Iterator[Callable[[dict[str, Any]]
     writer = need_tensorboard()(str(folder), purge_step=start)
     try:
 
-        def write(row: dict[str, Any]) -> None:
+        def write(row: EpochRow) -> None:
             for name, value in row.items():
                 writer.add_scalar(name, value, row["epoch"])
             writer.flush()

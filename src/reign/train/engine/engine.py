@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from reign.bags import free_memory
 from reign.data import Ids, Problem
-from reign.disk import write_tensors
+from reign.disk import StateDict, write_tensors
 from reign.kernels import fast_path
 from reign.nn import Model
 from reign.train.engine import batches
@@ -273,7 +272,7 @@ class Engine:
         else:
             write_tensors(folder / "model.safetensors", _copied(self.model))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Everything that is needed to continue the training."""
         return {
             "model": self.model.state_dict(),
@@ -284,7 +283,7 @@ class Engine:
             **({} if self.average is None else {"average": self.average.state_dict()}),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         """Restore a state returned by ``state_dict``."""
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])

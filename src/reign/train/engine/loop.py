@@ -8,7 +8,7 @@ import math
 import time
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Literal, TypedDict
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from reign.data import Problem
 from reign.disk import first_line, read_state, write_csv, write_state
 from reign.nn import num_parameters
-from reign.train.engine.callbacks import Callback, board
+from reign.train.engine.callbacks import Callback, EpochRow, board
 from reign.train.engine.engine import Engine
 from reign.train.engine.execution import Fabric, make_fabric
 from reign.train.engine.sharing import num_sharing
@@ -43,7 +43,7 @@ class History:
         self.best_weights: dict[str, Tensor] = {}
         self._saved = -math.inf
 
-    def add(self, row: dict[str, Any], engine: Engine) -> bool:
+    def add(self, row: EpochRow, engine: Engine) -> bool:
         """Add an epoch. Return whether it is the best so far."""
         self.rows.append(row)
         self.sharing.append(num_sharing())
@@ -119,6 +119,26 @@ class History:
 # -- the loop ------------------------------------------------------------------------------------------------------------------
 
 
+class Fitted(TypedDict, total=False):
+    """The results of a training: the metric on every split with the weights of the best epoch and of the last one, and what they cost.
+
+    ``metrics`` has all metrics on every split, by target, with the weights that are reported; the other fields are those of ``ModelResult``.
+    """
+
+    metric: str
+    report: str
+    epochs: int
+    best_epoch: int
+    best_train_loss: float
+    parameters: int
+    max_pairs: int | None
+    seconds: float
+    models_at_once: int | float | None
+    best: dict[str, float]
+    last: dict[str, float]
+    metrics: dict[str, dict[str, list[float]]]
+
+
 def fit(
     model: nn.Module,
     problem: Problem,
@@ -128,7 +148,7 @@ def fit(
     folder: str | Path | None = None,
     fabric: Fabric | None = None,
     callback: Callback | None = None,
-) -> tuple[dict[str, Any], dict[str, Float[Tensor, "graphs outputs"]]]:
+) -> tuple[Fitted, dict[str, Float[Tensor, "graphs outputs"]]]:
     """Train a model. Return its metrics with the weights of the best validation epoch and of the last epoch, and its predictions.
 
     Args:
@@ -166,11 +186,9 @@ def fit(
     return found
 
 
-def measure(
-    engine: Engine, history: History, folder: Path | None
-) -> tuple[dict[str, Any], dict[str, Float[Tensor, "graphs outputs"]]]:
+def measure(engine: Engine, history: History, folder: Path | None) -> tuple[Fitted, dict[str, Float[Tensor, "graphs outputs"]]]:
     """The metric of both sets of weights on all splits. The reported weights come last and stay in the model."""
-    result: dict[str, Any] = {
+    result: Fitted = {
         "metric": engine.metric,
         "report": engine.config.report,
         "epochs": len(history.rows),
@@ -184,7 +202,8 @@ def measure(
     weights = {"best": history.best_weights, "last": engine.weights()}
     predictions: dict[str, Tensor] = {}
     same = history.best_epoch == len(history.rows) - 1
-    for which in ("last", "best") if engine.config.report == "best" else ("best", "last"):
+    order: tuple[Literal["best", "last"], ...] = ("last", "best") if engine.config.report == "best" else ("best", "last")
+    for which in order:
         engine.model.load_state_dict(weights[which])
         if not predictions or not same:
             predictions = {split: engine.predict(split) for split in engine.problem.splits}

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Float, Shaped
@@ -14,7 +13,7 @@ from reign.data import GraphPack, Problem, RootLoader
 from reign.nn import Model
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import Fabric, dtype_of
-from reign.train.engine.loop import fit
+from reign.train.engine.loop import Fitted, fit
 from reign.train.settings.config import TrainingConfig
 
 
@@ -30,7 +29,7 @@ def fit_nodes(
     folder: str | Path | None = None,
     fabric: Fabric | None = None,
     callback: Callback | None = None,
-) -> tuple[dict[str, Any], dict[str, Float[Tensor, "nodes outputs"]]]:
+) -> tuple[Fitted, dict[str, Float[Tensor, "nodes outputs"]]]:
     """Train a model on the nodes of one large graph, and evaluate it on all nodes of every split. See ``fit`` for the result.
 
     Only one batch of nodes and their subgraphs is in memory at a time (see ``RootLoader``), in training as in evaluation.

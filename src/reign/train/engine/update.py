@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torch.optim import Adam, AdamW, Optimizer
 
+from reign.disk import StateDict
+
 # -- All weights of a model as one tensor, so that an update needs a few operations in place of dozens -----------------
 
 
@@ -248,11 +250,11 @@ class Average:
         """Everything that a step changes."""
         return [self._steps, *self._values]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """The state of the average."""
         return {"steps": self._steps, "values": self._values}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         """Restore a state returned by ``state_dict``."""
         self._steps.copy_(state["steps"])
         for value, old in zip(self._values, state["values"], strict=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from jaxtyping import Float
@@ -23,11 +23,36 @@ BINS = 10
 ROUNDING = 1 + 1e-5  # a label exactly on the bound of an interval is inside it
 LEVELS = [level / 20 for level in range(1, 20)]
 Column = Float[Tensor, "graphs"]
+Quality = dict[str, int | float]  # of the uncertainties of a target: the number of labels, and figures by name
+
+
+class Evaluation(TypedDict, total=False):
+    """The metrics of models on a split or a table, and the quality of their uncertainties.
+
+    Args:
+        split: the split, or the name of the table.
+        metric, models, targets: the main metric, its value for each model, and the targets.
+        all_metrics: all metrics of each model, with a value for each target.
+        ensemble, ensemble_metrics: the same for the mean prediction, if all models have the same graphs.
+        uncertainty: the quality of uncertainties by target and method, where there are any.
+        rows, left_out: of a table, the number of its rows, and those that could not be used, with the reasons.
+    """
+
+    split: str
+    metric: str
+    models: list[float]
+    targets: list[str]
+    all_metrics: list[dict[str, list[float]]]
+    ensemble: float
+    ensemble_metrics: dict[str, list[float]]
+    uncertainty: dict[str, dict[str, Quality]]
+    rows: int
+    left_out: dict[int, str]
 
 
 def evaluate_split(
     ensemble: TrainedEnsemble, split: str, metrics: Sequence[str] | None, plan: ForecastPlan, callback: Callback
-) -> dict[str, Any]:
+) -> Evaluation:
     """The metrics and the quality of uncertainties on a split of the data of the run. See ``Predictor.evaluate``."""
     names = _metrics(ensemble, metrics)
     if not ModelFiles(ensemble.models[0].folder).splits.is_file():
@@ -53,7 +78,7 @@ def evaluate_table(
     plan: ForecastPlan,
     callback: Callback,
     descriptors_path: str | Path | None = None,
-) -> dict[str, Any]:
+) -> Evaluation:
     """The metrics and the quality of uncertainties on all rows of a table. See ``Predictor.evaluate_file``."""
     names = _metrics(ensemble, metrics)
     ensemble.need_smiles("leave -i out.")
@@ -113,7 +138,7 @@ def split_of(member: Path, split: str, problem: Problem) -> Ids:
 
 def measure_models(
     metrics: Sequence[str], problem: Problem, outs: Sequence[Float[Tensor, "_ outputs"]], ids: Sequence[Ids]
-) -> dict[str, Any]:
+) -> Evaluation:
     """The first metric of each model on its own graphs, that of their mean if all have the same graphs, and ``all_metrics``.
 
     Args:
@@ -124,7 +149,7 @@ def measure_models(
     """
     measure = METRICS[metrics[0]]
     values = [measure(out, problem.y[own]) for out, own in zip(outs, ids, strict=True)]
-    result: dict[str, Any] = {"metric": metrics[0], "models": values, "targets": problem.targets}
+    result: Evaluation = {"metric": metrics[0], "models": values, "targets": problem.targets}
     result["all_metrics"] = [measure_all(metrics, out, problem.y[own], problem.targets) for out, own in zip(outs, ids, strict=True)]
     if all(torch.equal(own, ids[0]) for own in ids):
         mean = as_values(torch.stack(list(outs)), problem.task).mean(0)
@@ -133,7 +158,7 @@ def measure_models(
     return result
 
 
-def interval_quality(interval: Interval, y: Column, mean: Column, unsure: Column, alpha: float) -> dict[str, Any] | None:
+def interval_quality(interval: Interval, y: Column, mean: Column, unsure: Column, alpha: float) -> Quality | None:
     """The share of labels inside their interval (coverage), the mean width, and the calibration error; None without labels.
 
     The calibration error is the mean over levels 5 %, ..., 95 % of the difference between level and coverage.
@@ -154,7 +179,7 @@ def interval_quality(interval: Interval, y: Column, mean: Column, unsure: Column
     }
 
 
-def class_quality(y: Column, p: Float[Tensor, "graphs classes"]) -> dict[str, Any] | None:
+def class_quality(y: Column, p: Float[Tensor, "graphs classes"]) -> Quality | None:
     r"""The expected calibration error, the Brier score and the mean confidence of probabilities; None without labels.
 
     .. math:: \text{ECE} = \sum_b \frac{|b|}{n} | \text{accuracy}(b) - \text{confidence}(b) |
@@ -182,12 +207,12 @@ def class_quality(y: Column, p: Float[Tensor, "graphs classes"]) -> dict[str, An
 
 def measure_uncertainty(
     ensemble: TrainedEnsemble, problem: Problem, ids: Sequence[Ids], plan: ForecastPlan, callback: Callback
-) -> dict[str, Any]:
+) -> Evaluation:
     """The quality of the uncertainties by target and method; empty without uncertainties, or if the models have different graphs."""
     if not all(torch.equal(own, ids[0]) for own in ids) or (ensemble.task == "regression" and not plan.intervals):
         return {}
     found = forecast(ensemble.models, problem.graphs, ids[0], ensemble.task, plan.method, callback)
-    y, worth = problem.y[ids[0]], dict[str, dict[str, Any]]()
+    y, worth = problem.y[ids[0]], dict[str, dict[str, Quality]]()
     for t, target in enumerate(ensemble.targets):
         if target in plan.intervals and found.unsure is not None:
             how = plan.method or ""

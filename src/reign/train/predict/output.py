@@ -16,7 +16,7 @@ import json
 import lzma
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from reign.data.molecules import TableFile
 
+Fingerprint = dict[str, object]  # what the bytes of an output depend on, as it is written next to its chunks
 PACK: dict[str, Callable[[bytes], bytes]] = {
     ".gz": partial(gzip.compress, mtime=0),
     ".bz2": bz2.compress,
@@ -127,7 +128,7 @@ class Written:
     warned: int = 0
 
 
-def write_stream(stream: Stream, target: Path, about: Callable[[], dict[str, Any]], callback: Callback) -> Written:
+def write_stream(stream: Stream, target: Path, about: Callable[[], Fingerprint], callback: Callback) -> Written:
     """Write a table with its new columns. The file appears when it is complete.
 
     Args:
@@ -170,7 +171,7 @@ class FinishedChunks:
         about: what the predictions depend on.
     """
 
-    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, about: Fingerprint) -> None:
         self.folder, self.cache = folder, ResultCache()
         self.chunks, self.rows, self.failed, self.warned = 0, 0, 0, 0
         self.kept: deque[tuple[int, int]] = deque()  # chunks whose results may still be in the cache, with the number of results
@@ -203,7 +204,7 @@ class FinishedChunks:
     def _file(self, number: int, kind: str) -> Path:
         return self.folder / f"{number:05}.{kind}"
 
-    def _check_same(self, about: dict[str, Any]) -> None:
+    def _check_same(self, about: Fingerprint) -> None:
         saved = read_record(self.folder / "about.json")
         here = json.loads(json.dumps(about))
         if other := [key for key in {**saved, **here} if saved.get(key) != here.get(key)]:
@@ -240,7 +241,7 @@ def counted(several: Sequence[Written], path: Path) -> Written:
     return Written(path, rows, failed, warned)
 
 
-def fingerprint(ensemble: TrainedEnsemble, stream: Stream, options: dict[str, Any]) -> dict[str, Any]:
+def fingerprint(ensemble: TrainedEnsemble, stream: Stream, options: Mapping[str, object]) -> Fingerprint:
     """What the bytes of an output depend on: input, models, options, versions and the kind of device.
 
     Args:

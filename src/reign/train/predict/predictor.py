@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import torch
 from torch_geometric.data import Data
@@ -12,14 +12,28 @@ from reign._validate import check
 from reign.data import GraphPack
 from reign.train.engine.callbacks import Callback
 from reign.train.predict.ensemble import ForecastPlan, TrainedEnsemble, make_plan
-from reign.train.predict.evaluate import evaluate_split, evaluate_table
+from reign.train.predict.evaluate import Evaluation, evaluate_split, evaluate_table
 from reign.train.predict.inputs import read_inputs, without_targets
 from reign.train.predict.nearest import WARNING, Domain, find_domain, training_molecules
-from reign.train.predict.output import Written, fingerprint, write_stream
+from reign.train.predict.output import Fingerprint, Written, fingerprint, write_stream
 from reign.train.predict.tables import CHUNK, ForecastJob, Stream, column_names, open_stream
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class StreamOptions(TypedDict, total=False):
+    """The options of ``Predictor.stream``."""
+
+    smiles_columns: Sequence[str] | None
+    uncertainty: str | bool
+    calibration: str | None
+    alpha: float
+    nearest: int | None
+    warnings: bool
+    descriptors_path: str | Path | None
+    num_workers: int | None
+    chunk_rows: int
 
 
 class Predictor(TrainedEnsemble):
@@ -102,7 +116,7 @@ class Predictor(TrainedEnsemble):
         return stream.frame(callback or Callback())
 
     def write_predictions(
-        self, path: str | Path, output: str | Path, *, callback: Callback | None = None, **options: Any
+        self, path: str | Path, output: str | Path, *, callback: Callback | None = None, **options: Unpack[StreamOptions]
     ) -> Written:
         """Predict for a table of molecules of any size, and write the result of ``predict_file`` to a file, chunk by chunk.
 
@@ -132,7 +146,7 @@ class Predictor(TrainedEnsemble):
         num_workers: int | None = 0,
         chunk_rows: int = CHUNK,
         callback: Callback | None = None,
-    ) -> tuple[Stream, Callable[[], dict[str, Any]]]:
+    ) -> tuple[Stream, Callable[[], Fingerprint]]:
         """A table whose predictions are computed in chunks, and a function that returns what they depend on.
 
         Args:
@@ -197,7 +211,7 @@ class Predictor(TrainedEnsemble):
         *,
         uncertainty: str | bool = True,
         alpha: float = 0.1,
-    ) -> dict[str, Any]:
+    ) -> Evaluation:
         """The metrics of every model, and of their mean, on a split of the data of the run, all computed anew.
 
         Args:
@@ -217,7 +231,7 @@ class Predictor(TrainedEnsemble):
         uncertainty: str | bool = True,
         alpha: float = 0.1,
         descriptors_path: str | Path | None = None,
-    ) -> dict[str, Any]:
+    ) -> Evaluation:
         """As ``evaluate``, on all rows of a table of molecules with the columns of the training data.
 
         The result also has ``left_out``: the rows that could not be used, counted from 1, with the reasons.

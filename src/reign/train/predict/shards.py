@@ -6,15 +6,15 @@ of the cluster is killed, Ray starts another one, which continues its shard wher
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from reign._validate import check
 from reign.disk import check_writable, read_record, write_json
 from reign.train.engine.callbacks import Callback
 from reign.train.predict.output import ENDINGS, Written, counted, write_stream
-from reign.train.predict.predictor import Predictor, load
+from reign.train.predict.predictor import Predictor, StreamOptions, load
 
 ENGINES = ("local", "ray")
 Shard = tuple[Path, Path]  # a table, and the table to write
@@ -28,7 +28,7 @@ def predict_folder(
     engine: str = "local",
     num_actors: int | None = None,
     callback: Callback | None = None,
-    **options: Any,
+    **options: Unpack[StreamOptions],
 ) -> Written:
     """Predict for all tables in a folder, and write a table of the same name for each of them to another folder.
 
@@ -81,7 +81,7 @@ def find_shards(folder: Path, output: Path) -> list[Shard]:
     return [(file, output / file.name) for file in files]
 
 
-def finish(predictor: Predictor, shard: Shard, options: dict[str, Any], callback: Callback) -> Written:
+def finish(predictor: Predictor, shard: Shard, options: StreamOptions, callback: Callback) -> Written:
     """Predict for one table, unless this was done before the command was stopped."""
     table, target = shard
     stream, about = predictor.stream(table, callback=callback, **options)
@@ -103,7 +103,7 @@ def _mark(target: Path) -> Path:
     return target.with_name(f".{target.name}.reign-done")
 
 
-def _check_shards(predictor: Predictor, tables: Sequence[Path], options: dict[str, Any]) -> None:
+def _check_shards(predictor: Predictor, tables: Sequence[Path], options: StreamOptions) -> None:
     """Check the columns of all tables before the work starts."""
     from reign.data.molecules import TableFile, need_columns
 
@@ -122,10 +122,10 @@ class Actor:
         options: further arguments of ``Predictor.stream``.
     """
 
-    def __init__(self, models: list[str], device: str, best: bool, options: dict[str, Any]) -> None:
+    def __init__(self, models: list[str], device: str, best: bool, options: StreamOptions) -> None:
         self.predictor, self.options = load(*models, device=device, best=best), options
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, row: Mapping[str, str]) -> dict[str, str | int]:
         """Predict for a table. A mistake in it is returned, and does not stop the other tables."""
         table, target = Path(row["table"]), Path(row["target"])
         try:
@@ -136,7 +136,7 @@ class Actor:
 
 
 def predict_on_ray(
-    predictor: Predictor, shards: Sequence[Shard], num_actors: int | None, options: dict[str, Any]
+    predictor: Predictor, shards: Sequence[Shard], num_actors: int | None, options: StreamOptions
 ) -> Iterator[Written]:
     """Predict for tables, in the order in which they are done. Afterwards, ``ValueError`` names a table that could not be predicted.
 

@@ -23,6 +23,7 @@ from reign.train.runs.run import Run
 from reign.train.settings.config import DataConfig, ModelConfig, Recipe, TrainingConfig
 from reign.train.settings.losses import LOSSES, choose, label_weights
 from reign.train.settings.metrics import METRICS
+from reign.train.settings.yaml import RawSettings
 
 if TYPE_CHECKING:
     from reign.data.molecules import Report
@@ -301,12 +302,12 @@ def hold_encoder(model: nn.Module) -> None:
             part.eval()
 
 
-def stereo_of(folder: Path) -> dict[str, Any]:
+def stereo_of(folder: Path) -> RawSettings:
     """The setting ``data.stereo`` that gives tables the feature of chirality of a finished run; empty if the run is not on molecules."""
     data = Run.open(folder).recipe.data
     return {"stereo": data.stereo_of_graphs} if data.reads_smiles else {}
 
 
-def model_of(folder: Path) -> dict[str, Any]:
+def model_of(folder: Path) -> RawSettings:
     """The settings of the model of a finished run."""
     return Run.open(folder).recipe.model.model_dump(mode="json")

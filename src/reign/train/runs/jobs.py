@@ -16,7 +16,7 @@ import torch
 
 from reign.data import Problem
 from reign.disk import write_json
-from reign.train.engine.callbacks import Callback, Forward
+from reign.train.engine.callbacks import Callback, EpochRow, Forward
 from reign.train.engine.execution import Fabric, make_fabric
 from reign.train.engine.loop import fit
 from reign.train.engine.sharing import Turns
@@ -191,7 +191,7 @@ class _Teller(Callback):
             _TOLD.put((self.number, "batch", (label, done, total)))
             self.told = time.monotonic()
 
-    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+    def epoch(self, row: EpochRow, epochs: int, improved: bool) -> None:
         """Send the event."""
         _TOLD.put((self.number, "epoch", (row, epochs, improved)))
 
@@ -304,7 +304,7 @@ class _Settling(Forward):
         self.seen += 1
         super().batch(label, done, total)
 
-    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
+    def epoch(self, row: EpochRow, epochs: int, improved: bool) -> None:
         """Call the function if it is time."""
         super().epoch(row, epochs, improved)
         if self.seen >= SETTLED:

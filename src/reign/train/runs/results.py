@@ -229,7 +229,7 @@ def summarise(
         predicted: the predictions of each model for the test graphs, if all have the same ones.
     """
     first = results[0]
-    out: dict[str, Any] = {
+    out: dict[str, object] = {
         "metric": first.metric,
         "report": first.report,
         "average": recipe.train.average,

@@ -50,7 +50,7 @@ from reign.train.runs.results import OPTIONAL, Content, MemberResult, Prediction
 from reign.train.runs.scaler import Scale
 from reign.train.settings.config import Recipe
 from reign.train.settings.metrics import METRICS
-from reign.train.settings.yaml import merge
+from reign.train.settings.yaml import RawSettings, merge
 
 if sys.platform == "win32":
     import msvcrt
@@ -125,7 +125,12 @@ class SavedProblem(Content):
     @classmethod
     def of(cls, problem: Problem, too_large: dict[str, str]) -> "SavedProblem":
         """That of a problem without these rows."""
-        about: dict[str, Any] = {"name": problem.name, "task": problem.task, "targets": problem.targets, "classes": problem.classes}
+        about: dict[str, object] = {
+            "name": problem.name,
+            "task": problem.task,
+            "targets": problem.targets,
+            "classes": problem.classes,
+        }
         if problem.weights is not None:
             about["weights"] = hashlib.sha256(problem.weights.numpy().tobytes()).hexdigest()[:16]
         about["fingerprint"] = problem.graphs.fingerprint()
@@ -188,7 +193,7 @@ class TableReport(Content):
 
     lines: list[str]
     warnings: list[str]
-    left_out: dict[str, Any]
+    left_out: dict[str, object]
     in_several_splits: list[Repeated]
     contradicting_labels: list[Contradicting]
 
@@ -406,7 +411,7 @@ class Run:
         recipe = recipe.model_copy(update={"seeds": seeds})
         return recipe, self.summary if self.finished and seeds == saved.seeds and not more else None
 
-    def continued(self, *changes: dict[str, Any]) -> Recipe:
+    def continued(self, *changes: RawSettings) -> Recipe:
         """The recipe of a run that is to be continued, with changes such as more seeds."""
         if not self.started:
             raise ValueError(f"{self.folder} holds no run to continue: there is no {self.files.recipe.name}.")
@@ -417,8 +422,8 @@ class Run:
         return list(self.problem.targets) if self.files.problem.is_file() else []
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    out: dict[str, Any] = {}
+def _flat(values: RawSettings, prefix: str = "") -> RawSettings:
+    out: RawSettings = {}
     for key, value in values.items():
         out |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return out

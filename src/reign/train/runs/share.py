@@ -27,6 +27,7 @@ from reign.tables import Table, number
 from reign.train.runs.results import MetricOfTargets, Spread, Summary
 from reign.train.runs.run import Run, RunFiles
 from reign.train.settings.config import DataConfig, Recipe
+from reign.train.settings.yaml import RawSettings
 
 # -- The model card of an exported run: data, splits, metrics, versions, and how to use it -----------------------------
 
@@ -267,7 +268,7 @@ def _checked(entries: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
     return entries
 
 
-def _without_folders(recipe: Recipe) -> dict[str, Any]:
+def _without_folders(recipe: Recipe) -> RawSettings:
     """The settings, in which files are named without their folders."""
     values = recipe.model_dump(mode="json")
     for part, names in {"data": ("path", "descriptors_path"), "train": ("checkpoint",)}.items():
@@ -277,7 +278,7 @@ def _without_folders(recipe: Recipe) -> dict[str, Any]:
     return values
 
 
-def _results(run: Summary) -> dict[str, Any]:
+def _results(run: Summary) -> dict[str, object]:
     """The results of a run, with what identifies each model."""
     summary = run.to_dict()
     kept = ("metric", "report", "parameters", "train", "val", "test", "ensemble", "metrics", "seconds")

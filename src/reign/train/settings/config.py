@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 from torch import nn
 from torch.optim import Optimizer
 
@@ -45,10 +46,10 @@ def fields(settings: type[BaseModel], prefix: str = "") -> list[str]:
 
 def explain(error: ValidationError, settings: type[BaseModel], most: int | None = None) -> str:
     """All errors that pydantic found, or at most some, each with the field, the problem and the value."""
-    return "; ".join(_explain(dict(each), settings) for each in error.errors()[:most])
+    return "; ".join(_explain(each, settings) for each in error.errors()[:most])
 
 
-def _explain(error: dict[str, Any], settings: type[BaseModel]) -> str:
+def _explain(error: ErrorDetails, settings: type[BaseModel]) -> str:
     place = [str(part) for part in error["loc"]]
     name = ".".join(place)
     if error["type"] == "extra_forbidden":
@@ -167,7 +168,7 @@ class DataConfig(Settings):
         return bool(self.descriptors_columns or self.descriptors_path or self.molecule_featurizers)
 
     @property
-    def inputs(self) -> dict[str, Any]:
+    def inputs(self) -> dict[str, object]:
         """What a model gets besides the values in the data; runs whose inputs differ cannot predict together."""
         return {
             "molecules": len(self.smiles_columns) if self.reads_smiles else self.name,

@@ -1,7 +1,7 @@
 """Optimisers by name. Each takes the weights and all values of ``OptimiserConfig``, and ignores values it does not use."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau, StepLR
 
+from reign.disk import StateDict
 from reign.registry import Registry
 from reign.train.settings.metrics import METRICS
 
@@ -70,12 +71,12 @@ class Schedule:
     def after_epoch(self, value: float) -> None:
         """Called after every epoch. ``value`` is its validation metric, or its training loss if there are no validation graphs."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """The state to save: that of PyTorch's schedule, without its function if it has one."""
         state = {} if self.inner is None else self.inner.state_dict()
         return {name: value for name, value in state.items() if name != "lr_lambdas"}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         """Restore a saved state."""
         if self.inner is not None:
             self.inner.load_state_dict(state)
@@ -142,7 +143,7 @@ class Cosine(Schedule):
         """Move along the cosine."""
         self.inner.step()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         """Restore a saved state; the function of the schedule does not change."""
         self.inner.load_state_dict({**state, "lr_lambdas": [None]})
 
@@ -180,12 +181,12 @@ def make_plain(optimiser: torch.optim.Optimizer) -> None:
             state["step"] = state["step"].cpu()
 
 
-def portable(state: dict[str, Any]) -> dict[str, Any]:
+def portable(state: StateDict) -> StateDict:
     """The state of an optimiser as it is written to disk; it does not depend on whether CUDA graphs are used."""
     return {**state, "param_groups": [group | _plain(group) for group in state["param_groups"]]}
 
 
-def _plain(group: dict[str, Any]) -> dict[str, Any]:
+def _plain(group: Mapping[str, Any]) -> dict[str, object]:
     lr = group["lr"]
     lr = float(f"{float(lr):.7g}") if isinstance(lr, Tensor) else lr  # the device stores float32
     return {"lr": lr, "fused": None, "foreach": None, **({"capturable": False} if "capturable" in group else {})}

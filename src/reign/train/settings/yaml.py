@@ -9,11 +9,12 @@ import yaml
 
 from reign.disk import first_line
 
+RawSettings = dict[str, Any]  # settings as YAML has them: plain values, nested, with or without mistakes
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where it is installed
 LONGEST, DEEPEST, LARGEST = 2**20, 20, 100_000  # bounds on the characters, levels and values of YAML: far more than settings need
 
 
-def read_yaml(file: Path) -> dict[str, Any]:
+def read_yaml(file: Path) -> RawSettings:
     """Read a YAML file of settings."""
     try:
         values = parse_yaml(Path(file).read_text())
@@ -82,13 +83,13 @@ def _check_size(text: str) -> None:
             raise ValueError(f"stands for more than {LARGEST:,} values, expected settings with fewer values.")
 
 
-def merge(*settings: Mapping[str, Any]) -> dict[str, Any]:
+def merge(*settings: Mapping[str, Any]) -> RawSettings:
     """Merge nested settings; later ones override earlier ones.
 
     >>> merge({"model": {"name": "sun", "num_layers": 6}}, {"model": {"name": "ds"}})
     {'model': {'name': 'ds', 'num_layers': 6}}
     """
-    out: dict[str, Any] = {}
+    out: RawSettings = {}
     for values in settings:
         for key, value in values.items():
             if isinstance(value, Mapping) and isinstance(out.get(key), Mapping):
@@ -98,7 +99,7 @@ def merge(*settings: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def nested(key: str, value: Any) -> dict[str, Any]:
+def nested(key: str, value: Any) -> RawSettings:
     """A dotted key as nested settings.
 
     >>> nested("train.optimiser.lr", 0.1)
@@ -109,7 +110,7 @@ def nested(key: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def override(text: str) -> dict[str, Any]:
+def override(text: str) -> RawSettings:
     """``key=value`` as nested settings; the value is read as YAML.
 
     >>> override("train.epochs=3")
