@@ -200,9 +200,7 @@ class GCN(BaseEncoder):
     r"""GCN (Kipf & Welling 2017): :math:`\sum_{j \in N(i) \cup \{i\}} W x_j / \sqrt{d_i d_j}`, where the degree :math:`d_i` counts i itself.
 
     Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
-        merged: which terms are merged, one of ``MERGED``.
+        in_channels, out_channels, merged: see ``GIN``.
         options: only ``bias`` is used: whether to add a bias.
     """
 
@@ -234,9 +232,7 @@ class GraphConv(BaseEncoder):
     r"""GraphConv (Morris et al. 2019): :math:`W_1 x_i + W_2 \sum_{j \sim i} x_j`.
 
     Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
-        merged: which terms are merged, one of ``MERGED``.
+        in_channels, out_channels, merged: see ``GIN``.
         options: only ``bias`` is used: whether to add a bias.
     """
 

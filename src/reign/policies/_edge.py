@@ -22,20 +22,9 @@ class EdgeDeletion(Policy):
     meaning: ClassVar[str] = "without one edge, once per edge"
     example: ClassVar[str] = "ed"
 
-    @property
-    def node_based(self) -> bool:
-        """False: subgraphs belong to edges, not to nodes."""
-        return False
-
-    @property
-    def num_anchors(self) -> int:
-        """Two: the ends of the edge."""
-        return 2
-
-    @property
-    def unordered(self) -> bool:
-        """True: the ends of an edge have no order."""
-        return True
+    node_based = False  # subgraphs belong to edges, not to nodes
+    num_anchors = 2  # the ends of the edge
+    unordered = True  # the ends of an edge have no order
 
     def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs 2"], Int[Tensor, "subgraphs"]]:
         """The two ends of each edge."""

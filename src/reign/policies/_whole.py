@@ -19,15 +19,8 @@ class Whole(Policy):
     meaning: ClassVar[str] = "the graph itself, once (for plain message passing)"
     example: ClassVar[str] = "whole"
 
-    @property
-    def node_based(self) -> bool:
-        """False: there is one subgraph per graph."""
-        return False
-
-    @property
-    def num_anchors(self) -> int:
-        """Zero: a subgraph has no anchors."""
-        return 0
+    node_based = False  # there is one subgraph per graph
+    num_anchors = 0
 
     def anchors(self, graph: SharedGraph) -> tuple[Int[Tensor, "subgraphs 0"], Int[Tensor, "subgraphs"]]:
         """No anchors, and one subgraph for each graph."""

@@ -28,10 +28,8 @@ class GNNAKPublished(SubgraphGNN):
     """GNN-AK as published: residual connections in and around blocks, and a transform of the subgraph before its sum.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
+        in_channels, hidden_channels, out_channels: see ``Model``.
         num_layers: number of blocks.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
         inner_layers: number of layers in a block.
         parts: the parts of a block, out of "centroid", "subgraph" and "context"; those of GNN-AK, -ctx or + if not given.

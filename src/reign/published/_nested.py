@@ -32,10 +32,7 @@ class NGNNPublished(SubgraphGNN):
     """NGNN as published for molecules: embedded labels and resistance distances, a virtual node, no last activation, and means.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         policy: any node-based policy.
         label: what is embedded, "hop", "spd" or None; see ``PairLabels``.
         resistance: whether the resistance distance is embedded.
@@ -92,10 +89,7 @@ class NGNNTUPublished(SubgraphGNN):
     """NGNN as published for the TU sets: embedded labels concatenated with the features, and the concatenated means of all layers.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         policy: any node-based policy.
         label: what is embedded, "hop", "spd" or None; see ``PairLabels``.
         resistance: whether the resistance distance is embedded.
@@ -165,10 +159,8 @@ class IDGNNPublished(SubgraphGNN):
               \text{gin:} \quad & x^k_i \leftarrow \sigma \big( f(m^k_i) + [i = k] f'(m^k_k) \big), \quad m^k_i = x^k_i + \textstyle\sum_{j \sim_k i} x^k_j
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
+        in_channels, hidden_channels, out_channels: see ``Model``.
         num_layers: number of layers, and depth of the ego nets if ``policy`` is not given.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any policy with roots; if not given "ego:T" with T layers, or the whole graph with more than 4.
         kind: "id", "gcn" or "gin".
         pre_layers: number of layers before the first one, applied to every value separately.

@@ -30,10 +30,8 @@ class SSWLPublished(SubgraphGNN):
     """SSWL+ as published: every term merged with x[k, i], one norm after their sum, embedded hop distances, and a pooling layer.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
+        in_channels, hidden_channels, out_channels: see ``Model``.
         num_layers: number of layers, without the pooling layer.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
         aggregations: the terms by their published names: sums over neighbours along nodes "uL" and along subgraphs "vL", the points "uu",
             "vv" and "vu", the sums over a subgraph "uG" and over subgraphs "vG". SSWL+ has "uL", "vL" and "vv", SSWL the first two.

@@ -44,6 +44,19 @@ class TensorPublishedOptions(DomainOptions, OuterOptions, total=False):
     """Options of models of tensors as published: ``DomainOptions`` and ``OuterOptions``."""
 
 
+class TensorFormOptions(TensorPublishedOptions, total=False):
+    """Options of 2-IGN and PPGN as published: ``TensorPublishedOptions``, and the form of the input tensor.
+
+    Args:
+        tensor, edge_dim, edge_encoder, act: see ``TensorPublished``.
+    """
+
+    tensor: Tensors
+    edge_dim: int | None
+    edge_encoder: EncoderSpec
+    act: Activation
+
+
 class TensorPublished(SubgraphGNN):
     r"""A model without a policy, whose input is the graph as a tensor in one of the published forms.
 
@@ -51,10 +64,7 @@ class TensorPublished(SubgraphGNN):
     diagonal, and the hop distance (0 where there is no path), A and edge features off it.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         layer: function that makes a layer.
         jk, widths, head: see ``CompositionOptions``.
         tensor: form of the input tensor, "degrees" or "distances".
@@ -138,10 +148,7 @@ class IGN2Published(TensorPublished):
     """2-IGN as published: its 15 linear maps with two biases, means in place of sums, and max pooling on and off the diagonal.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         widths: numbers of channels of the layers; if not given, all have ``hidden_channels``.
         aggregation: "mean" or "sum" in all linear maps.
         suffix: how values are pooled: "max" takes maxima on and off the diagonal, "nodes" applies a layer from pairs to nodes and sums
@@ -150,8 +157,7 @@ class IGN2Published(TensorPublished):
         head_channels: numbers of hidden channels of the MLP at the end.
         linear: whether the layers have no activation, as in the port to PyTorch, and only the head has one.
         log_softmax: whether predictions are log-probabilities of classes.
-        tensor, edge_dim, edge_encoder, act: see ``TensorPublished``.
-        options: see ``TensorPublishedOptions``.
+        options: see ``TensorFormOptions``.
     """
 
     wl_bound = IGN2.wl_bound
@@ -170,11 +176,7 @@ class IGN2Published(TensorPublished):
         head_channels: Sequence[int] = (512, 256),
         linear: bool = False,
         log_softmax: bool = False,
-        tensor: Tensors = "distances",
-        edge_dim: int | None = None,
-        edge_encoder: EncoderSpec = None,
-        act: Activation = "relu",
-        **options: Unpack[TensorPublishedOptions],
+        **options: Unpack[TensorFormOptions],
     ) -> None:
         check("suffix", suffix, suffix in ("max", "nodes"), "'max' or 'nodes'")
         check("aggregation", aggregation, aggregation in ("sum", "mean"), "'sum' or 'mean'")
@@ -191,10 +193,6 @@ class IGN2Published(TensorPublished):
             layer=partial(layer, end_act=not linear),
             widths=widths,
             head={"hidden": list(head_channels), "log_softmax": log_softmax},
-            tensor=tensor,
-            edge_dim=edge_dim,
-            edge_encoder=edge_encoder,
-            act=act,
             **options,
         )
 
@@ -207,16 +205,13 @@ class PPGNPublished(TensorPublished):
     """PPGN as published: activations after all layers of the MLPs, a plain product, and max pooling on and off the diagonal.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
+        in_channels, hidden_channels, out_channels: see ``Model``.
         num_layers: number of blocks.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         widths: numbers of channels of the blocks; if not given, all have ``hidden_channels``.
         depth: number of layers of the MLPs.
         suffix: how predictions are made: by a linear map of all blocks ("new"), or by an MLP of the last block ("old").
         head_channels: numbers of hidden channels of the MLP at the end.
-        tensor, edge_dim, edge_encoder, act: see ``TensorPublished``.
-        options: see ``TensorPublishedOptions``.
+        options: see ``TensorFormOptions``.
     """
 
     wl_bound = PPGN.wl_bound
@@ -232,11 +227,7 @@ class PPGNPublished(TensorPublished):
         depth: int = 2,
         suffix: Literal["new", "old"] = "old",
         head_channels: Sequence[int] = (512, 256),
-        tensor: Tensors = "distances",
-        edge_dim: int | None = None,
-        edge_encoder: EncoderSpec = None,
-        act: Activation = "relu",
-        **options: Unpack[TensorPublishedOptions],
+        **options: Unpack[TensorFormOptions],
     ) -> None:
         check("suffix", suffix, suffix in ("new", "old"), "'new' or 'old'")
         new = suffix == "new"
@@ -249,10 +240,6 @@ class PPGNPublished(TensorPublished):
             widths=widths,
             jk="cat" if new else None,
             head={"hidden": [] if new else list(head_channels)},
-            tensor=tensor,
-            edge_dim=edge_dim,
-            edge_encoder=edge_encoder,
-            act=act,
             **options,
         )
 
@@ -269,10 +256,9 @@ class PPGNNodesPublished(SubgraphGNN):
     """PPGN as published with GNN-AK: blocks between vectors of nodes, to which the input is added, and a sum over nodes.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        in_channels, out_channels: see ``Model``.
         hidden_channels: number of channels of the blocks.
         num_layers: number of blocks.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         depth: number of layers of the MLPs in a block.
         options: see ``PublishedEdgeOptions``; dropout is after the blocks and before the head.
     """

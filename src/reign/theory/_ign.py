@@ -6,6 +6,7 @@ copy the result to another orbit (Broad). For example, ``"acc->abb"`` sums x[a, 
 number for orders k and l is the number of partitions of a set of k + l elements, the Bell number: 2, 5, 15, 52, 203 for k + l = 2, ..., 6.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import combinations, permutations
@@ -155,7 +156,31 @@ class IGNLinear(nn.Module):
         return out
 
 
-class IGN(nn.Module):
+class GraphByGraph(nn.Module):
+    """A module that predicts for one graph of a batch after another."""
+
+    def forward(
+        self,
+        x: Float[Tensor, "nodes channels"],
+        edge_index: Int[Tensor, "2 edges"],
+        edge_attr: Tensor | None = None,
+        batch: Int[Tensor, "nodes"] | None = None,
+        **_: Any,
+    ) -> Float[Tensor, "rows out_channels"]:
+        """Predict for all graphs of a PyG batch."""
+        batch = edge_index.new_zeros(x.size(0)) if batch is None else batch
+        rows = []
+        for g in range(int(batch.max()) + 1):
+            mine = (batch == g).nonzero().squeeze(1)
+            rows.append(self.of_graph(Data(x=x[mine], edge_index=edge_index[:, batch[edge_index[0]] == g] - int(mine[0]))))
+        return torch.cat(rows)
+
+    @abstractmethod
+    def of_graph(self, data: Data) -> Float[Tensor, "rows out_channels"]:
+        """Predict for one graph."""
+
+
+class IGN(GraphByGraph):
     """A trainable k-IGN: equivariant layers of the given orders, an invariant layer, and an MLP.
 
     The input is a graph as a tensor of order 2, with features on the diagonal and the adjacency off it.
@@ -191,32 +216,13 @@ class IGN(nn.Module):
             nn.Linear(hidden_channels, hidden_channels), make_act(act), nn.Linear(hidden_channels, out_channels)
         )
 
-    def forward(
-        self,
-        x: Float[Tensor, "nodes channels"],
-        edge_index: Int[Tensor, "2 edges"],
-        edge_attr: Tensor | None = None,
-        batch: Int[Tensor, "nodes"] | None = None,
-        **_: Any,
-    ) -> Float[Tensor, "graphs out_channels"]:
-        """Predict one row per graph of a PyG batch."""
-        rows = []
-        for data in one_by_one(x, edge_index, batch):
-            h = graph_tensor(data)
-            for layer in self.layers:
-                h = self.act(layer(h))
-            rows.append(self.head(self.act(self.invariant(h))))
-        return torch.stack(rows)
-
-
-def one_by_one(
-    x: Float[Tensor, "nodes channels"], edge_index: Int[Tensor, "2 edges"], batch: Int[Tensor, "nodes"] | None
-) -> Iterator[Data]:
-    """Iterate over the graphs of a PyG batch."""
-    batch = edge_index.new_zeros(x.size(0)) if batch is None else batch
-    for g in range(int(batch.max()) + 1):
-        mine = (batch == g).nonzero().squeeze(1)
-        yield Data(x=x[mine], edge_index=edge_index[:, batch[edge_index[0]] == g] - int(mine[0]))
+    def of_graph(self, data: Data) -> Float[Tensor, "1 out_channels"]:
+        """Predict one row for a graph."""
+        h = graph_tensor(data)
+        for layer in self.layers:
+            h = self.act(layer(h))
+        out: Tensor = self.head(self.act(self.invariant(h)))
+        return out[None]
 
 
 def graph_tensor(data: Data) -> Float[Tensor, "n n channels"]:

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from reign.nn import AKConv, DeepSets, Head, MeanPooling, Model, OuterMPNN, Pooling, RootPooling, SubgraphConv
-from reign.theory._ign import graph_tensor, one_by_one
+from reign.theory._ign import GraphByGraph, graph_tensor
 from reign.theory._ign3_layers import grown, layer_program, members_program, room, room_of_members, spread_of
 from reign.theory._ign3_policies import MEMBER, has_roots, lift_step, policy_program
 from reign.theory._ign3_program import Program, Step, Update, gate, keep, place, route
@@ -22,7 +22,7 @@ from reign.theory._linear_layers import activation, reign2_layer, to_reign2, wei
 from reign.theory._wl import check_simple
 
 
-class IGN3Model(nn.Module):
+class IGN3Model(GraphByGraph):
     """A model as a 3-IGN program: policy, layers, pooling and head are steps, from the graph as a tensor of order 2 to the prediction.
 
     It is exact for graphs with at most as many nodes as the largest of the given graphs, and with encoded features that are at most as large.
@@ -79,21 +79,10 @@ class IGN3Model(nn.Module):
         """The cube of one graph after all layers."""
         return self.to_cube(self.start(data))
 
-    def forward(
-        self,
-        x: Float[Tensor, "nodes channels"],
-        edge_index: Int[Tensor, "2 edges"],
-        edge_attr: Tensor | None = None,
-        batch: Int[Tensor, "nodes"] | None = None,
-        **_: Any,
-    ) -> Float[Tensor, "rows out_channels"]:
-        """Predict for each graph, node or edge of a PyG batch of the graphs it was made for."""
-        rows = []
-        for data in one_by_one(x, edge_index, batch):
-            out = self.program(self.start(data))
-            level = self.model.task_level
-            rows.append(out[None] if level == "graph" else out if level == "node" else out[data.edge_index[0], data.edge_index[1]])
-        return torch.cat(rows)
+    def of_graph(self, data: Data) -> Float[Tensor, "rows out_channels"]:
+        """Predict for a graph that it was made for, or for its nodes or edges."""
+        out, level = self.program(self.start(data)), self.model.task_level
+        return out[None] if level == "graph" else out if level == "node" else out[data.edge_index[0], data.edge_index[1]]
 
 
 def _check_parts(model: Model) -> None:

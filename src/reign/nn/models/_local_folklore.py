@@ -62,10 +62,7 @@ class LocalFolklore(SubgraphGNN):
     """The local 2-folklore GNN, with embedded hop distances: its layers sum messages from x[k, j] and x[j, i] over neighbours j.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         policy: any node-based policy.
         max_distance: greater hop distances and unreachable nodes share the embedding of this distance; 0 for no embedding.
         options: see ``ModelOptions``; ``labels`` replaces ``max_distance``.

@@ -16,10 +16,7 @@ class MPNN(SubgraphGNN):
     """Plain message passing: the base encoder on the graph itself, as a bag with one subgraph.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         graph_pooling: "mean" or "sum" over nodes.
         options: see ``ModelOptions``.
     """

@@ -332,10 +332,8 @@ class PPGNRRWP(SubgraphGNN):
     :math:`e_{ki}` is one learned vector.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
+        in_channels, hidden_channels, out_channels: see ``Model``.
         num_layers: number of blocks.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         walk_length: number of channels of random walks; 0 for none.
         edge_dim: number of channels of continuous edge features.
         edge_encoder: encoder of edge features that are integer types; see ``make_encoder``.

@@ -36,12 +36,10 @@ class ReIGN2Conv(SubgraphConv):
     """A ReIGN(2) layer: all entries of the paper's expansion table in their three forms, or a selection of them.
 
     Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
+        in_channels, out_channels, aggregation: see ``SubgraphConv``.
         terms: terms off the diagonal; the whole table if not given.
         root_terms: terms on the diagonal; the whole table if not given.
         transform: "linear", as in the paper, or "mlp".
-        aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
         options: see ``LayerOptions``.
     """
 
@@ -74,10 +72,7 @@ class ReIGN2(SubgraphGNN):
     """ReIGN(2): the whole layer space by default, or any selection of its terms.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         policy: any node-based policy.
         terms, root_terms, transform: see ``ReIGN2Conv``.
         options: see ``ReIGN2Options`` and ``ModelOptions``.

@@ -17,10 +17,8 @@ class SSWLConv(SubgraphConv):
               + \gamma^1(x^k_i, \sum_{h \sim k} x^h_i) + \mu(x^i_i) \big)
 
     Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
+        in_channels, out_channels, aggregation: see ``SubgraphConv``.
         transform: the map mu, "mlp" or "linear".
-        aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
         options: see ``LayerOptions``.
     """
 
@@ -42,10 +40,7 @@ class SSWL(SubgraphGNN):
     """SSWL+: message passing along both axes of the bag, with distance marks and means over nodes and subgraphs.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         policy: any node-based policy.
         options: see ``ModelOptions``.
     """

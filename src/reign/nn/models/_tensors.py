@@ -19,10 +19,7 @@ class TensorGNN(SubgraphGNN):
     """A model without a policy, whose input is the graph as a tensor: x[i] on the diagonal, [A, edge features] off it.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         edge_dim: number of channels of continuous or encoded edge features; ``in_channels`` for encoded features if not given.
         edge_encoder: encoder of edge features that are integer types; see ``make_encoder``.
         options: see ``TensorModelOptions``.

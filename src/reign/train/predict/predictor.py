@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class StreamOptions(TypedDict, total=False):
-    """The options of ``Predictor.stream``."""
+class FileOptions(TypedDict, total=False):
+    """The options of ``Predictor.predict_file``, which describes them."""
 
-    smiles_columns: Sequence[str] | None
     uncertainty: str | bool
     calibration: str | None
     alpha: float
@@ -33,6 +32,12 @@ class StreamOptions(TypedDict, total=False):
     warnings: bool
     descriptors_path: str | Path | None
     num_workers: int | None
+
+
+class StreamOptions(FileOptions, total=False):
+    """The options of ``Predictor.stream``: ``FileOptions``, the columns of SMILES, and the number of rows that are computed together."""
+
+    smiles_columns: Sequence[str] | None
     chunk_rows: int
 
 
@@ -77,14 +82,8 @@ class Predictor(TrainedEnsemble):
         path: str | Path,
         smiles_columns: Sequence[str] | None = None,
         *,
-        uncertainty: str | bool = True,
-        calibration: str | None = None,
-        alpha: float = 0.1,
-        nearest: int | None = None,
-        warnings: bool = True,
-        descriptors_path: str | Path | None = None,
-        num_workers: int | None = 0,
         callback: Callback | None = None,
+        **options: Unpack[FileOptions],
     ) -> "pd.DataFrame":
         """Predict for a table of molecules. The result has all its rows and columns in order, and the columns of ``predict``.
 
@@ -101,18 +100,7 @@ class Predictor(TrainedEnsemble):
             num_workers: number of processes that read SMILES; 0 for none, None for a number that suits the table and the machine.
             callback: receives progress events.
         """
-        stream, _ = self.stream(
-            path,
-            smiles_columns,
-            uncertainty=uncertainty,
-            calibration=calibration,
-            alpha=alpha,
-            nearest=nearest,
-            warnings=warnings,
-            descriptors_path=descriptors_path,
-            num_workers=num_workers,
-            callback=callback,
-        )
+        stream, _ = self.stream(path, smiles_columns, callback=callback, **options)
         return stream.frame(callback or Callback())
 
     def write_predictions(
