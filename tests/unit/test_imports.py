@@ -73,7 +73,7 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.plots", "rdkit"): OPTIONAL,
     ("reign.plots", "sklearn"): QUICK,
     ("reign.plots", "reign.data.molecules"): OPTIONAL,
-    ("reign.plots", "reign.plots._molecule"): OPTIONAL,  # which needs rdkit
+    ("reign.plots", "reign.plots.molecules"): OPTIONAL,  # which needs rdkit
 }
 
 

@@ -2,8 +2,30 @@
 ``pip install 'reign[plot]'``."""
 
 from reign.draw._bag import Subgraph, draw_bag, place
-from reign.draw._picture import ENDINGS, Axes, Figure, Picture, check_name, finish, new_figure, style_axes, style_legend
-from reign.draw._theme import BLUE, DARK, GREEN, LIGHT, ORANGE, PINK, RED, SERIES, SKY, YELLOW, Theme, series, theme
+from reign.draw._picture import (
+    BLUE,
+    DARK,
+    ENDINGS,
+    GREEN,
+    LIGHT,
+    ORANGE,
+    PINK,
+    RED,
+    SERIES,
+    SKY,
+    YELLOW,
+    Axes,
+    Figure,
+    Picture,
+    Theme,
+    check_name,
+    finish,
+    new_figure,
+    series,
+    style_axes,
+    style_legend,
+    theme,
+)
 
 __all__ = [
     "BLUE",

@@ -9,8 +9,20 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from reign.draw._picture import Axes, Line2D, LineCollection, Picture, finish, new_figure, style_legend
-from reign.draw._theme import BLUE, ORANGE, RED, Theme, theme
+from reign.draw._picture import (
+    BLUE,
+    ORANGE,
+    RED,
+    Axes,
+    Line2D,
+    LineCollection,
+    Picture,
+    Theme,
+    finish,
+    new_figure,
+    style_legend,
+    theme,
+)
 
 # -- the positions of nodes ----------------------------------------------------------------------------------------------------
 

@@ -133,6 +133,6 @@ def draw_bag_of(graph: Named, policy_name: str, subgraphs: Sequence[int] | None 
     bag = policy(policy_name).from_data(graph.data)
     if graph.molecule is None:
         return bag.draw(subgraphs, dark=dark)
-    from reign.plots._molecule import draw_molecule_bag
+    from reign.plots.molecules import draw_molecule_bag
 
     return draw_molecule_bag(graph.molecule, bag, subgraphs, dark)

@@ -103,8 +103,8 @@ def _largest(page: Page, run: FinishedRun, found: Predictions, error: Floats, pr
         return
     try:
         from reign.data.molecules import Molecule
-        from reign.plots._molecule import Panel as MoleculePanel
-        from reign.plots._molecule import draw_molecules
+        from reign.plots.molecules import Panel as MoleculePanel
+        from reign.plots.molecules import draw_molecules
     except ModuleNotFoundError:
         page.text("Molecules are drawn if rdkit is installed: pip install 'reign[chem]'.")
         return

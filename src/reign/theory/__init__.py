@@ -17,10 +17,9 @@ from reign.theory._families import (
     small_graphs,
 )
 from reign.theory._ign import IGN, IGNLinear, basis, orbits, pool_broadcast
-from reign.theory._ign3_model import IGN3Model
 from reign.theory._ign3_policies import policy_program, run_policy
 from reign.theory._ign3_program import Program, Step
-from reign.theory._implement import implement, linear_options
+from reign.theory._implement import IGN3Model, implement, linear_options
 from reign.theory._order import Finding, Relation, groups, relations, survey
 from reign.theory._questions import answer
 from reign.theory._separate import Verdict, parse_method, separate
