@@ -9,7 +9,7 @@ from reign.nn import TERMS, GNNAKctx, ReIGN2, State
 from reign.testing import random_graphs
 from reign.theory import Program, Step, implement, linear_options, pool_broadcast
 from reign.theory import _ign3_layers as layer_programs
-from reign.theory._ign3_policies import _ego_nets, lift, to_bag
+from reign.theory._ign3_layers import _ego_nets, lift, to_bag
 from reign.theory._ign3_program import gate, keep
 from reign.theory._linear_layers import reign2_layer, sun_layer, weights_of
 

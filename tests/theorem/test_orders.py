@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from reign.data import from_networkx
 from reign.theory import Finding, Pair, family, list_families, relations, separate, small_graphs, survey, wl_separates
-from reign.theory._order import is_proven, order_table
+from reign.theory._questions import is_proven, order_table
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 

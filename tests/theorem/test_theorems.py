@@ -29,7 +29,7 @@ from reign.nn import (
 )
 from reign.testing import random_graphs
 from reign.theory import family, implement, linear_options, policy_program, run_policy, separate, wl_separates
-from reign.theory._ign3_policies import lift
+from reign.theory._ign3_layers import lift
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 

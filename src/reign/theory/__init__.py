@@ -17,11 +17,10 @@ from reign.theory._families import (
     small_graphs,
 )
 from reign.theory._ign import IGN, IGNLinear, basis, orbits, pool_broadcast
-from reign.theory._ign3_policies import policy_program, run_policy
+from reign.theory._ign3_layers import policy_program, run_policy
 from reign.theory._ign3_program import Program, Step
 from reign.theory._implement import IGN3Model, implement, linear_options
-from reign.theory._order import Finding, Relation, groups, relations, survey
-from reign.theory._questions import answer
+from reign.theory._questions import Finding, Relation, answer, groups, relations, survey
 from reign.theory._separate import Verdict, parse_method, separate
 from reign.theory._wl import Census, census, wl, wl_classes, wl_round, wl_separates
 

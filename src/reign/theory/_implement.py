@@ -21,8 +21,18 @@ from torch_geometric.data import Data
 import reign.policies as policies
 from reign.nn import AKConv, DeepSets, Head, MeanPooling, Model, OuterMPNN, Pooling, ReIGN2, RootPooling, SubgraphConv
 from reign.theory._ign import GraphByGraph, graph_tensor
-from reign.theory._ign3_layers import grown, layer_program, members_program, room, room_of_members, spread_of
-from reign.theory._ign3_policies import MEMBER, has_roots, lift_step, policy_program
+from reign.theory._ign3_layers import (
+    MEMBER,
+    grown,
+    has_roots,
+    layer_program,
+    lift_step,
+    members_program,
+    policy_program,
+    room,
+    room_of_members,
+    spread_of,
+)
 from reign.theory._ign3_program import Program, Step, Update, gate, keep, place, route
 from reign.theory._linear_layers import activation, reign2_layer, to_null, to_reign2, to_sun, weights_of
 from reign.theory._wl import check_simple
