@@ -28,29 +28,7 @@ from reign.draw._picture import (
 )
 
 __all__ = [
-    "BLUE",
-    "DARK",
-    "ENDINGS",
-    "GREEN",
-    "LIGHT",
-    "ORANGE",
-    "PINK",
-    "RED",
-    "SERIES",
-    "SKY",
-    "YELLOW",
-    "Axes",
-    "Figure",
-    "Picture",
-    "Subgraph",
-    "Theme",
-    "check_name",
-    "draw_bag",
-    "finish",
-    "new_figure",
-    "place",
-    "series",
-    "style_axes",
-    "style_legend",
-    "theme",
-]
+    "BLUE", "DARK", "ENDINGS", "GREEN", "LIGHT", "ORANGE", "PINK", "RED", "SERIES", "SKY", "YELLOW", "Axes", "Figure",
+    "Picture", "Subgraph", "Theme", "check_name", "draw_bag", "finish", "new_figure", "place", "series", "style_axes",
+    "style_legend", "theme",
+]  # fmt: skip

@@ -6,22 +6,6 @@ from reign.smiles._processes import BLOCK, Reader
 from reign.smiles._reading import FEATURIZERS, LARGEST, Graphs, Rows, descriptor, descriptors
 
 __all__ = [
-    "BLOCK",
-    "FEATURIZERS",
-    "LARGEST",
-    "Arrays",
-    "Graphs",
-    "Molecule",
-    "Reader",
-    "Rows",
-    "Stereo",
-    "canonical",
-    "descriptor",
-    "descriptors",
-    "from_smiles",
-    "graphs_of",
-    "in_one_line",
-    "in_words",
-    "read_many",
-    "scaffold",
-]
+    "BLOCK", "FEATURIZERS", "LARGEST", "Arrays", "Graphs", "Molecule", "Reader", "Rows", "Stereo", "canonical", "descriptor",
+    "descriptors", "from_smiles", "graphs_of", "in_one_line", "in_words", "read_many", "scaffold",
+]  # fmt: skip
