@@ -39,22 +39,9 @@ if TYPE_CHECKING:
     from reign.theory import card
 
 _MODULES = (
-    "bags",
-    "data",
-    "draw",
-    "experiments",
-    "explain",
-    "interop",
-    "lightning",
-    "nn",
-    "plots",
-    "policies",
-    "sklearn",
-    "testing",
-    "theory",
-    "train",
-    "transforms",
-)
+    "bags", "data", "draw", "experiments", "explain", "interop", "lightning", "nn", "plots", "policies", "sklearn", "testing",
+    "theory", "train", "transforms",
+)  # fmt: skip
 _NAMES = {
     "SubgraphBag": "bags",
     "build_model": "nn",
@@ -82,29 +69,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "SubgraphBag",
-    "__version__",
-    "bags",
-    "build_model",
-    "card",
-    "data",
-    "draw",
-    "experiments",
-    "explain",
-    "interop",
-    "lightning",
-    "list_models",
-    "list_policies",
-    "list_terms",
-    "load",
-    "nn",
-    "plots",
-    "policies",
-    "policy",
-    "sklearn",
-    "testing",
-    "theory",
-    "train",
-    "transforms",
-    "validate",
-]
+    "SubgraphBag", "__version__", "bags", "build_model", "card", "data", "draw", "experiments", "explain", "interop",
+    "lightning", "list_models", "list_policies", "list_terms", "load", "nn", "plots", "policies", "policy", "sklearn",
+    "testing", "theory", "train", "transforms", "validate",
+]  # fmt: skip

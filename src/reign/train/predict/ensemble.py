@@ -114,15 +114,28 @@ class TrainedModel:
         failed: dict[int, str] | None = None,
         rows: Sequence[str] | None = None,
         dropped: int | None = None,
+        width: int | None = None,
+        scale: Scale | None = None,
     ) -> Float[Tensor, "graphs outputs"]:
         """As ``outputs``, with variances in further columns if the model predicts them.
 
         Args:
             graphs, ids, callback, failed, rows: as above.
             dropped: seed of the dropout, which is then applied as in training; no dropout if not given.
+            width, scale: number of columns that the model returns, and their scale; those of the targets if not given.
         """
-        width, scale = self.num_outputs * _outputs(self.config), self.scale.of_loss(_outputs(self.config))
-        return self._run(graphs, ids, callback, width, scale, failed, rows, dropped)
+        width = self.num_outputs * _outputs(self.config) if width is None else width
+        scale = self.scale.of_loss(_outputs(self.config)) if scale is None else scale
+        first = next(self.model.parameters())
+        own = graphs.to(first.device, first.dtype)
+        budget = Budget(self.model, own, first.device, self.config.max_pairs, "the input", callback, rows)
+        size = self.config.batch_size
+        if dropped is None:  # what is dropped depends on the batches
+            size = max(size, self.least_pairs * len(own) // max(1, int(budget.pairs.sum())))
+        inference = Inference(
+            self.model, own, width, scale, budget, size, self.config.precision, callback, failed=failed, dropped=dropped
+        )
+        return inference(ids, "predict")
 
     def vectors(
         self, graphs: GraphPack, ids: Ids, callback: Callback, failed: dict[int, str] | None = None
@@ -136,7 +149,7 @@ class TrainedModel:
         plain = Scale(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
         self.model.head = None
         try:
-            return self._run(graphs, ids, callback, width, plain, failed)
+            return self.raw_outputs(graphs, ids, callback, failed, width=width, scale=plain)
         finally:
             self.model.head = head
 
@@ -147,37 +160,6 @@ class TrainedModel:
         if not isinstance(width, int) or self.model.head is None:
             raise ValueError(f"{type(self.model).__name__} has no pooled vectors that a head predicts from.")
         return width
-
-    def _run(
-        self,
-        graphs: GraphPack,
-        ids: Ids,
-        callback: Callback,
-        width: int,
-        scale: Scale,
-        failed: dict[int, str] | None = None,
-        rows: Sequence[str] | None = None,
-        dropped: int | None = None,
-    ) -> Float[Tensor, "graphs outputs"]:
-        first = next(self.model.parameters())
-        own = graphs.to(first.device, first.dtype)
-        budget = Budget(self.model, own, first.device, self.config.max_pairs, "the input", callback, rows)
-        batch_size = self.config.batch_size
-        if dropped is None:  # what is dropped depends on the batches
-            batch_size = max(batch_size, self.least_pairs * len(own) // max(1, int(budget.pairs.sum())))
-        inference = Inference(
-            self.model,
-            own,
-            width,
-            scale,
-            budget,
-            batch_size,
-            self.config.precision,
-            callback,
-            failed=failed,
-            dropped=dropped,
-        )
-        return inference(ids, "predict")
 
 
 class TrainedEnsemble:
