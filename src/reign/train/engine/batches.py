@@ -287,15 +287,11 @@ class BagCache(BagSource):
 
     def learn(self, model: nn.Module, ids: Ids) -> Tensor:
         """The outputs for a training batch."""
-        bag = self.training(ids)
-        out: Tensor = model(*bag.graph.inputs, bag=bag)
-        return out
+        return _outputs(model, self.training(ids))
 
     def predict(self, model: nn.Module, ids: Ids) -> Tensor:
         """The outputs for a batch to predict for."""
-        bag = self.predicting(ids)
-        out: Tensor = model(*bag.graph.inputs, bag=bag)
-        return out
+        return _outputs(model, self.predicting(ids))
 
     def training(self, ids: Ids) -> SubgraphBag:
         """The bag of a training batch."""
@@ -350,3 +346,8 @@ class BagCache(BagSource):
 
     def _made(self, ids: Ids) -> SubgraphBag:
         return bag_of(self.model, self.graphs, ids)
+
+
+def _outputs(model: nn.Module, bag: SubgraphBag) -> Tensor:
+    out: Tensor = model(*bag.graph.inputs, bag=bag)
+    return out

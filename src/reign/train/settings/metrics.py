@@ -4,6 +4,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -91,48 +94,20 @@ def _right(out: Tensor, y: Tensor) -> Tensor:
     return ((out.argmax(1, keepdim=True) == y) if several else ((out > 0) == (y > 0.5))).double()
 
 
-def _roc_auc(y: Tensor, out: Tensor) -> float:
-    from sklearn.metrics import roc_auc_score
+def _sklearn(name: str, y: Tensor, out: Tensor, signs: bool = False, **options: Any) -> float:
+    """A score of scikit-learn, which is imported when it is needed. With ``signs`` an output above 0 predicts the positive class."""
+    score = getattr(import_module("sklearn.metrics"), name)
+    return float(score(y.numpy() > 0.5, out.numpy() > 0, **options) if signs else score(y.numpy(), out.numpy(), **options))
 
-    return float(roc_auc_score(y.numpy(), out.numpy()))
 
-
-def _average_precision(y: Tensor, out: Tensor) -> float:
-    from sklearn.metrics import average_precision_score
-
-    return float(average_precision_score(y.numpy(), out.numpy()))
+def _score(name: str, task: str = "classification", **options: Any) -> MeanOverTargets:
+    """A metric that is a score of scikit-learn, see ``_sklearn``."""
+    return MeanOverTargets(tasks=(task,), score=partial(_sklearn, name, **options), more_is_better=True)
 
 
 def _r2(y: Tensor, out: Tensor) -> float:
     """The share of the variance that is explained; below 0 if the predictions are worse than the mean."""
     return 1 - float((y - out).square().sum() / (y - y.mean()).square().sum())
-
-
-def _f1(y: Tensor, out: Tensor) -> float:
-    """The F1 score of the positive class; an output above 0 predicts this class."""
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(y.numpy() > 0.5, out.numpy() > 0, zero_division=0.0))
-
-
-def _macro_f1(y: Tensor, out: Tensor) -> float:
-    """The mean F1 score over classes."""
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(y.numpy(), out.numpy(), average="macro", zero_division=0.0))
-
-
-def _mcc(y: Tensor, out: Tensor) -> float:
-    """Matthews' correlation coefficient; an output above 0 predicts the positive class."""
-    from sklearn.metrics import matthews_corrcoef
-
-    return float(matthews_corrcoef(y.numpy() > 0.5, out.numpy() > 0))
-
-
-def _class_mcc(y: Tensor, out: Tensor) -> float:
-    from sklearn.metrics import matthews_corrcoef
-
-    return float(matthews_corrcoef(y.numpy(), out.numpy()))
 
 
 def _surprise(out: Tensor, y: Tensor) -> Tensor:
@@ -147,14 +122,14 @@ METRICS.register("rmse")(MeanOverLabels(tasks=_REGRESSION, each=_square, finish=
 METRICS.register("mae")(MeanOverLabels(tasks=_REGRESSION, each=lambda out, y: (out - y).abs()))
 METRICS.register("log10_mse")(MeanOverLabels(tasks=_REGRESSION, each=_square, finish=torch.log10, logarithmic=True))
 METRICS.register("r2")(MeanOverTargets(tasks=_REGRESSION, score=_r2, more_is_better=True))
-METRICS.register("roc_auc", "roc")(MeanOverTargets(tasks=_CLASSES, score=_roc_auc, more_is_better=True))
-METRICS.register("average_precision", "prc")(MeanOverTargets(tasks=_CLASSES, score=_average_precision, more_is_better=True))
+METRICS.register("roc_auc", "roc")(_score("roc_auc_score"))
+METRICS.register("average_precision", "prc")(_score("average_precision_score"))
 METRICS.register("accuracy")(MeanOverLabels(tasks=("classification", "multiclass"), each=_right, more_is_better=True))
-METRICS.register("f1")(MeanOverTargets(tasks=_CLASSES, score=_f1, more_is_better=True))
-METRICS.register("mcc", "binary-mcc")(MeanOverTargets(tasks=_CLASSES, score=_mcc, more_is_better=True))
+METRICS.register("f1")(_score("f1_score", signs=True, zero_division=0.0))
+METRICS.register("mcc", "binary-mcc")(_score("matthews_corrcoef", signs=True))
 METRICS.register("bce")(MeanOverLabels(tasks=_CLASSES, each=_surprise))
-METRICS.register("macro_f1")(MeanOverTargets(tasks=("multiclass",), score=_macro_f1, more_is_better=True))
-METRICS.register("multiclass_mcc")(MeanOverTargets(tasks=("multiclass",), score=_class_mcc, more_is_better=True))
+METRICS.register("macro_f1")(_score("f1_score", "multiclass", average="macro", zero_division=0.0))
+METRICS.register("multiclass_mcc")(_score("matthews_corrcoef", "multiclass"))
 
 
 def measure_all(names: Sequence[str], out: Outputs, y: Labels, targets: Sequence[str]) -> dict[str, list[float]]:
