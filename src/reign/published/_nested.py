@@ -121,19 +121,10 @@ class NGNNTUPublished(SubgraphGNN):
     ) -> None:
         options.setdefault("pooling", MeanPooling)
         labels = _labels(label, resistance, policy)
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            num_layers,
-            out_channels,
-            policy=policy,
-            layer=DSConv,
-            labels=None if labels is None else labels | {"channels": label_channels},
-            jk="cat",
-            head={"hidden": [hidden_channels], "dropout": head_dropout, "log_softmax": log_softmax},
-            domain=domain,
-            **options,
-        )
+        labels = None if labels is None else labels | {"channels": label_channels}
+        head = {"hidden": [hidden_channels], "dropout": head_dropout, "log_softmax": log_softmax}
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, policy=policy, layer=DSConv, labels=labels, jk="cat", head=head, domain=domain, **options)
 
 
 def _labels(label: NestedLabel, resistance: bool, policy: str | Policy) -> dict[str, Any] | None:

@@ -64,17 +64,10 @@ class SSWLPublished(SubgraphGNN):
         check("aggregations", aggregations, good, f"one or several of {', '.join(map(repr, MERGES))}")
         check("pool", pool, pool in POOLS, "'uG' or 'vG'")
         layer = partial(SubgraphConv, terms=[MERGES[name] for name in aggregations], norm_at="sum")
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            num_layers,
-            out_channels,
-            policy=policy,
-            layer=[layer] * num_layers + [partial(_pooling_layer, POOLS[pool])],
-            labels={"kind": "hop", "max_distance": max_distance, "far": False},
-            domain=domain,
-            **options,
-        )
+        layers = [layer] * num_layers + [partial(_pooling_layer, POOLS[pool])]
+        labels = {"kind": "hop", "max_distance": max_distance, "far": False}
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, policy=policy, layer=layers, labels=labels, domain=domain, **options)
 
 
 def _pooling_layer(term: str, in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> nn.Module:
