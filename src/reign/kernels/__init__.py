@@ -2,26 +2,11 @@
 
 from reign.kernels import blocked
 from reign.kernels._memory import keep_freed_memory
-from reign.kernels._plan import (
-    BLOCKED,
-    FUSED,
-    INNER,
-    KEPT,
-    OUTER,
-    ROOT,
-    CountedRows,
-    Edges,
-    LayerFacts,
-    Limits,
-    NodeInput,
-    Norms,
-    PairIndex,
-    PairSlot,
-    PassedMessages,
-    Picks,
-    Segments,
-    Stack,
-)
+
+from reign.kernels._plan import (  # isort: skip
+    BLOCKED, FUSED, INNER, KEPT, OUTER, ROOT, CountedRows, Edges, LayerFacts, Limits, NodeInput, Norms, PairIndex, PairSlot,
+    PassedMessages, Picks, Segments, Stack,
+)  # fmt: skip
 from reign.kernels._switch import compile_ahead, fast_path, fast_path_state, kernels_for, stages_for
 from reign.kernels.blocked import threads_for_blocks_only
 from reign.kernels.ragged import Gathered, Sum, gather_columns

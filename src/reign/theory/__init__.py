@@ -3,19 +3,10 @@ constructions, and pairs of graphs that are hard to tell apart."""
 
 from reign.theory._card import Card, bound_of_terms, card
 from reign.theory._colours import Colours, colours, model_colours
-from reign.theory._families import (
-    FAMILIES,
-    Family,
-    Pair,
-    add_family,
-    cfi,
-    family,
-    list_families,
-    read_graph6,
-    read_npy,
-    read_pairs,
-    small_graphs,
-)
+
+from reign.theory._families import (  # isort: skip
+    FAMILIES, Family, Pair, add_family, cfi, family, list_families, read_graph6, read_npy, read_pairs, small_graphs,
+)  # fmt: skip
 from reign.theory._ign import IGN, IGNLinear, basis, orbits, pool_broadcast
 from reign.theory._ign3_layers import policy_program, run_policy
 from reign.theory._ign3_program import Program, Step

@@ -4,21 +4,11 @@ from reign.data.molecules._csv_reader import endings, need_columns
 from reign.data.molecules._descriptors import Descriptors, Neighbours, check_rows
 from reign.data.molecules._table import Report, load_table, molecule_texts, read_molecules
 from reign.data.molecules._table_file import Chunk, TableFile, import_parquet, is_parquet, read_table
-from reign.smiles import (
-    BLOCK,
-    FEATURIZERS,
-    Graphs,
-    Molecule,
-    Reader,
-    Rows,
-    Stereo,
-    canonical,
-    from_smiles,
-    graphs_of,
-    in_words,
-    read_many,
+
+from reign.smiles import (  # isort: skip
+    BLOCK, FEATURIZERS, Graphs, Molecule, Reader, Rows, Stereo, canonical, from_smiles, graphs_of, in_words, read_many,
     scaffold,
-)
+)  # fmt: skip
 
 __all__ = [
     "BLOCK", "FEATURIZERS", "Chunk", "Descriptors", "Graphs", "Molecule", "Neighbours", "Reader", "Report", "Rows", "Stereo",

@@ -100,11 +100,6 @@ def _sklearn(name: str, y: Tensor, out: Tensor, signs: bool = False, **options: 
     return float(score(y.numpy() > 0.5, out.numpy() > 0, **options) if signs else score(y.numpy(), out.numpy(), **options))
 
 
-def _score(name: str, task: str = "classification", **options: Any) -> MeanOverTargets:
-    """A metric that is a score of scikit-learn, see ``_sklearn``."""
-    return MeanOverTargets(tasks=(task,), score=partial(_sklearn, name, **options), more_is_better=True)
-
-
 def _r2(y: Tensor, out: Tensor) -> float:
     """The share of the variance that is explained; below 0 if the predictions are worse than the mean."""
     return 1 - float((y - out).square().sum() / (y - y.mean()).square().sum())
@@ -117,19 +112,20 @@ def _surprise(out: Tensor, y: Tensor) -> Tensor:
 
 # The first metric registered for a task is its default.
 METRICS = Registry[Metric]("metric")
-_REGRESSION, _CLASSES = ("regression",), ("classification",)
+_REGRESSION, _CLASSES, _SEVERAL = ("regression",), ("classification",), ("multiclass",)
+_score = partial(MeanOverTargets, tasks=_CLASSES, more_is_better=True)
 METRICS.register("rmse")(MeanOverLabels(tasks=_REGRESSION, each=_square, finish=torch.sqrt))
 METRICS.register("mae")(MeanOverLabels(tasks=_REGRESSION, each=lambda out, y: (out - y).abs()))
 METRICS.register("log10_mse")(MeanOverLabels(tasks=_REGRESSION, each=_square, finish=torch.log10, logarithmic=True))
 METRICS.register("r2")(MeanOverTargets(tasks=_REGRESSION, score=_r2, more_is_better=True))
-METRICS.register("roc_auc", "roc")(_score("roc_auc_score"))
-METRICS.register("average_precision", "prc")(_score("average_precision_score"))
+METRICS.register("roc_auc", "roc")(_score(score=partial(_sklearn, "roc_auc_score")))
+METRICS.register("average_precision", "prc")(_score(score=partial(_sklearn, "average_precision_score")))
 METRICS.register("accuracy")(MeanOverLabels(tasks=("classification", "multiclass"), each=_right, more_is_better=True))
-METRICS.register("f1")(_score("f1_score", signs=True, zero_division=0.0))
-METRICS.register("mcc", "binary-mcc")(_score("matthews_corrcoef", signs=True))
+METRICS.register("f1")(_score(score=partial(_sklearn, "f1_score", signs=True, zero_division=0.0)))
+METRICS.register("mcc", "binary-mcc")(_score(score=partial(_sklearn, "matthews_corrcoef", signs=True)))
 METRICS.register("bce")(MeanOverLabels(tasks=_CLASSES, each=_surprise))
-METRICS.register("macro_f1")(_score("f1_score", "multiclass", average="macro", zero_division=0.0))
-METRICS.register("multiclass_mcc")(_score("matthews_corrcoef", "multiclass"))
+METRICS.register("macro_f1")(_score(tasks=_SEVERAL, score=partial(_sklearn, "f1_score", average="macro", zero_division=0.0)))
+METRICS.register("multiclass_mcc")(_score(tasks=_SEVERAL, score=partial(_sklearn, "matthews_corrcoef")))
 
 
 def measure_all(names: Sequence[str], out: Outputs, y: Labels, targets: Sequence[str]) -> dict[str, list[float]]:
