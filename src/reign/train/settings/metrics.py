@@ -110,7 +110,8 @@ def _surprise(out: Tensor, y: Tensor) -> Tensor:
     return torch.nn.functional.binary_cross_entropy_with_logits(out, y.nan_to_num(), reduction="none")
 
 
-# The first metric registered for a task is its default.
+# The first metric registered for a task is its default. f1 is that of the positive class, macro_f1 the mean over classes, and mcc Matthews' correlation
+# coefficient.
 METRICS = Registry[Metric]("metric")
 _REGRESSION, _CLASSES, _SEVERAL = ("regression",), ("classification",), ("multiclass",)
 _score = partial(MeanOverTargets, tasks=_CLASSES, more_is_better=True)
