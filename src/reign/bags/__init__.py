@@ -17,7 +17,7 @@ from reign.bags._hops import FAR, HopTable, hop_table, near_table, node_values, 
 from reign.bags._kernel import kernel_edges, kernel_near, kernel_pairs
 from reign.bags._store import BagStore, Column, Frame, all_real
 from reign.bags._views import DenseBag
-from reign.bags._wiring import FolkloreMessages, Messages, Neighbours, Where
+from reign.bags._wiring import FeaturedWiring, FolkloreMessages, Messages, Neighbours, Where, Wiring
 
 __all__ = [
     "FAR",
@@ -30,6 +30,7 @@ __all__ = [
     "DenseBag",
     "DoesNotFit",
     "Domain",
+    "FeaturedWiring",
     "FolkloreMessages",
     "Frame",
     "HopTable",
@@ -39,6 +40,7 @@ __all__ = [
     "SharedGraph",
     "SubgraphBag",
     "Where",
+    "Wiring",
     "all_real",
     "check_fits",
     "free_memory",

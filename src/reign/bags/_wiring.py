@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 Where = Literal["off", "on"]  # update all pairs (roots are overwritten later), or only the roots
-Neighbours = Literal["Ak", "A", "nodes", "agg", "swap"]
+Neighbours = Literal["Ak", "Ai", "A", "nodes", "agg", "swap"]
 Sources = Literal["all", "roots", "others"]  # who sends messages: all pairs, the roots alone, or all but the roots
 
 
@@ -185,7 +185,7 @@ class Wiring:
         """All (k, i, j), with j a neighbour of i in subgraph k ("Ak") or in the graph ("A"), for pairs (k, i) or roots (i, i).
 
         For nodes i, j is a neighbour in the graph ("nodes"), counted once for each subgraph in which it is a neighbour ("agg"). Along the
-        other axis, j is a neighbour of k in the graph ("swap").
+        other axis, j is a neighbour of k in the graph ("swap") or in subgraph i ("Ai").
         """
 
         def build() -> Triples:
@@ -196,6 +196,14 @@ class Wiring:
             if neighbours == "agg":
                 inside = self.triples("Ak")
                 return inside._replace(target=inside.i, size=bag.num_nodes)
+            if neighbours == "Ai":  # the edges of subgraph i, read along the other axis; at roots both are the same
+                inside = self.triples("Ak", where)
+                if where == "on":
+                    return inside
+                target = bag.row_within(inside.i, inside.k)
+                there = (target >= 0).nonzero().squeeze(1)  # pairs that are not stored are not updated
+                i, k, j, edge = (letter[there] for letter in (inside.k, inside.i, inside.j, inside.edge))
+                return Triples(k, i, j, target[there], edge, bag.num_pairs)
             if where == "on":
                 k, rows = torch.arange(bag.num_subgraphs, device=bag.device), self.root_row
             else:
@@ -320,6 +328,59 @@ def _targets(neighbours: Neighbours, where: Where) -> str:
     if neighbours in ("nodes", "agg"):
         return "node"
     return "sub" if where == "on" else "pair"
+
+
+# -- edge features ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturedSum:
+    """``sum(x)[t]`` is the sum of relu(x + e) over the messages into t, with the vector e of the edge of each message."""
+
+    messages: Messages
+    edges: Float[Tensor, "edges channels"]
+
+    def __call__(self, x: Float[Tensor, "sources channels"]) -> Float[Tensor, "targets channels"]:
+        """Sum the messages of x."""
+        return self.messages.into_targets((self.messages.from_rows(x) + self.messages.from_edges(self.edges)).relu())
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturedWiring(Wiring):
+    """The sums of a bag in which messages have edge features: each sum of x along edges is one of relu(x + e).
+
+    Args:
+        bag: the bag.
+        edges: a vector for each edge of the graph.
+        masked: whether to leave out messages from pairs that are not members of their subgraph.
+    """
+
+    edges: Float[Tensor, "edges channels"]
+    masked: bool = False
+
+    def cache(self, key: Any, make: Any) -> Any:
+        """Store a value in the cache of the bag without weights, since none of these values depends on edges."""
+        return self.bag.plain.cache(key, make)
+
+    def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> FeaturedSum:  # type: ignore[override]
+        own = f"messages of {' '.join(key)}{' of members' if self.masked else ''}"
+
+        def build() -> Messages:
+            row, edge, target, size = entries().stored() if self.bag.domain == "members" else entries()
+            if self.masked and spaces[0] == "pair":
+                there = self.bag.member[row].nonzero().squeeze(1)
+                row, edge, target = row[there], edge[there], target[there]
+            return Messages(
+                Sum.broadcast(row, self._rows_of(spaces[0]), (spaces[0], own)),
+                Sum.broadcast(edge, self.bag.graph.edge_index.size(1), ("edge", own)),
+                Sum.broadcast(target, size, (spaces[1], own)).t,
+            )
+
+        messages = self.cache(own, build)
+        if (weight := self.bag.edge_weight) is not None:
+            into: Any = WeightedSum(None, weight[messages.from_edges.index], messages.into_targets)
+            messages = messages._replace(into_targets=into)
+        return FeaturedSum(messages, self.edges)
 
 
 # -- edge weights -------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from reign._validate import check, kind_of
 from reign.bags import Domain, SubgraphBag
 from reign.nn._convs import make_conv
 from reign.nn._describe import describe_conv
-from reign.nn._encoders import EdgeAttr, EncoderSpec
+from reign.nn._encoders import EdgeAttr, EncoderSpec, make_edge_encoder
 from reign.nn._mlp import MLP, Activation, Linear, make_act, make_norm
 from reign.nn._options import BaseEncoderOptions, Bias, Conv, NormAt, RootNorms, Roots
 from reign.nn._plan import update
@@ -41,6 +41,7 @@ class SubgraphConv(TermLayer):
         on_pairs: whether single terms are transformed at every pair and not only once where their values live. Norms then count
             every repetition.
         conv, edge_dim, edge_encoder, expansion, train_eps: see ``ConvOptions``. Every base encoder has its own edge encoder.
+        edge_terms: whether single terms that sum along edges use edge features, too: their messages are then relu(x + e), as in GINE.
         aggregation: terms that take a mean in place of a sum, for example {"needle": "mean"}.
         act: activation inside MLPs and at the end of the layer.
         norm: "batch_norm", "layer_norm" or None. Norms are inside MLPs and after base encoders, or at the end if there are neither.
@@ -76,6 +77,7 @@ class SubgraphConv(TermLayer):
         bias: Bias = True,
         end_act: bool = True,
         root_norms: RootNorms = "roots",
+        edge_terms: bool = False,
     ) -> None:
         super().__init__()
         self.in_channels, self.out_channels, self.domain, self.roots = in_channels, out_channels, domain, roots
@@ -93,7 +95,7 @@ class SubgraphConv(TermLayer):
         for what, names in (("terms", terms), ("root_terms", root_terms)):
             valid = names is None or (not isinstance(names, str) and bool(names) and all(isinstance(name, str) for name in names))
             check(what, names, valid, "a list of at least one name, such as ['own', 'local']; see reign.list_terms()")
-        self._check_encoders([*terms, *(root_terms or [])], conv, edge_dim is not None or edge_encoder is not None)
+        self._check_encoders([*terms, *(root_terms or [])], conv, edge_dim is not None or edge_encoder is not None, edge_terms)
 
         inner = None if norm_at == "end" else norm
 
@@ -117,9 +119,10 @@ class SubgraphConv(TermLayer):
                 )
                 outer = make_norm(norm if norm_at == "terms" else None, out_channels)
                 return EncoderSlot(name, encoder, outer, everywhere=on and root_norms == "pairs")
+            edges = make_edge_encoder(edge_encoder, edge_dim, in_channels) if edge_terms and term(name).along_edges else None
             if transform == "linear":
-                return TermSlot(name, Linear(in_channels, out_channels, bias=biased), on_pairs)
-            return TermSlot(name, MLP(in_channels, out_channels, norm=inner, act=act, bias=biased), on_pairs)
+                return TermSlot(name, Linear(in_channels, out_channels, bias=biased), on_pairs, edges)
+            return TermSlot(name, MLP(in_channels, out_channels, norm=inner, act=act, bias=biased), on_pairs, edges)
 
         self.terms = nn.ModuleList([slot(place, name) for place, name in enumerate(terms)])
         self.root_terms = (
@@ -131,7 +134,7 @@ class SubgraphConv(TermLayer):
         self.root_norm = None if root_terms is None or roots == "added" else make_norm(last, out_channels)
         self.act = make_act(act if end_act else None)
 
-    def _check_encoders(self, names: Sequence[str], conv: Conv, edges: bool) -> None:
+    def _check_encoders(self, names: Sequence[str], conv: Conv, edges: bool, edge_terms: bool) -> None:
         """Raise ``ValueError`` if an argument would have no effect."""
         merged = [name for name in names if name in MERGED]
         passing = [name for name in merged if MERGED[name].neighbours is not None]
@@ -140,10 +143,17 @@ class SubgraphConv(TermLayer):
             raise ValueError(
                 f"the terms {still} pass no messages, but conv={conv!r} needs messages; use conv='gin' or 'graphconv'."
             )
-        if edges and not passing:
+        check("edge_terms", edge_terms, isinstance(edge_terms, bool), "True or False")
+        local = edge_terms and any(name not in MERGED and term(name).along_edges for name in names)
+        if edge_terms and not (edges and local):
+            raise ValueError(
+                f"edge_terms=True needs edge features (edge_dim or edge_encoder) and single terms that sum along edges, such as 'local', got "
+                f"{list(names)} {'with' if edges else 'without'} edge features."
+            )
+        if edges and not passing and not local:
             raise ValueError(
                 f"edge features (edge_dim or edge_encoder) are used only by base encoders, and none of {list(names)} has one; merge "
-                "terms, as in 'own+local', or leave edge_dim and edge_encoder out."
+                "terms, as in 'own+local', use edge_terms=True, or leave edge_dim and edge_encoder out."
             )
         parts = {part.name for name in passing for part in MERGED[name].others}
         averaged = {name for name in parts if self.aggregation.get(name) == "mean"}

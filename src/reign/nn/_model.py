@@ -322,7 +322,7 @@ def hops_of(layers: nn.ModuleList) -> int | None:
     return len(layers) + any(isinstance(encoder, GCN) for encoder in encoders)
 
 
-TERM_OPTIONS = ("terms", "root_terms", "transform", "aggregation", "roots", "on_pairs", "norm_at", "bias", "end_act", "root_norms")
+TERM_OPTIONS = ("terms", "root_terms", "transform", "aggregation", "roots", "on_pairs", "norm_at", "bias", "end_act", "root_norms", "edge_terms")
 
 
 @MODELS.register("subgraphgnn")
@@ -341,7 +341,7 @@ class SubgraphGNN(Model):
         terms: terms of all pairs; ["own+local"] if not given.
         root_terms: terms of roots, which then have their own weights.
         policy: any policy.
-        transform, aggregation, roots, on_pairs, norm_at, bias, end_act, root_norms: see ``SubgraphConv``.
+        transform, aggregation, roots, on_pairs, norm_at, bias, end_act, root_norms, edge_terms: see ``SubgraphConv``.
         conv, edge_dim, edge_encoder, act, norm, domain, expansion, train_eps: see ``LayerOptions``.
         layer: function that makes a custom layer, given the numbers of input and output channels and ``LayerOptions``; or a list of such
             functions, one for each layer. It replaces the layer of terms.
@@ -374,6 +374,7 @@ class SubgraphGNN(Model):
         bias: Bias | None = None,
         end_act: bool | None = None,
         root_norms: RootNorms | None = None,
+        edge_terms: bool | None = None,
         layer: Callable[..., nn.Module] | Sequence[Callable[..., nn.Module]] | None = None,
         **options: Unpack[CompositionOptions],
     ) -> None:
@@ -387,7 +388,7 @@ class SubgraphGNN(Model):
             "expansion": expansion,
             "train_eps": train_eps,
         }
-        own = terms, root_terms, transform, aggregation, roots, on_pairs, norm_at, bias, end_act, root_norms
+        own = terms, root_terms, transform, aggregation, roots, on_pairs, norm_at, bias, end_act, root_norms, edge_terms
         used: dict[str, Any] = {name: value for name, value in zip(TERM_OPTIONS, own, strict=True) if value is not None}
         if layer is None:
             layer = partial(SubgraphConv, **({"terms": ("own+local",)} | used))

@@ -320,7 +320,7 @@ class _Update:
         into = "root" if where == "on" else slot.scope
         rows = "sub" if where == "on" or slot.scope == "subgraph" else "node"
         if not isinstance(slot, EncoderSlot):
-            return _NodeSlot(slot, NodeInput(self.state.get(slot.term, where)), into, rows)
+            return _NodeSlot(slot, NodeInput(slot.value(self.state, where, self.edge_attr)), into, rows)
         assert isinstance(slot.encoder, GIN)
         bag, on_pairs = self.state.bag, slot.scope == "pair"
         near = Neighbourhood(self.state, slot.merge, where if on_pairs else "off", self.edge_attr, None)
@@ -365,7 +365,7 @@ class _Update:
         if not isinstance(slot, EncoderSlot):
             if slot.term is TERMS["own"]:
                 return PairSlot(stack)
-            others.append(slot.value(self.state).contiguous())
+            others.append(slot.value(self.state, "off", self.edge_attr).contiguous())
             return PairSlot(stack, other=len(others) - 1)
         assert isinstance(slot.encoder, GIN)
         near = Neighbourhood(self.state, slot.merge, "off", self.edge_attr, None)

@@ -66,14 +66,16 @@ class DeepSets(Pooling):
     r"""A set network over subgraph readouts (Zaheer et al. 2017).
 
     Early invariance: :math:`\rho(\frac{1}{m} \sum_k \phi(x_k))`. Late: equivariant layers
-    :math:`x_k \leftarrow \sigma(V x_k + W \frac{1}{m} \sum_h x_h)` and a mean at the end.
+    :math:`x_k \leftarrow \sigma(V x_k + W \frac{1}{m} \sum_h x_h)` and a mean at the end. With ``subgraphs="sum"`` there is no division
+    by the number m of subgraphs, as in the paper's proofs.
 
     Args:
         channels: number of channels of the values.
         hidden: widths of the layers of phi and of rho, or of the equivariant layers.
-        invariance: whether subgraphs are averaged "early", between phi and rho, or "late".
+        invariance: whether subgraphs are pooled "early", between phi and rho, or "late".
         nodes: "mean" or "sum" over the nodes of a subgraph.
         act: activation of these layers.
+        subgraphs: "mean" or "sum" over subgraphs.
     """
 
     def __init__(
@@ -83,11 +85,12 @@ class DeepSets(Pooling):
         invariance: Literal["early", "late"] = "early",
         nodes: Aggregation = "mean",
         act: Activation = "elu",
+        subgraphs: Aggregation = "mean",
     ) -> None:
         super().__init__()
         if invariance not in ("early", "late"):
             raise ValueError(f"invariance is {invariance!r}, expected 'early' or 'late'.")
-        self.invariance, self.over_nodes = invariance, checked(nodes)
+        self.invariance, self.over_nodes, self.over_subgraphs = invariance, checked(nodes), checked(subgraphs)
         widths = [channels, *hidden]
         self.each = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(widths)])
         self.mean = nn.ModuleList(
@@ -102,14 +105,18 @@ class DeepSets(Pooling):
         if self.invariance == "early":
             for phi in self.each:
                 x = self.act(phi(x))
-            x = subgraphs_to_graphs(state.bag, x, "mean")
+            x = subgraphs_to_graphs(state.bag, x, self.over_subgraphs)
             for rho in self.mean:
                 x = self.act(rho(x))
             return x
         for each, mean in zip(self.each, self.mean, strict=True):
-            of_graph = subgraphs_to_graphs(state.bag, x, "mean")
+            of_graph = subgraphs_to_graphs(state.bag, x, self.over_subgraphs)
             x = self.act(each(x) + state.bag.wiring.sub_to_graph.t(mean(of_graph)))
-        return subgraphs_to_graphs(state.bag, x, "mean")
+        return subgraphs_to_graphs(state.bag, x, self.over_subgraphs)
+
+    def extra_repr(self) -> str:
+        """How nodes and subgraphs are pooled."""
+        return f"invariance={self.invariance}, nodes={self.over_nodes}, subgraphs={self.over_subgraphs}"
 
 
 class RootPooling(Pooling):

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.bags import Domain, Messages, Neighbours, Where
-from reign.nn._encoders import EdgeAttr
+from reign.nn._encoders import EdgeAttr, encode_edges
 from reign.nn._mlp import NormRows, Resettable, normalise
 from reign.nn._options import Roots
 from reign.nn._state import Aggregation, State
@@ -90,14 +90,16 @@ class TermSlot(Resettable):
         name: name of the term.
         transform: module that maps the values of the term, given the rows for the statistics of norms.
         on_pairs: whether the term is transformed at every pair, and not only once where its values live.
+        edge_encoder: encoder of the edge features that are added to the messages of the term; None for messages without.
     """
 
-    def __init__(self, name: str, transform: nn.Module, on_pairs: bool = False) -> None:
+    def __init__(self, name: str, transform: nn.Module, on_pairs: bool = False, edge_encoder: nn.Module | None = None) -> None:
         super().__init__()
         self.name = name
         self.term = term(name)
         self.transform = transform
         self.on_pairs = on_pairs
+        self.edge_encoder = edge_encoder
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -118,13 +120,15 @@ class TermSlot(Resettable):
         """Where the term is transformed."""
         return "pair" if self.on_pairs else self.term.scope
 
-    def value(self, state: State, where: Where = "off") -> Float[Tensor, "rows channels"]:
+    def value(self, state: State, where: Where = "off", edge_attr: EdgeAttr = None) -> Float[Tensor, "rows channels"]:
         """The term, where it is transformed."""
+        if self.edge_encoder is not None:
+            state = state.with_edges(encode_edges(self.edge_encoder, edge_attr))
         return state.spread(self.term, where) if self.on_pairs else state.get(self.term, where)
 
     def forward(self, state: State, where: Where, roots_apart: bool, edge_attr: EdgeAttr) -> Float[Tensor, "rows channels"]:
         """Transform the term."""
-        out: Tensor = self.transform(self.value(state, where), state.norm_rows(self.scope, where))
+        out: Tensor = self.transform(self.value(state, where, edge_attr), state.norm_rows(self.scope, where))
         return out
 
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from reign.bags import Domain, PerRow, SubgraphBag, Where, kernel_near
+from reign.bags import Domain, FeaturedWiring, PerRow, SubgraphBag, Where, Wiring, kernel_near
 from reign.nn._mlp import NormRows
 from reign.nn._terms import SUMS, Rows, Scope, Term
 
@@ -32,6 +32,7 @@ class State:
 
     h: Shaped[Tensor, "pairs channels"]
     bag: SubgraphBag
+    _featured: FeaturedWiring | None = None
 
     def __init__(
         self,
@@ -69,6 +70,17 @@ class State:
         new._computed = {key: value for key, value in self._computed.items() if key in SHARED}
         new._for_all = self._for_all
         return new
+
+    def with_edges(self, edges: Float[Tensor, "edges channels"]) -> "State":
+        """The same values with a vector e for each edge: each sum of x along edges is one of relu(x + e), as in GINE."""
+        new = self.view(self.domain, self.aggregation)
+        new._featured = FeaturedWiring(self.bag, edges, self.masked)
+        return new
+
+    @property
+    def wiring(self) -> Wiring:
+        """The sums of the bag, with edge features if there are some."""
+        return self._featured or self.bag.wiring
 
     def next(self, h: Rows, sums: dict[str, Tensor | None]) -> "State":
         """The next state: new values (already zero outside subgraphs, if the domain requires it) and their sums."""

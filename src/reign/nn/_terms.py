@@ -3,7 +3,7 @@
 The target is x[k, i], node i in subgraph k; roots are the pairs with k = i. A term has a value for every target, but only distinct values
 are stored: a readout has one row per subgraph, regardless of the number of nodes.
 
-Two extensions that the paper mentions are not included: sums on the connectivity of a subgraph other than the target's, and ReIGN(k).
+The paper's extensions to sums over the nodes of a subgraph ("@Vk") and along the edges of subgraph i ("@Ai") are included; ReIGN(k) is not.
 """
 
 from collections.abc import Callable
@@ -61,6 +61,11 @@ class Term:
     over: str | None = None
     along: Neighbours | None = None
 
+    @property
+    def along_edges(self) -> bool:
+        """Whether it is a sum of messages along edges, which can have edge features."""
+        return "~" in self.formula and self.along is None
+
     def needs(self, where: Where) -> tuple[str, ...]:
         """The ``SUMS`` from which the term is computed."""
         return self.sums if where == "off" or self.sums_on is None else self.sums_on
@@ -80,7 +85,7 @@ class Term:
 
 def _of_roots(formula: str) -> str:
     """A formula with its subgraph k replaced by i."""
-    return formula.replace("~_k", "~_i").replace("~ k", "~ i").replace("x[k,", "x[i,").replace(",k]", ",i]")
+    return formula.replace("~_k", "~_i").replace("~ k", "~ i").replace("~_i k", "~_i i").replace("x[k,", "x[i,").replace(",k]", ",i]")
 
 
 def _at_roots(scope: Scope) -> Callable[[Callable[["State"], Rows]], Value]:
@@ -119,19 +124,19 @@ def _global(name: str, formula: str, scope: Scope, of: Literal["readout", "needl
 
 
 def _local(
-    name: str, formula: str, values: str, paper: str = "", neighbours: Literal["Ak", "A", "swap"] = "Ak", **facts: Any
+    name: str, formula: str, values: str, paper: str = "", neighbours: Literal["Ak", "Ai", "A", "swap"] = "Ak", **facts: Any
 ) -> Term:
     """A sum over neighbours, with a value for every pair."""
 
     def value(s: "State", where: Where) -> Rows:
-        return s.bag.wiring.rows(neighbours, values, where)(s.h)
+        return s.wiring.rows(neighbours, values, where)(s.h)
 
     return Term(name, formula, "pair", value, paper, values != "kj", _of_roots(formula), **facts)
 
 
 def _on_nodes(name: str, formula: str, values: str, paper: str = "") -> Term:
     """A sum over neighbours in the graph that does not depend on the subgraph."""
-    return _term(name, formula, "node", lambda s: s.bag.wiring.rows("nodes", values)(s.h), paper, True, reads="nodes")
+    return _term(name, formula, "node", lambda s: s.wiring.rows("nodes", values)(s.h), paper, True, reads="nodes")
 
 
 def _folklore(name: str, formula: str, neighbours: Literal["A", "swap"]) -> Term:
@@ -147,15 +152,15 @@ def _folklore(name: str, formula: str, neighbours: Literal["A", "swap"]) -> Term
 def _non_roots_Ak(s: "State", where: Where) -> Rows:
     local = TERMS["local"]
     if where == "on":
-        return s.bag.wiring.nodes("Ak", "on")(s.sum(local, "on"))
-    return s.bag.wiring.rows("Ak", "ji")(s.sum(local))
+        return s.wiring.nodes("Ak", "on")(s.sum(local, "on"))
+    return s.wiring.rows("Ak", "ji")(s.sum(local))
 
 
 def _non_roots_A(s: "State", where: Where) -> Rows:
     readout = TERMS["readout@A"]
     if where == "on":
-        return s.bag.wiring.nodes("nodes")(s.sum(readout, "on"))
-    return s.bag.wiring.rows("nodes", "ji")(s.sum(readout))
+        return s.wiring.nodes("nodes")(s.sum(readout, "on"))
+    return s.wiring.rows("nodes", "ji")(s.sum(readout))
 
 
 def _own_root(s: "State", where: Where) -> Rows:
@@ -191,13 +196,17 @@ _ALL = [
         sums=("readout", "root"), same_sum="total",
     ),
     _term("total", "sum_{h,j} x[h,j]", "graph", lambda s: s.total, "#4.on #1.off", sums=("readout",), reads="subgraphs"),
+    _term(
+        "readout@Vk", "sum_{j in V^k} x[k,j]", "subgraph", lambda s: s.readout if s.domain == "members" else s.bag.wiring.to_sub(s.h * s.bag.member[:, None]),
+        formula_on="sum_{j in V^i} x[i,j]", stays_inside=True,
+    ),
     # local on the subgraph
     _local("local", "sum_{j ~_k i} x[k,j]", "kj", "#2.on #3.off", stays_inside=True),
     _local("needle@Ak", "sum_{h ~_k i} x[h,i]", "ji", "#3.on #2.off"),
     _local("node_readout@Ak", "sum_{h ~_k i} x[i,h]", "ij", "#4.off"),
     _local("root_needle@Ak", "sum_{h ~_k i} x[h,k]", "jk", "#5.off"),
     Term(
-        "roots@Ak", "sum_{j ~_k i} x[j,j]", "pair", lambda s, where: s.bag.wiring.nodes("Ak", where)(s.root), "#1.on #6.off", True, "sum_{j ~_i i} x[j,j]",
+        "roots@Ak", "sum_{j ~_k i} x[j,j]", "pair", lambda s, where: s.wiring.nodes("Ak", where)(s.root), "#1.on #6.off", True, "sum_{j ~_i i} x[j,j]",
     ),
     Term(
         "non_roots@Ak", "sum_{h ~_k i} sum_{j ~_h i} x[h,j]", "pair", _non_roots_Ak, "#4.on #1.off", True, "sum_{h ~_i i} sum_{j ~_h h} x[h,j]",
@@ -208,7 +217,7 @@ _ALL = [
     _on_nodes("node_readout@A", "sum_{h ~ i} x[i,h]", "ij", "#4.off"),
     _local("root_needle@A", "sum_{h ~ i} x[h,k]", "jk", "#5.off", "A"),
     _term(
-        "roots@A", "sum_{j ~ i} x[j,j]", "node", lambda s: s.bag.wiring.nodes("nodes")(s.root), "#1.on #6.off", True, reads="nodes"
+        "roots@A", "sum_{j ~ i} x[j,j]", "node", lambda s: s.wiring.nodes("nodes")(s.root), "#1.on #6.off", True, reads="nodes"
     ),
     Term(
         "non_roots@A", "sum_{h ~ i} sum_{j ~ i} x[h,j]", "node", _non_roots_A, "#4.on #1.off", True, "sum_{h ~ i} sum_{j ~ h} x[h,j]",
@@ -216,18 +225,21 @@ _ALL = [
     ),
     # beyond the table
     _term(
-        "needle_msg", "sum_{j ~ i} sum_h x[h,j]", "node", lambda s: s.bag.wiring.nodes("nodes")(s.get(TERMS["needle"])),
+        "needle_msg", "sum_{j ~ i} sum_h x[h,j]", "node", lambda s: s.wiring.nodes("nodes")(s.get(TERMS["needle"])),
         sums=("needle",), reads="nodes", over="needle",
     ),
     _term(
-        "needle_msg@agg", "sum_g sum_{j ~_g i} sum_h x[h,j]", "node", lambda s: s.bag.wiring.nodes("agg")(s.get(TERMS["needle"])),
+        "needle_msg@agg", "sum_g sum_{j ~_g i} sum_h x[h,j]", "node", lambda s: s.wiring.nodes("agg")(s.get(TERMS["needle"])),
         over="needle",
     ),
     _local("swap_local", "sum_{h ~ k} x[h,i]", "ji", "", "swap"),
+    # along the edges of subgraph i
+    _term("needle@Ai", "sum_{h ~_i i} x[h,i]", "node", lambda s: s.sum(TERMS["needle@Ak"], "on"), "", True, same_sum="needle@Ak"),
+    _local("swap_local@Ai", "sum_{h ~_i k} x[h,i]", "ji", "", "Ai"),
     _folklore("folklore", "sum_{j ~ i} x[k,j] x[j,i]", "A"),
     _folklore("swap_folklore", "sum_{j ~ k} x[k,j] x[j,i]", "swap"),
     Term(
-        "root_msg", "[k ~_k i] x[k,k]", "pair", lambda s, where: s.bag.wiring.root_messages(where)(s.h),
+        "root_msg", "[k ~_k i] x[k,k]", "pair", lambda s, where: s.wiring.root_messages(where)(s.h),
         formula_on="[i ~_i i] x[i,i]", stays_inside=True,
     ),
     Term("own_root", "[i = k] x[k,k]", "pair", _own_root, formula_on="x[i,i]", stays_inside=True),

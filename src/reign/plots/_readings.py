@@ -116,7 +116,7 @@ def _(layer: SubgraphConv, title: str, row: bool = False) -> LayerFigure:
 def _(layer: AKConv, title: str, row: bool = False) -> LayerFigure:
     inner = layer.inner[0]
     assert isinstance(inner, SubgraphConv)
-    kind = "part of a linear map" if layer.mix is not None else "sum"
+    kind = {"linear": "part of a linear map", "cat": "concatenated", "sum": "sum"}[layer.combine]
     parts = tuple(Parameter(name, f"[A] {kind}", (term(name).formula.replace("sum", layer.aggregation),)) for name in layer.parts)
     off = tuple(Parameter(p.name, f"[S] {p.kind}", p.formulas) for p in _parameters(inner, False)) + parts
     return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)

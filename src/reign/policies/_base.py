@@ -1,6 +1,6 @@
 """The base class of selection policies: the anchors of subgraphs, and a rule for which nodes each subgraph keeps.
 
-The names of policies follow the grammar ``name[+[distance[cap]]][:depth]``, as in "nd", "ego+:3" and "nm+distance8". A policy is a dataclass, and
+The names of policies follow the grammar ``name[+[single|distance[cap]]][:depth]``, as in "nd", "ego+:3", "nm+single" and "nm+distance8". A policy is a dataclass, and
 its fields determine which parts of a name it accepts: ``mark`` allows the "+", ``max_distance`` the cap, and ``num_hops`` the depth.
 """
 
@@ -32,7 +32,7 @@ from reign.bags import (
 from reign.kernels import ragged
 from reign.registry import Registry
 
-Mark = Literal[False, True, "distance"]
+Mark = Literal[False, True, "single", "distance"]
 POLICIES: Registry[type["Policy"]] = Registry(
     "policy",
     spelling=lambda name: name.strip().lower(),
@@ -119,7 +119,7 @@ class Policy(ABC):
         """The number of channels of marks in front of the features."""
         if self.mark == "distance":
             return self.num_anchors * (self.max_distance + 2)
-        return self.num_anchors + 1 if self.mark else 0
+        return self.num_anchors + (self.mark is True) if self.mark else 0
 
     @property
     def unordered(self) -> bool:
@@ -352,14 +352,14 @@ def marks(policy: Policy, pairs: Pairs, member: Tensor) -> Bool[Tensor, "pairs m
     r"""The channels in front of the features.
 
     With ``mark=True`` there is one channel per anchor, which is 1 at that node, and one channel that is 1 at all other nodes: [1, 0] at
-    a root and [0, 1] elsewhere. With ``mark="distance"`` there is for each anchor the one-hot hop distance 0, ..., ``max_distance``
+    a root and [0, 1] elsewhere. With ``mark="single"`` there is only the channel of each anchor, so that roots have one mark, as in the paper. With ``mark="distance"`` there is for each anchor the one-hot hop distance 0, ..., ``max_distance``
     (greater distances count as ``max_distance``), and a last channel for nodes of another component and nodes that are not members.
     """
     if policy.mark is False:
         return None
-    if policy.mark is True:
+    if policy.mark in (True, "single"):
         is_anchor = pairs.is_anchor
-        return torch.cat([is_anchor, ~is_anchor.any(dim=1, keepdim=True)], dim=1)
+        return is_anchor if policy.mark == "single" else torch.cat([is_anchor, ~is_anchor.any(dim=1, keepdim=True)], dim=1)
     hops, largest = pairs.hops(policy.radius), policy.max_distance
     level = hops.clamp(max=largest).masked_fill((hops == FAR) | ~member[:, None], largest + 1)
     return (level[:, :, None] == torch.arange(largest + 2, device=level.device)).flatten(1)
@@ -367,8 +367,10 @@ def marks(policy: Policy, pairs: Pairs, member: Tensor) -> Bool[Tensor, "pairs m
 
 def check_mark(mark: Any, max_distance: Any) -> None:
     """Raise ``ValueError`` unless the mark is valid, with a largest distance if it is "distance"."""
-    if not isinstance(mark, bool) and mark != "distance":
-        raise ValueError(f"mark is {mark!r}, expected False, True (the root) or 'distance' (one-hot hop distance).")
+    if not isinstance(mark, bool) and mark not in ("single", "distance"):
+        raise ValueError(
+            f"mark is {mark!r}, expected False, True (the root), 'single' (the root, in one channel) or 'distance' (one-hot hop distance)."
+        )
     if mark == "distance" and (type(max_distance) is not int or not 1 <= max_distance < FAR):
         raise ValueError(
             f"max_distance is {max_distance!r}, expected a whole number from 1 to {FAR - 1}; greater distances share its channel."
@@ -380,7 +382,7 @@ def check_mark(mark: Any, max_distance: Any) -> None:
 
 GRAMMAR = re.compile(
     r"(?P<tuple>2-)?(?P<name>[a-z][a-z0-9_]*(-[a-z0-9_]+)*)"
-    r"(?P<mark>\+(?P<distance>distance(?P<cap>\d+)?)?)?(:(?P<depth>\d+))?(@(?P<sample>[\d.]+))?"
+    r"(?P<mark>\+((?P<single>single)|(?P<distance>distance(?P<cap>\d+)?))?)?(:(?P<depth>\d+))?(@(?P<sample>[\d.]+))?"
 )
 
 
@@ -398,7 +400,7 @@ def make(text: str, part: re.Match[str]) -> Policy:
     if part["mark"]:
         if "mark" not in takes:
             raise ValueError(f"policy '{part['name']}' takes no mark, got '{text}'; only 'nm' and 'ego' take marks.")
-        options["mark"] = "distance" if part["distance"] else True
+        options["mark"] = part["single"] or ("distance" if part["distance"] else True)
     if part["cap"]:
         if "max_distance" not in takes:
             raise ValueError(f"policy '{part['name']}' takes no largest distance, got '{text}'; write '+distance'.")
@@ -420,7 +422,7 @@ def name_of(policy: Policy) -> str | None:
     if name is None:
         return None
     if "mark" in takes and policy.mark != takes["mark"].default:
-        name += {True: "+", "distance": "+distance"}.get(policy.mark, "")
+        name += {True: "+", False: ""}.get(policy.mark, f"+{policy.mark}")  # type: ignore[arg-type]
         if policy.mark == "distance" and "max_distance" in takes:
             name += str(policy.max_distance)
     if "num_hops" in takes:

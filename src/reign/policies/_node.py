@@ -47,7 +47,8 @@ class NodeMarking(Policy):
     """NM: the whole graph with a mark on the root, or with every node's hop distance from it.
 
     Args:
-        mark: True for the root, "distance" for the one-hot hop distance of every node.
+        mark: True for the root, "single" for the root in one channel (True has a second one for all other nodes), "distance" for the
+            one-hot hop distance of every node.
         max_distance: hop distances of at least this number share a channel.
     """
 
@@ -62,7 +63,7 @@ class NodeMarking(Policy):
     def __post_init__(self) -> None:
         check_mark(self.mark, self.max_distance)
         if self.mark is False:
-            raise ValueError("mark is False, expected True or 'distance'; node marking without marks is Null(), 'null'.")
+            raise ValueError("mark is False, expected True, 'single' or 'distance'; node marking without marks is Null(), 'null'.")
 
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
         """Every subgraph keeps all nodes."""
@@ -76,7 +77,7 @@ class EgoNets(Policy):
 
     Args:
         num_hops: the depth h.
-        mark: True for the root, "distance" for the one-hot hop distance of every node, False for none.
+        mark: True for the root, "single" for the root in one channel, "distance" for the one-hot hop distance of every node, False for none.
     """
 
     meaning: ClassVar[str] = "the nodes within 3 hops of the root"

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import reign.policies as policies
 from reign.bags import Domain
 from reign.nn import (
     MODELS,
     Aggregation,
-    AKCombine,
     AKKernel,
     AKPart,
     Model,
@@ -58,7 +57,7 @@ class GNNAKPublished(SubgraphGNN):
         policy: str | Policy = "ego:3",
         inner_layers: int = 1,
         parts: Sequence[AKPart] | None = None,
-        combine: AKCombine = "cat",
+        combine: Literal["sum", "cat"] = "cat",
         aggregation: Aggregation = "sum",
         hop_channels: int | None = None,
         remark: bool = False,

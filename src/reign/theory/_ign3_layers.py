@@ -62,8 +62,8 @@ def policy_program(policy: str | Policy, channels: int, features: int) -> Progra
         program += Step(channels, {o: [(f"{o}->{o}", drop)] for o in ("aab", "aba")})
     if isinstance(chosen, EgoNets):
         program += _ego_nets(channels, reach, chosen.num_hops)
-    if chosen.mark is True:  # two channels in front: [1, 0] at the root, [0, 1] elsewhere
-        program += Step(channels, bias={"aaa": {0: 1.0}, "abb": {1: 1.0}})
+    if chosen.mark:  # two channels in front: [1, 0] at the root, [0, 1] elsewhere; or the first one alone
+        program += Step(channels, bias={"aaa": {0: 1.0}} | ({"abb": {1: 1.0}} if chosen.mark is True else {}))
     return program
 
 

@@ -158,7 +158,7 @@ class _Pooling:
         """From the cube to a vector of the graph."""
         if isinstance(pooling, DeepSets):
             self._make_room(max(part.out_features for part in [*pooling.each, *pooling.mean]))
-            over = getattr(pooling, "over_subgraphs", "mean")
+            over = pooling.over_subgraphs
             program = self._readout() + self._divided(pooling.over_nodes, self.size)
             for number, each in enumerate(pooling.each):
                 program += self._layer(each, pooling.mean[number] if pooling.invariance == "late" else None, over, pooling.act)

@@ -110,6 +110,8 @@ def check_linear(layer: SubgraphConv) -> None:
     for slot in [*layer.slots(), *layer.slots(on=True)]:
         if isinstance(slot, TermSlot) and not isinstance(slot.transform, nn.Linear):
             problems.append("MLPs (use transform='linear')")
+        if isinstance(slot, TermSlot) and slot.edge_encoder is not None:
+            problems.append("edge features (leave edge_terms out)")
         if isinstance(slot, EncoderSlot):
             kind = type(slot.encoder).__name__
             if kind != "GraphConv":
@@ -135,11 +137,13 @@ def ak_parts(layer: AKConv) -> tuple[list[SubgraphConv], Weights]:
     """The inner layers of a GNN-AK block, and the matrices of its aggregation."""
     if layer.max_distance is not None or layer.aggregation != "sum" or type(layer.norm).__name__ != "NoNorm" or layer.marks:
         raise ValueError("the construction covers GNN-AK and GNN-AK-ctx with aggregation='sum', norm=None and remark=False.")
-    d = layer.out_channels
-    eye = torch.eye(d, dtype=torch.float64)
-    mix = [eye] * len(layer.parts) if layer.mix is None else list(layer.mix.weight.detach().double().split(d, dim=1))
+    parts, out = len(layer.parts), layer.out_channels
+    if layer.mix is not None:
+        mix = list(layer.mix.weight.detach().double().chunk(parts, dim=1))
+    else:  # the identity, or of a concatenation the columns of each part
+        mix = [torch.eye(out, dtype=torch.float64)] * parts if layer.combine == "sum" else list(torch.eye(out).double().chunk(parts, dim=1))
     weights = dict(zip(layer.parts, mix, strict=True))
-    weights["bias"] = torch.zeros(d, dtype=torch.float64) if layer.mix is None else layer.mix.bias.detach().double()
+    weights["bias"] = torch.zeros(out, dtype=torch.float64) if layer.mix is None else layer.mix.bias.detach().double()
     return [inner for inner in layer.inner if isinstance(inner, SubgraphConv)], weights
 
 
@@ -218,8 +222,7 @@ def to_sun(layer: nn.Module) -> list[nn.Module]:
     """SUN layers that compute the same as a layer of any model except ReIGN(2)."""
     if isinstance(layer, AKConv):
         inner, mix = ak_parts(layer)
-        d = layer.out_channels
-        eye, zero = torch.eye(d, dtype=torch.float64), torch.zeros(d, d, dtype=torch.float64)
+        eye, zero = torch.eye(layer.out_channels, dtype=torch.float64), torch.zeros_like(mix["node_root"])
         # the paper prints one layer, which reads the readout of k where that of i is needed; here roots are first, then all pairs read them
         roots = {"own": mix["node_root"], "readout": mix["node_readout"], "needle": mix.get("needle", zero), "bias": mix["bias"]}
         first = sun_layer({"own": zero}, roots, activation(layer), layer.domain)
@@ -257,9 +260,10 @@ def to_null(layers: Sequence[nn.Module], policy: Policy, domain: str) -> list[nn
     features = stack_of[0].in_channels - policy.num_marks
     eye = torch.eye(features, dtype=torch.float64)
     if isinstance(policy, NodeMarking):
-        own = torch.cat([torch.zeros(2, features, dtype=torch.float64), eye])
-        others, roots = torch.zeros(2, features + 2, dtype=torch.float64)
-        others[1], roots[0] = 1, 1
+        marks = policy.num_marks
+        own = torch.cat([torch.zeros(marks, features, dtype=torch.float64), eye])
+        others, roots = torch.zeros(2, features + marks, dtype=torch.float64)
+        others[1:marks], roots[0] = 1, 1  # with a single mark, other nodes have none
         return [sun_layer({"own": own, "bias": others}, {"own": own, "bias": roots}, None, "all"), *layers]
     first = sun_layer({"own": glue(eye, eye)}, {"own": glue(0 * eye, eye)}, None, "all")
     return [first, *(_without_roots(layer, last=layer is layers[-1]) for layer in stack_of)]

@@ -84,8 +84,9 @@ def _(layer: SubgraphConv) -> Rule:
 def _(layer: AKConv) -> Rule:
     inner = rule_of(layer.inner[0])
     assert isinstance(inner, Layer)
+    act, remark = not isinstance(layer.act, nn.Identity), bool(layer.marks)
     return Block(
-        inner, len(layer.inner), tuple(layer.parts), layer.combine, layer.aggregation, bool(layer.marks), layer.max_distance
+        inner, len(layer.inner), tuple(layer.parts), layer.combine, layer.aggregation, act, remark, layer.max_distance
     )
 
 
@@ -101,6 +102,8 @@ def _(layer: PPGNRootConv) -> Rule:
 
 def slot_of(slot: TermSlot | EncoderSlot) -> Slot:
     """A term with its transform, or terms with their encoder."""
+    if isinstance(slot, TermSlot) and slot.edge_encoder is not None:
+        raise ValueError(f"'{slot.name}' was made for edge features, but exact tests cover only graphs without edge features.")
     if isinstance(slot, TermSlot) and slot.on_pairs:
         raise ValueError(f"'{slot.name}' is transformed at every pair, which exact tests do not support.")
     if len({part.scope for part in slot.terms}) > 1 and slot.terms[0].scope != "pair":
@@ -155,7 +158,7 @@ def _(pooling: MeanPooling) -> Pool:
 
 @pool_of.register
 def _(pooling: DeepSets) -> Pool:
-    return Nested(pooling.over_nodes, "mean", len(pooling.each), pooling.invariance == "late")
+    return Nested(pooling.over_nodes, pooling.over_subgraphs, len(pooling.each), pooling.invariance == "late")
 
 
 @pool_of.register

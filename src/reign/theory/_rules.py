@@ -135,8 +135,9 @@ class Block:
         inner: the layer in subgraphs.
         depth: number of inner layers; None to repeat until the partition of pairs occurs again.
         parts: terms of nodes that are combined.
-        combine: "cat" for a linear map of all parts, or "sum" for their plain sum.
+        combine: "sum" for the sum of the parts; otherwise a linear map of all parts, which also stands for their concatenation.
         aggregation: "sum" or "mean" over the nodes of a subgraph, and over subgraphs.
+        act: whether the block ends with an activation.
         remark: whether to add marks before the block.
         max_distance: the largest hop distance of GNN-AK+, which has an embedding before the block and gates before the parts.
     """
@@ -144,8 +145,9 @@ class Block:
     inner: Layer
     depth: int | None
     parts: tuple[str, ...]
-    combine: Literal["sum", "cat"] = "cat"
+    combine: Literal["sum", "cat", "linear"] = "cat"
     aggregation: str = "sum"
+    act: bool = False
     remark: bool = False
     max_distance: int | None = None
 
@@ -163,7 +165,7 @@ class Block:
             out = _add(parts) if self.combine == "sum" else algebra.linear((*key, "cat"), *parts)
             stable = self.depth is None and (found := partition(h)) in seen
             ends = stable or t + 1 == self.depth
-            yield bag.wiring.to_node.t(algebra.act((*key, "out"), out)), ends
+            yield bag.wiring.to_node.t(algebra.act((*key, "out"), out) if self.act else out), ends
             if ends:
                 return
             if self.depth is None:

@@ -75,6 +75,7 @@ class DS(SubgraphGNN):
         set_channels: widths of the layers of the set network (``DeepSets``); if empty, plain means.
         invariance: whether the set network is invariant "early" or "late"; see ``DeepSets``.
         readout: "mean" or "sum" over the nodes of a subgraph.
+        subgraphs: "mean" or "sum" over subgraphs.
         options: see ``ModelOptions``.
     """
 
@@ -92,9 +93,10 @@ class DS(SubgraphGNN):
         set_channels: Sequence[int] = (64,),
         invariance: Literal["early", "late"] = "early",
         readout: Aggregation = "mean",
+        subgraphs: Aggregation = "mean",
         **options: Unpack[ModelOptions],
     ) -> None:
-        options.setdefault("pooling", _set_network(set_channels, invariance, readout))
+        options.setdefault("pooling", _set_network(set_channels, invariance, readout, subgraphs))
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=DSConv, **options)
 
 
@@ -113,6 +115,7 @@ class DSS(SubgraphGNN):
         set_channels: widths of the layers of a set network over the subgraphs; if empty, plain means, as in the experiments.
         invariance: whether the set network is invariant "early" or "late"; see ``DeepSets``.
         readout: "mean" or "sum" over the nodes of a subgraph.
+        subgraphs: "mean" or "sum" over subgraphs.
         options: see ``ModelOptions``.
     """
 
@@ -132,10 +135,11 @@ class DSS(SubgraphGNN):
         set_channels: Sequence[int] = (),
         invariance: Literal["early", "late"] = "early",
         readout: Aggregation = "mean",
+        subgraphs: Aggregation = "mean",
         **options: Unpack[ModelOptions],
     ) -> None:
         layer = partial(DSSConv, needle=needle, aggregated_adjacency=aggregated_adjacency)
-        options.setdefault("pooling", _set_network(set_channels, invariance, readout))
+        options.setdefault("pooling", _set_network(set_channels, invariance, readout, subgraphs))
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, **options)
 
 
@@ -145,6 +149,7 @@ class SetNetworkOptions(ModelOptions, total=False):
     set_channels: Sequence[int]
     invariance: Literal["early", "late"]
     readout: Aggregation
+    subgraphs: Aggregation
 
 
 @MODELS.register("reconstructiongnn")
@@ -173,7 +178,9 @@ class ReconstructionGNN(DS):
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, **options)
 
 
-def _set_network(channels: Sequence[int], invariance: Literal["early", "late"], readout: Aggregation) -> Callable[[int], Pooling]:
+def _set_network(
+    channels: Sequence[int], invariance: Literal["early", "late"], readout: Aggregation, subgraphs: Aggregation
+) -> Callable[[int], Pooling]:
     if not channels:
-        return partial(MeanPooling, nodes=readout)
-    return partial(DeepSets, hidden=channels, invariance=invariance, nodes=readout)
+        return partial(MeanPooling, nodes=readout, subgraphs=subgraphs)
+    return partial(DeepSets, hidden=channels, invariance=invariance, nodes=readout, subgraphs=subgraphs)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 import reign.policies as policies
-from reign._validate import check, check_probability
+from reign._validate import check, check_count, check_probability
 from reign.bags import Domain, SubgraphBag
 from reign.nn._catalogue import MODELS
 from reign.nn._describe import aligned, latex_sum, slot_formulas
@@ -28,7 +28,7 @@ from reign.policies import EgoNets, Policy
 # -- the block -----------------------------------------------------------------------------------------------------------
 
 
-AKCombine = Literal["sum", "cat"]
+AKCombine = Literal["sum", "cat", "linear"]
 
 
 class _Block(Resettable):
@@ -66,18 +66,20 @@ class AKConv(_Block):
     r"""A block [A] . [S] (eq. GNNAK and GNNAK-ctx): convolutions in every subgraph, then for each node its centroid, its subgraph
     and optionally its context.
 
-    .. math:: x^k_i \leftarrow \sigma \big( \phi ( h^i_i, \textstyle\sum_j h^i_j, \sum_j h^j_i ) \big),
+    .. math:: x^k_i \leftarrow \phi ( h^i_i, \textstyle\sum_j h^i_j, \sum_j h^j_i ),
               \quad h = \gamma_L \circ \dots \circ \gamma_1 (A^k, X^k)
 
     The result does not depend on k, so the marks in the input of the model are lost; ``marks`` adds them again before the block.
 
     Args:
         in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
+        out_channels: number of channels of the output; with a concatenation, that of its parts together.
         inner_layers: number L of convolutions in every subgraph.
         context: whether to add the sum over the subgraphs that a node is in.
-        combine: phi, a plain "sum" as in the proofs, or a linear map of the concatenation ("cat").
+        combine: phi, the concatenation ("cat"), the "sum" as in the proofs, or a linear map of the concatenation ("linear").
         aggregation: "sum" or "mean" over the nodes of a subgraph, and over subgraphs.
+        end_norm: whether the combined parts are normalised.
+        end_act: whether the block ends with the activation.
         marks: number of channels of marks that are put in front of the input.
         plus: largest hop distance of GNN-AK+'s distance embedding. It also switches on GNN-AK+'s gates and its transforms before
             pooling; None switches all of these off.
@@ -94,12 +96,14 @@ class AKConv(_Block):
         inner_layers: int = 1,
         context: bool = False,
         combine: AKCombine = "cat",
-        aggregation: Aggregation = "mean",
+        aggregation: Aggregation = "sum",
+        end_norm: bool = False,
+        end_act: bool = False,
         marks: int = 0,
         plus: int | None = None,
         act: Activation = "relu",
         norm: str | None = "batch_norm",
-        domain: Domain = "members",
+        domain: Domain = "all",
         **options: Unpack[ConvOptions],
     ) -> None:
         super().__init__()
@@ -107,20 +111,21 @@ class AKConv(_Block):
             raise ValueError(f"aggregation is {aggregation!r}, expected 'sum' or 'mean'.")
         if type(inner_layers) is not int or inner_layers < 1:
             raise ValueError(f"inner_layers is {inner_layers!r}, expected at least 1.")
-        if combine not in ("sum", "cat"):
-            raise ValueError(f"combine is {combine!r}, expected 'sum' or 'cat'.")
+        check("combine", combine, combine in ("sum", "cat", "linear"), "'sum', 'cat' or 'linear'")
+        self.parts = self._terms = ["node_root", "node_readout", *(["needle"] if context else [])]
+        width = out_channels // len(self.parts) if combine == "cat" else out_channels
+        check("out_channels", out_channels, combine != "cat" or out_channels == width * len(self.parts), f"a multiple of {len(self.parts)}, the number of parts that are concatenated")
         self.in_channels, self.out_channels, self.domain = in_channels, out_channels, domain
         self.combine, self.aggregation, self.marks, self.max_distance = combine, aggregation, marks, plus
-        widths = [marks + in_channels] + [out_channels] * inner_layers
+        widths = [marks + in_channels] + [width] * inner_layers
         self.inner = nn.ModuleList([DSConv(a, b, act=act, norm=norm, domain=domain, **options) for a, b in pairwise(widths)])
-        self.parts = self._terms = ["node_root", "node_readout", *(["needle"] if context else [])]
-        self.mix = nn.Linear(len(self.parts) * out_channels, out_channels) if combine == "cat" else None
+        self.mix = nn.Linear(len(self.parts) * width, out_channels) if combine == "linear" else None
         if plus is not None:
             self.distance = nn.Embedding(plus + 2, marks + in_channels)
-            self.gates = nn.ModuleList([nn.Embedding(plus + 2, out_channels) for _ in self.parts])
-            self.before = nn.ModuleList([MLP(out_channels, out_channels, norm=norm, act=act) for _ in self.parts])
-        self.norm = make_norm(norm, out_channels)
-        self.act = make_act(act)
+            self.gates = nn.ModuleList([nn.Embedding(plus + 2, width) for _ in self.parts])
+            self.before = nn.ModuleList([MLP(width, width, norm=norm, act=act) for _ in self.parts])
+        self.norm = make_norm(norm if end_norm else None, out_channels)
+        self.act = make_act(act if end_act else None)
 
     def forward(
         self, h: Float[Tensor, "pairs in_channels"], bag: SubgraphBag, edge_attr: Shaped[Tensor, "edges *channels"] | None = None
@@ -132,7 +137,8 @@ class AKConv(_Block):
         for layer in self.inner:
             h = layer(h, bag, edge_attr)
         values = [self._part(p, name, h, bag) for p, name in enumerate(self.parts)]
-        out = self.mix(torch.cat(values, dim=1)) if self.mix is not None else torch.stack(values).sum(0)
+        out = torch.stack(values).sum(0) if self.combine == "sum" else torch.cat(values, dim=1)
+        out = out if self.mix is None else self.mix(out)
         return bag.wiring.to_node.t(self.act(normalise(self.norm, out, bag.real("node"))))
 
     def _part(self, p: int, name: str, h: Float[Tensor, "pairs channels"], bag: SubgraphBag) -> Float[Tensor, "nodes channels"]:
@@ -161,7 +167,7 @@ class AKConv(_Block):
             lines += [f"  {name}: + distance embedding, MLP and gate" for name in self.parts]
             added = num_parameters(self.distance, self.gates, self.before)
             lines.append(f"  distances, gates and transforms: {added:,} parameters")
-        phi = "Linear[" if self.mix is not None else "["
+        phi = {"linear": "Linear[", "cat": "[", "sum": "sum["}[self.combine]
         lines.append(
             f"  x[k,i] <- {type(self.act).__name__}({phi}{' , '.join(parts)}]), {num_parameters(self.mix):,} parameters, on nodes"
         )
@@ -223,7 +229,7 @@ class AKKernel(_Block):
         out_channels: int,
         *,
         parts: Sequence[AKPart] = ("centroid", "subgraph"),
-        combine: AKCombine = "cat",
+        combine: Literal["sum", "cat"] = "cat",
         aggregation: Aggregation = "sum",
         inner_layers: int = 1,
         inner_residual: bool = True,
@@ -344,22 +350,21 @@ class GNNAK(SubgraphGNN):
 
     Args:
         in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
+        hidden_channels: number of channels of the convolutions; with ``combine="cat"`` a block has as many for each part.
         num_layers: number of blocks.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
         inner_layers: number of convolutions in a block.
-        combine: "cat" (followed by a linear map), or a plain "sum" as in the paper's proofs.
-        aggregation: "mean" or "sum" over the nodes of a subgraph, and over subgraphs.
+        combine, aggregation, end_norm, end_act: see ``AKConv``.
         remark: whether marks are added before every block, and not only before the first.
-        graph_pooling: "mean" or "sum" over nodes.
-        domain: whether sums range over "members" of ego nets, as in the original, or over "all" nodes, as in this paper's formula.
+        graph_pooling: "sum" or "mean" over nodes.
+        domain: whether sums range over "all" nodes, as in this paper's formula, or over "members" of ego nets, as in the original.
         options: see ``MemberModelOptions``.
     """
 
     needs_node_based = True
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
-    linear_form: ClassVar[dict[str, Any]] = {"conv": "graphconv", "norm": None, "domain": "all", "aggregation": "sum"}
+    linear_form: ClassVar[dict[str, Any]] = {"conv": "graphconv", "norm": None, "domain": "all"}
     context: ClassVar[bool] = False
     """Whether to add the sum over the subgraphs that a node is in."""
 
@@ -373,10 +378,12 @@ class GNNAK(SubgraphGNN):
         policy: str | Policy = "ego:3",
         inner_layers: int = 1,
         combine: AKCombine = "cat",
-        aggregation: Aggregation = "mean",
+        aggregation: Aggregation = "sum",
+        end_norm: bool = False,
+        end_act: bool = False,
         remark: bool = False,
-        graph_pooling: Aggregation = "mean",
-        domain: Domain = "members",
+        graph_pooling: Aggregation = "sum",
+        domain: Domain = "all",
         **options: Unpack[MemberModelOptions],
     ) -> None:
         block = partial(
@@ -385,8 +392,14 @@ class GNNAK(SubgraphGNN):
             context=self.context,
             combine=combine,
             aggregation=aggregation,
+            end_norm=end_norm,
+            end_act=end_act,
             plus=self._max_distance(policy),
         )
+        if combine == "cat":
+            check_count("num_layers", num_layers)
+            widths = options.get("widths") or [hidden_channels] * num_layers
+            options["widths"] = [(3 if self.context else 2) * width for width in widths] if isinstance(widths, list | tuple) else widths
         options.setdefault("pooling", partial(RootPooling, roots=graph_pooling))
         layer = remarked(block, policy) if remark else block
         super().__init__(
@@ -416,13 +429,39 @@ class GNNAKctx(GNNAK):
 @MODELS.register("gnnakplus", "GNN-AK+")
 class GNNAKPlus(GNNAKctx):
     """GNN-AK+: GNN-AK with the context, a hop-distance embedding in every block, gates on centroid, subgraph and context that depend on
-    the hop distance, and transforms before pooling.
+    the hop distance, transforms before pooling, a linear map, and means over members.
 
-    Its arguments are those of ``GNNAK``.
+    Args:
+        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
+        hidden_channels: number of channels of the layers.
+        num_layers: number of blocks.
+        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
+        combine, aggregation, end_norm, end_act, graph_pooling, domain, options: see ``GNNAK``.
     """
 
     wl_bound = Model.wl_bound
     linear_form: ClassVar[dict[str, Any]] = {}
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        *,
+        combine: AKCombine = "linear",
+        aggregation: Aggregation = "mean",
+        end_norm: bool = True,
+        end_act: bool = True,
+        graph_pooling: Aggregation = "mean",
+        domain: Domain = "members",
+        **options: Any,
+    ) -> None:
+        given = combine, aggregation, end_norm, end_act, graph_pooling, domain
+        names = "combine", "aggregation", "end_norm", "end_act", "graph_pooling", "domain"
+        super().__init__(
+            in_channels, hidden_channels, num_layers, out_channels, **dict(zip(names, given, strict=True)), **options
+        )
 
     def _max_distance(self, policy: str | Policy) -> int:
         made = policies.policy(policy)

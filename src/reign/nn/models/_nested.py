@@ -79,13 +79,7 @@ class NGNN(SubgraphGNN):
 
     needs_node_based = True
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
-    linear_form: ClassVar[dict[str, Any]] = {
-        "conv": "graphconv",
-        "norm": None,
-        "domain": "all",
-        "readout": "sum",
-        "graph_pooling": "sum",
-    }
+    linear_form: ClassVar[dict[str, Any]] = {"conv": "graphconv", "norm": None, "domain": "all"}
 
     def __init__(
         self,
@@ -96,8 +90,8 @@ class NGNN(SubgraphGNN):
         *,
         policy: str | Policy = "ego:3",
         outer_layers: int = 1,
-        readout: Aggregation = "mean",
-        graph_pooling: Aggregation = "mean",
+        readout: Aggregation = "sum",
+        graph_pooling: Aggregation = "sum",
         domain: Domain = "members",
         **options: Unpack[MemberModelOptions],
     ) -> None:
@@ -147,7 +141,7 @@ class IDGNN(SubgraphGNN):
         num_layers: number of layers, and depth of the ego nets if ``policy`` is not given.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any policy with roots; "ego+:T" with T layers if not given.
-        graph_pooling: "mean" or "sum" over the roots.
+        graph_pooling: "sum" or "mean" over the roots.
         domain: whether norms range over "members" of ego nets, as in the original, or over "all" nodes.
         options: see ``MemberModelOptions``.
     """
@@ -163,7 +157,7 @@ class IDGNN(SubgraphGNN):
         out_channels: int | None = None,
         *,
         policy: str | Policy | None = None,
-        graph_pooling: Aggregation = "mean",
+        graph_pooling: Aggregation = "sum",
         domain: Domain = "members",
         **options: Unpack[MemberModelOptions],
     ) -> None:

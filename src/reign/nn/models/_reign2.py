@@ -40,6 +40,7 @@ class ReIGN2Conv(SubgraphConv):
         terms: terms off the diagonal; the whole table if not given.
         root_terms: terms on the diagonal; the whole table if not given.
         transform: "linear", as in the paper, or "mlp".
+        edge_terms: whether all terms along edges use edge features, and not only base encoders; see ``SubgraphConv``.
         options: see ``LayerOptions``.
     """
 
@@ -52,9 +53,11 @@ class ReIGN2Conv(SubgraphConv):
         root_terms: Sequence[str] | None = tuple(REIGN2_ON),
         transform: Transform = "linear",
         aggregation: dict[str, Aggregation] | None = None,
+        edge_terms: bool = False,
         **options: Unpack[LayerOptions],
     ) -> None:
-        super().__init__(in_channels, out_channels, terms, root_terms, transform=transform, aggregation=aggregation, **options)
+        how: dict[str, Any] = {"transform": transform, "aggregation": aggregation, "edge_terms": edge_terms}
+        super().__init__(in_channels, out_channels, terms, root_terms, **how, **options)
 
 
 class ReIGN2Options(ModelOptions, total=False):
@@ -62,9 +65,11 @@ class ReIGN2Options(ModelOptions, total=False):
 
     Args:
         aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
+        edge_terms: whether all terms along edges use edge features, and not only base encoders; see ``SubgraphConv``.
     """
 
     aggregation: dict[str, Aggregation] | None
+    edge_terms: bool
 
 
 @MODELS.register("reign2", "ReIGN(2)")
@@ -94,6 +99,6 @@ class ReIGN2(SubgraphGNN):
         transform: Transform = "linear",
         **options: Unpack[ReIGN2Options],
     ) -> None:
-        aggregation = options.pop("aggregation", None)
-        layer = partial(ReIGN2Conv, terms=terms, root_terms=root_terms, transform=transform, aggregation=aggregation)
+        own = {"aggregation": options.pop("aggregation", None), "edge_terms": options.pop("edge_terms", False)}
+        layer = partial(ReIGN2Conv, terms=terms, root_terms=root_terms, transform=transform, **own)
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, **options)
