@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from reign._validate import did_you_mean
 from reign.tables import Table, number
+from reign.train.runs.run import Run
 from reign.train.settings.config import Recipe, Settings, explain
 from reign.train.settings.yaml import RawSettings, merge, read_yaml
 
@@ -193,7 +194,8 @@ def find_table(name: str) -> PaperTable:
         raise ValueError(f"the file {name} does not exist.")
     values = read_extended(name)
     if "rows" not in values:
-        return PaperTable.single(name, {str(key): value for key, value in values.items()})
+        old = {"format": 1} if Run(Path(name).parent).files.problem.is_file() else {}  # the recipe of a run, perhaps of an older version
+        return PaperTable.single(name, old | {str(key): value for key, value in values.items()})
     try:
         return PaperTable.model_validate(values)
     except ValidationError as error:

@@ -120,7 +120,7 @@ def _members(summary: Summary) -> Iterator[MemberResult]:
 
 def _filled(recipe: RawSettings) -> Recipe:
     """The recipe of a record with the defaults of settings that did not exist yet when it was written."""
-    return Recipe.model_validate({**recipe, "seeds": [0]})
+    return Recipe.model_validate({"format": 1, **recipe, "seeds": [0]})
 
 
 def read_records(folder: Path) -> list[Record]:

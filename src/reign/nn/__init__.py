@@ -14,6 +14,7 @@ from reign.nn._describe import Latex, cost, latex_formula, slot_formulas
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, EncoderSpec, make_encoder
 from reign.nn._encodings import NODE_ENCODINGS, PAIR_ENCODINGS, Encodings, PairLabels, encoded, list_encodings
 from reign.nn._export import export_program
+from reign.nn._formats import FORMAT, read_format, todays_options
 from reign.nn._layer import SubgraphConv
 from reign.nn._mlp import Activation, BatchNorm, make_act, make_norm, normalise, num_parameters
 from reign.nn._model import Model, SubgraphGNN
@@ -72,6 +73,7 @@ __all__ = [
     "ALONG",
     "CONVS",
     "FOLKLORE",
+    "FORMAT",
     "GIN",
     "MODELS",
     "NODE_ENCODINGS",
@@ -140,8 +142,10 @@ __all__ = [
     "model_summaries",
     "normalise",
     "num_parameters",
+    "read_format",
     "slot_formulas",
     "term",
+    "todays_options",
 ]
 __all__ += [
     "DS", "DSS", "GNNAK", "IDGNN", "IGN2", "MPNN", "NGNN", "PPGN", "PPGNRRWP", "REIGN2_OFF", "REIGN2_ON", "SSWL", "SUN",

@@ -1,4 +1,4 @@
-"""All models by name; and a model on disk: ``model.safetensors`` holds its weights, ``config.json`` its name and arguments."""
+"""All models by name; and a model on disk: ``model.safetensors`` holds its weights, ``config.json`` its name and arguments, and the format of the file."""
 
 import json
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import reign.policies as policies
 from reign.disk import first_line, read_record, read_tensors, write_tensors, write_text
+from reign.nn._formats import FORMAT, read_format, todays_options
 from reign.policies import Policy
 from reign.registry import Registry
 
@@ -101,7 +102,7 @@ class Pretrained:
         """Write both files, or nothing if the arguments cannot be written."""
         arguments = {name: _named(value) if isinstance(value, Policy) else value for name, value in self.arguments.items()}
         try:
-            text = json.dumps({"model": self.model, "arguments": arguments}, indent=2)
+            text = json.dumps({"format": FORMAT, "model": self.model, "arguments": arguments}, indent=2)
         except TypeError as error:
             raise ValueError(
                 f"the arguments of this {self.model} cannot be written as JSON ({error}); save model.state_dict() instead."
@@ -111,7 +112,7 @@ class Pretrained:
 
     @classmethod
     def read(cls, folder: Path) -> "Pretrained":
-        """Read both files."""
+        """Read both files. Options that a file of an earlier format does not have get the defaults of that time."""
         config, weights = folder / "config.json", folder / "model.safetensors"
         if not config.is_file() or not weights.is_file():
             raise ValueError(f"{folder} holds no config.json and model.safetensors, expected a folder written by save_pretrained.")
@@ -119,7 +120,8 @@ class Pretrained:
         tensors, _ = read_tensors(weights)
         if bad := [name for name, value in tensors.items() if value.is_floating_point() and not bool(value.isfinite().all())]:
             raise ValueError(f"{weights} holds NaN or infinity in '{bad[0]}', expected finite weights.")
-        return cls(saved["model"], saved["arguments"], tensors)
+        format = read_format(saved.get("format", 1), config)
+        return cls(saved["model"], todays_options(saved["model"], saved["arguments"], format), tensors)
 
     def check_sizes(self, kind: Callable[..., nn.Module]) -> None:
         """Raise ``ValueError`` if the weights do not have the sizes that the arguments describe. No memory is allocated for the model."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from reign.data import Problem
 from reign.disk import first_line, read_state, write_csv, write_state
-from reign.nn import num_parameters
+from reign.nn import FORMAT, num_parameters, read_format
 from reign.train.engine.callbacks import Callback, EpochRow, board
 from reign.train.engine.engine import Engine
 from reign.train.engine.execution import Fabric, make_fabric
@@ -62,6 +62,7 @@ class History:
             return
         self._saved = time.monotonic()
         state = {
+            "format": FORMAT,
             "learner": engine.state_dict(),
             "rows": self.rows,
             "sharing": self.sharing,
@@ -75,6 +76,7 @@ class History:
         """Continue from the checkpoint in a folder, if there is one."""
         if folder is not None and (file := ModelFiles(folder).checkpoint).is_file():
             state = read_state(file)
+            read_format(state.get("format", 1), file)
             try:
                 engine.model.load_state_dict(state["best_weights"])  # raises an error if they belong to another model
                 engine.load_state_dict(state["learner"])

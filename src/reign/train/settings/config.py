@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from reign._validate import did_you_mean
 from reign.data import find_dataset
 from reign.disk import write_text
-from reign.nn import find_model
+from reign.nn import FORMAT, find_model, read_format, todays_options
 from reign.registry import Registry
 from reign.train.settings.losses import LOSSES
 from reign.train.settings.metrics import METRICS
@@ -302,6 +302,18 @@ class Recipe(Settings):
     folds: Annotated[int, Field(ge=2)] | None = Field(
         None, description="number of cross-validation folds; the reported epoch has the best mean over folds"
     )
+    format: int = Field(FORMAT, description="1: defaults of models are those of runs without a format; see reign.nn")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _today(cls, values: Any) -> Any:
+        """Spell out the defaults of an earlier format."""
+        if not isinstance(values, dict) or "format" not in values:
+            return values
+        model, format = values.get("model"), read_format(values["format"], "the recipe")
+        if isinstance(model, dict) and isinstance(model.get("name"), str):
+            values = {**values, "model": todays_options(model["name"], model, format)}
+        return {**values, "format": FORMAT}
 
     @model_validator(mode="after")
     def _check(self) -> "Recipe":
@@ -323,8 +335,9 @@ class Recipe(Settings):
 
     @classmethod
     def load(cls, file: Path) -> "Recipe":
-        """Read what ``save`` wrote. Runs of versions without ``data.stereo`` have OGB's feature of chirality."""
-        values = read_yaml(file)
+        """Read what ``save`` wrote. Runs of versions without ``data.stereo`` have OGB's feature of chirality, and those without a format
+        the defaults of models of that time."""
+        values = {"format": 1, **read_yaml(file)}
         data = values.get("data")
         if isinstance(data, dict) and data.get("name", "csv") == "csv":
             values = {**values, "data": {"stereo": "ogb", **data}}
