@@ -11,16 +11,16 @@ import reign
 from reign.nn import TERMS, State, Term
 from reign.testing import random_graphs
 
-Dense = Callable[[Tensor, Tensor, Tensor], Tensor]
+Dense = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def einsum(formula: str, *args: str) -> Dense:
-    """A sum over the tensors X (k, i), D (roots x[i,i]), A of the graph and B of the subgraphs, all [target, source]."""
+    """A sum over the tensors X (k, i), D (roots x[i,i]), A of the graph and B of the subgraphs, all [target, source], and M (i in V^k)."""
 
-    def evaluate(X: Tensor, A: Tensor, B: Tensor) -> Tensor:
+    def evaluate(X: Tensor, A: Tensor, B: Tensor, M: Tensor) -> Tensor:
         n = min(X.shape[:2])
         D = X[torch.arange(n), torch.arange(n)]
-        tensors = {"X": X, "A": A, "B": B, "D": D, "1": torch.ones(X.size(1), dtype=X.dtype)}
+        tensors = {"X": X, "A": A, "B": B, "D": D, "M": M, "1": torch.ones(X.size(1), dtype=X.dtype)}
         tensors["S"] = torch.ones(X.size(0), dtype=X.dtype)
         return torch.einsum(formula, *(tensors[a] for a in args))
 
@@ -54,15 +54,18 @@ OFF: dict[str, Dense] = {
     "needle_msg": einsum("ij,hjd,k->kid", "A", "X", "S"),
     "needle_msg@agg": einsum("gij,hjd,k->kid", "B", "X", "S"),
     "swap_local": einsum("kh,hid->kid", "A", "X"),
+    "readout@Vk": einsum("kj,kjd,i->kid", "M", "X", "1"),
+    "needle@Ai": einsum("iih,hid,k->kid", "B", "X", "S"),
+    "swap_local@Ai": einsum("ikh,hid->kid", "B", "X"),
     "folklore": einsum("ij,kjd,jid->kid", "A", "X", "X"),
     "swap_folklore": einsum("kj,kjd,jid->kid", "A", "X", "X"),
     "root_msg": einsum("kik,kd->kid", "B", "D"),
 }
-OFF["own_root"] = lambda X, A, B: X * torch.eye(*X.shape[:2], dtype=X.dtype)[:, :, None]
-OFF["local_others"] = lambda X, A, B: OFF["local"](X, A, B) - OFF["root_msg"](X, A, B)
+OFF["own_root"] = lambda X, A, B, M: X * torch.eye(*X.shape[:2], dtype=X.dtype)[:, :, None]
+OFF["local_others"] = lambda X, A, B, M: OFF["local"](X, A, B, M) - OFF["root_msg"](X, A, B, M)
 for _name, _diagonal in (("readout", "root"), ("needle", "node_root"), ("node_readout", "node_root"), ("root_needle", "root")):
-    OFF[f"{_name}_strict"] = lambda X, A, B, name=_name, diagonal=_diagonal: OFF[name](X, A, B) - OFF[diagonal](X, A, B)
-OFF["non_roots"] = lambda X, A, B: OFF["total"](X, A, B) - OFF["roots"](X, A, B)
+    OFF[f"{_name}_strict"] = lambda X, A, B, M, name=_name, diagonal=_diagonal: OFF[name](X, A, B, M) - OFF[diagonal](X, A, B, M)
+OFF["non_roots"] = lambda X, A, B, M: OFF["total"](X, A, B, M) - OFF["roots"](X, A, B, M)
 # on the diagonal: target (i, i), where that is not the same formula with k = i
 ON: dict[str, Dense] = {
     "non_roots@Ak": einsum("iih,hhj,hjd->id", "B", "B", "X"),
@@ -100,7 +103,8 @@ def check(name: str, policy: str, domain: str, data: list[Data], roots: bool = T
         X = (h * member)[mine].view(one.num_subgraphs, one.num_nodes, 2)
         A = torch.zeros(one.num_nodes, one.num_nodes, dtype=torch.float64)
         A.index_put_((graph.edge_index[1], graph.edge_index[0]), torch.ones(1, dtype=torch.float64), accumulate=True)
-        expected.append((X, A, one.to_dense().A))
+        dense = one.to_dense()
+        expected.append((X, A, dense.A, dense.member.to(X.dtype)))
     dense = torch.cat([OFF[name](*tensors).flatten(0, 1) for tensors in expected])
     torch.testing.assert_close(off * member, dense * member, atol=1e-12, rtol=1e-12)
     _same_gradient(h, (off * weight * member).sum(), (dense * weight * member).sum())

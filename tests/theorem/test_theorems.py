@@ -305,7 +305,7 @@ def test_both_combinations_of_gnn_ak(combine: str) -> None:
         (lambda: DSS(2, 3, 2, 2, conv="graphconv", norm=None), "sun", "got means"),
         (lambda: DS(2, 3, 2, 2, conv="graphconv", norm=None, act="silu"), "sun", "got activation SiLU"),
         (lambda: SUN(2, 3, 2, 2, conv="graphconv", norm=None, needle="sum"), "reign2", "got MLPs"),
-        (lambda: GNNAK(2, 3, 2, 2, conv="graphconv", norm=None), "sun", "aggregation='sum'"),
+        (lambda: GNNAK(2, 3, 2, 2, conv="graphconv", norm=None, aggregation="mean"), "sun", "aggregation='sum'"),
         (lambda: instance(DS, "nm+distance"), "ign3", "no construction is known for policy 'nm\\+distance5'"),
         (lambda: instance(DS, "nm"), "ign4", "target is 'ign4', expected 'reign2', 'sun', 'sun:null' or 'ign3'"),
         (lambda: instance(ReIGN2), "sun:null", "SUN cannot implement ReIGN2"),

@@ -364,8 +364,13 @@ def trace(
         endless: repeat the first layer without end (a block with inner layers until its partition is stable), in place of running all layers once.
         progress: function that wraps the loop over all layers.
     """
+
+    def pooled(values: Values) -> Values:
+        """The values of graphs, as residues: equal sums of residues can differ by a multiple of the prime."""
+        return algebra.scale(("graph",), plan.pool(values, bag, plan.domain, algebra))
+
     h = algebra.embed(rows(plan.lift(bag.graph.x, bag)), "lift")
-    yield h, plan.pool(h, bag, plan.domain, algebra), True
+    yield h, pooled(h), True
     rules: Iterable[Rule]
     if endless:
         first = plan.rules[0]
@@ -377,7 +382,7 @@ def trace(
     for t, rule in enumerate(rules):
         for out, ends in rule.steps(h, bag, algebra, ("layer", 0 if endless else t)):
             new = out if last is None else out + last
-            yield new, plan.pool(_jump(plan.jk, [*seen, new], algebra), bag, plan.domain, algebra), ends
+            yield new, pooled(_jump(plan.jk, [*seen, new], algebra)), ends
         h = new
         last = None if last is None else new
         seen = [] if plan.jk == "last" else [*seen, new]

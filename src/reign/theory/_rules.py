@@ -162,7 +162,12 @@ class Block:
         for t in count():
             ((h, _),) = self.inner.steps(h, bag, algebra, (*key, t))
             parts = [self._part(name, h, bag, algebra, (*key, name)) for name in self.parts]
-            out = _add(parts) if self.combine == "sum" else algebra.linear((*key, "cat"), *parts)
+            if self.combine == "sum":
+                out = _add(parts)
+            elif self.act:
+                out = algebra.linear((*key, "cat"), *parts)
+            else:  # as far as sums of it are concerned, random multiples are as good as a concatenation, and no more
+                out = _add([algebra.scale((*key, name), part) for name, part in zip(self.parts, parts, strict=True)])
             stable = self.depth is None and (found := partition(h)) in seen
             ends = stable or t + 1 == self.depth
             yield bag.wiring.to_node.t(algebra.act((*key, "out"), out) if self.act else out), ends

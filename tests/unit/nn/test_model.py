@@ -26,20 +26,21 @@ FLAGS: list[tuple[type, dict[str, Any], dict[str, Any]]] = [
             {"out_channels": 3}, {"num_layers": 3}, {"hidden_channels": 7}, {"edge_dim": 2},
         )
     ],
-    *[(DS, {}, other) for other in ({"set_channels": (5,)}, {"invariance": "late"}, {"readout": "sum"}, {"set_channels": ()})],
+    *[(DS, {}, other) for other in ({"set_channels": (5,)}, {"invariance": "late"}, {"readout": "sum"}, {"subgraphs": "sum"}, {"set_channels": ()})],
     *[
         (DSS, {"policy": "ego:1"}, {"policy": "ego:1", **other})
         for other in ({"needle": "sum"}, {"aggregated_adjacency": True}, {"set_channels": (5,)}, {"readout": "sum"})
     ],
-    *[(NGNN, {}, other) for other in ({"outer_layers": 2}, {"readout": "sum"}, {"graph_pooling": "sum"}, {"domain": "all"})],
-    *[(IDGNN, {}, other) for other in ({"graph_pooling": "sum"}, {"policy": "ego+:1"})],
+    *[(NGNN, {}, other) for other in ({"outer_layers": 2}, {"readout": "mean"}, {"graph_pooling": "mean"}, {"domain": "all"})],
+    *[(IDGNN, {}, other) for other in ({"graph_pooling": "mean"}, {"policy": "ego+:1"})],
     *[
         (GNNAK, {"policy": "ego+:1"}, {"policy": "ego+:1", **other})
         for other in (
-            {"inner_layers": 2}, {"combine": "sum"}, {"aggregation": "sum"}, {"remark": True}, {"graph_pooling": "sum"},
-            {"domain": "all"},
+            {"inner_layers": 2}, {"combine": "sum"}, {"combine": "linear"}, {"aggregation": "mean"}, {"remark": True},
+            {"graph_pooling": "mean"}, {"domain": "members"}, {"end_norm": True}, {"policy": "ego+single:1"},
         )
     ],
+    (GNNAK, {"act": "silu"}, {"act": "silu", "end_act": True}),
     (GNNAKPublished, {"policy": "ego+:1"}, {"policy": "ego+:1", "remark": True}),
     *[(MPNN, {}, other) for other in ({"graph_pooling": "sum"}, {"conv": "graphconv"})],
     (SubgraphGNN, {"terms": ["own", "local"]}, {"terms": ["own", "transpose"]}),

@@ -146,7 +146,8 @@ def test_gnn_ak_plus() -> None:
     """The norms of transforms before pooling range over members, the one at the end over nodes."""
     dense = Dense("ego:1", "members")
     bag, hops = dense.bag, dense.bag.hops(1)
-    layer = randomised(AKConv(3, WIDTH, context=True, plus=1, domain="members"))
+    how = {"combine": "linear", "aggregation": "mean", "end_norm": True, "end_act": True}
+    layer = randomised(AKConv(3, WIDTH, context=True, plus=1, domain="members", **how))
     x = dense.h + layer.distance(hops)
     inner = layer.inner[0](x, bag)
     for module in layer.inner.modules():  # its norms were checked above; back to the start

@@ -80,7 +80,7 @@ def test_saving_keeps_precision_and_refuses_policies_without_a_name(tmp_path: Pa
 def test_what_was_given_is_saved_and_nothing_else(model: Callable[[], Model], text: str, tmp_path: Path) -> None:
     """What was given, in the order of the signature, and then further options in the order of the call."""
     model().save_pretrained(tmp_path)
-    assert (tmp_path / "config.json").read_text() == '{\n  "model": ' + text + "\n}\n"
+    assert (tmp_path / "config.json").read_text() == '{\n  "format": 2,\n  "model": ' + text + "\n}\n"
 
 
 def test_copies_can_be_saved(tmp_path: Path) -> None:

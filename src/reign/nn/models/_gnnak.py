@@ -436,7 +436,7 @@ class GNNAKPlus(GNNAKctx):
         hidden_channels: number of channels of the layers.
         num_layers: number of blocks.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
-        combine, aggregation, end_norm, end_act, graph_pooling, domain, options: see ``GNNAK``.
+        policy, inner_layers, combine, aggregation, end_norm, end_act, remark, graph_pooling, domain, options: see ``GNNAK``.
     """
 
     wl_bound = Model.wl_bound
@@ -449,19 +449,20 @@ class GNNAKPlus(GNNAKctx):
         num_layers: int,
         out_channels: int | None = None,
         *,
+        policy: str | Policy = "ego:3",
+        inner_layers: int = 1,
         combine: AKCombine = "linear",
         aggregation: Aggregation = "mean",
         end_norm: bool = True,
         end_act: bool = True,
+        remark: bool = False,
         graph_pooling: Aggregation = "mean",
         domain: Domain = "members",
-        **options: Any,
+        **options: Unpack[MemberModelOptions],
     ) -> None:
-        given = combine, aggregation, end_norm, end_act, graph_pooling, domain
-        names = "combine", "aggregation", "end_norm", "end_act", "graph_pooling", "domain"
-        super().__init__(
-            in_channels, hidden_channels, num_layers, out_channels, **dict(zip(names, given, strict=True)), **options
-        )
+        own: dict[str, Any] = {"policy": policy, "inner_layers": inner_layers, "combine": combine, "aggregation": aggregation}
+        own |= {"end_norm": end_norm, "end_act": end_act, "remark": remark, "graph_pooling": graph_pooling, "domain": domain}
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels, **own, **options)
 
     def _max_distance(self, policy: str | Policy) -> int:
         made = policies.policy(policy)

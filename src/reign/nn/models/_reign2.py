@@ -65,11 +65,9 @@ class ReIGN2Options(ModelOptions, total=False):
 
     Args:
         aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
-        edge_terms: whether all terms along edges use edge features, and not only base encoders; see ``SubgraphConv``.
     """
 
     aggregation: dict[str, Aggregation] | None
-    edge_terms: bool
 
 
 @MODELS.register("reign2", "ReIGN(2)")
@@ -79,7 +77,7 @@ class ReIGN2(SubgraphGNN):
     Args:
         in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         policy: any node-based policy.
-        terms, root_terms, transform: see ``ReIGN2Conv``.
+        terms, root_terms, transform, edge_terms: see ``ReIGN2Conv``.
         options: see ``ReIGN2Options`` and ``ModelOptions``.
     """
 
@@ -97,8 +95,9 @@ class ReIGN2(SubgraphGNN):
         terms: Sequence[str] = tuple(REIGN2_OFF),
         root_terms: Sequence[str] | None = tuple(REIGN2_ON),
         transform: Transform = "linear",
+        edge_terms: bool = False,
         **options: Unpack[ReIGN2Options],
     ) -> None:
-        own = {"aggregation": options.pop("aggregation", None), "edge_terms": options.pop("edge_terms", False)}
+        own: dict[str, Any] = {"aggregation": options.pop("aggregation", None), "edge_terms": edge_terms}
         layer = partial(ReIGN2Conv, terms=terms, root_terms=root_terms, transform=transform, **own)
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, **options)

@@ -187,13 +187,15 @@ def hops(depth: int) -> Tensor:
     return torch.tensor([[lengths[k][i] if lengths[k].get(i, N) <= depth else depth + 1 for i in range(N)] for k in range(N)])
 
 
+@pytest.mark.parametrize("combine", ["cat", "sum", "linear"])
 @pytest.mark.parametrize("aggregation", ["sum", "mean"])
 @pytest.mark.parametrize("domain", ["all", "members"])
 @pytest.mark.parametrize("plus", [None, 2])
-def test_gnn_ak(plus: int | None, domain: str, aggregation: str) -> None:
+def test_gnn_ak(plus: int | None, domain: str, aggregation: str, combine: str) -> None:
     """Centroid, subgraph and context of GNN-AK-ctx; for GNN-AK+ with distances, transforms and sigmoid gates."""
-    here = bag("ego:2")
-    layer = randomised(AKConv(3, WIDTH, inner_layers=1, context=True, plus=plus, aggregation=aggregation, norm=None, domain=domain))
+    here, size = bag("ego:2"), 3 * WIDTH if combine == "cat" else WIDTH
+    how = {"aggregation": aggregation, "combine": combine, "end_act": combine == "linear"}
+    layer = randomised(AKConv(3, size, inner_layers=1, context=True, plus=plus, norm=None, domain=domain, **how))
     h, B = values(here), here.to_dense().A
     kept = here.member.view(N, N, 1).double() if domain == "members" else torch.ones(N, N, 1, dtype=torch.float64)
     far = hops(2) if plus is None else hops(plus)
@@ -209,9 +211,15 @@ def test_gnn_ak(plus: int | None, domain: str, aggregation: str) -> None:
         V = V * kept
         total, number = [(V.diagonal().t(), 1), (V.sum(1), kept.sum(1)), (V.sum(0), kept.sum(0))][p]
         parts.append(total / number if aggregation == "mean" else total)
-    out = layer.mix(torch.cat(parts, dim=1)).relu()
+    joined = torch.cat(parts, dim=1)
+    out = sum(parts) if combine == "sum" else joined if combine == "cat" else layer.mix(joined).relu()
     assert layer.parts == ["node_root", "node_readout", "needle"]
-    torch.testing.assert_close(layer(h, here).view(N, N, WIDTH), out[None].expand(N, N, WIDTH))
+    torch.testing.assert_close(layer(h, here).view(N, N, size), out[None].expand(N, N, size))
+
+
+def test_the_parts_of_a_concatenation_have_equal_widths() -> None:
+    with pytest.raises(ValueError, match="out_channels is 4, expected a multiple of 3, the number of parts that are concatenated"):
+        AKConv(3, 4, context=True)
 
 
 @pytest.mark.parametrize("kind", [AKConv, AKKernel])
@@ -225,8 +233,9 @@ def test_marks_before_a_block_of_gnn_ak(kind: type) -> None:
 
 
 def test_ngnn() -> None:
-    """The readout of each ego net, message passing on the graph itself, and the mean over nodes."""
-    model = randomised(NGNN(3, WIDTH, 1, policy="ego:1", outer_layers=1, norm=None)).eval()
+    """The readout of each ego net, message passing on the graph itself, and the mean over nodes, as in the code of the experiments."""
+    means = {"readout": "mean", "graph_pooling": "mean"}
+    model = randomised(NGNN(3, WIDTH, 1, policy="ego:1", outer_layers=1, norm=None, **means)).eval()
     x = torch.randn(N, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     member, B = here_members("ego:1")
     X = x[None].expand(N, N, 3) * member
@@ -241,22 +250,24 @@ def here_members(policy: str) -> tuple[Tensor, Tensor]:
     return dense.member[..., None].double(), dense.A
 
 
+@pytest.mark.parametrize("subgraphs", ["mean", "sum"])
 @pytest.mark.parametrize("invariance", ["early", "late"])
-def test_set_networks(invariance: str) -> None:
+def test_set_networks(invariance: str, subgraphs: str) -> None:
     here = bag("ego:1")
-    pool = randomised(DeepSets(3, (5, 4), invariance, nodes="mean"))
+    pool = randomised(DeepSets(3, (5, 4), invariance, nodes="mean", subgraphs=subgraphs))
+    over = N if subgraphs == "sum" else 1
     x = values(here).view(N, N, 3).mean(1)
     elu = nn.functional.elu
     if invariance == "early":
         for phi in pool.each:
             x = elu(phi(x))
-        x = x.mean(0, keepdim=True)
+        x = x.mean(0, keepdim=True) * over
         for rho in pool.mean:
             x = elu(rho(x))
     else:
         for each, mean in zip(pool.each, pool.mean, strict=True):
-            x = elu(each(x) + mean(x.mean(0, keepdim=True)))
-        x = x.mean(0, keepdim=True)
+            x = elu(each(x) + mean(x.mean(0, keepdim=True) * over))
+        x = x.mean(0, keepdim=True) * over
     torch.testing.assert_close(pool(State(values(here), here)), x)
 
 
