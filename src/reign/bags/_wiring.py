@@ -93,6 +93,18 @@ class WeightedSum:
 
 
 @dataclass(frozen=True, eq=False)
+class FeaturedSum:
+    """``sum(x)[t]`` is the sum of relu(x + e) over the messages into t, with the vector e of the edge of each message."""
+
+    messages: Messages
+    edges: Float[Tensor, "edges channels"]
+
+    def __call__(self, x: Float[Tensor, "sources channels"]) -> Float[Tensor, "targets channels"]:
+        """Sum the messages of x."""
+        return self.messages.into_targets((self.messages.from_rows(x) + self.messages.from_edges(self.edges)).relu())
+
+
+@dataclass(frozen=True, eq=False)
 class Wiring:
     """The sums of one bag. It has no state: the bag caches all maps that are made here."""
 
@@ -221,7 +233,7 @@ class Wiring:
 
         return self.cache(("triples", neighbours, where), build)
 
-    def rows(self, neighbours: Neighbours, values: str, where: Where = "off") -> Sum | WeightedSum:
+    def rows(self, neighbours: Neighbours, values: str, where: Where = "off") -> Sum | WeightedSum | FeaturedSum:
         """The sum of x[a, b] over the neighbours. ``values`` holds the letters a and b, each one of k, i, j."""
 
         def entries() -> Entries:
@@ -231,7 +243,7 @@ class Wiring:
 
         return self._sum_along(("rows", neighbours, values, where), entries, ("pair", _targets(neighbours, where)))
 
-    def nodes(self, neighbours: Neighbours, where: Where = "off") -> Sum | WeightedSum:
+    def nodes(self, neighbours: Neighbours, where: Where = "off") -> Sum | WeightedSum | FeaturedSum:
         """The sum over the neighbours j of a value on nodes (or on subgraphs, which are nodes here)."""
 
         def entries() -> Entries:
@@ -240,7 +252,7 @@ class Wiring:
 
         return self._sum_along(("nodes", neighbours, where), entries, ("node", _targets(neighbours, where)))
 
-    def root_messages(self, where: Where = "off") -> Sum | WeightedSum:
+    def root_messages(self, where: Where = "off") -> Sum | WeightedSum | FeaturedSum:
         """The messages of roots to their neighbours in the subgraph."""
 
         def entries() -> Entries:
@@ -311,7 +323,7 @@ class Wiring:
             Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
         )
 
-    def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> Sum | WeightedSum:
+    def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> Sum | WeightedSum | FeaturedSum:
         """The sum of some rows along edges, of pairs or nodes, stored under a key."""
         return self.cache(key, lambda: self._sum_of_rows(entries(), spaces))
 
@@ -334,18 +346,6 @@ def _targets(neighbours: Neighbours, where: Where) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class FeaturedSum:
-    """``sum(x)[t]`` is the sum of relu(x + e) over the messages into t, with the vector e of the edge of each message."""
-
-    messages: Messages
-    edges: Float[Tensor, "edges channels"]
-
-    def __call__(self, x: Float[Tensor, "sources channels"]) -> Float[Tensor, "targets channels"]:
-        """Sum the messages of x."""
-        return self.messages.into_targets((self.messages.from_rows(x) + self.messages.from_edges(self.edges)).relu())
-
-
-@dataclass(frozen=True, eq=False)
 class FeaturedWiring(Wiring):
     """The sums of a bag in which messages have edge features: each sum of x along edges is one of relu(x + e).
 
@@ -362,7 +362,7 @@ class FeaturedWiring(Wiring):
         """Store a value in the cache of the bag without weights, since none of these values depends on edges."""
         return self.bag.plain.cache(key, make)
 
-    def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> FeaturedSum:  # type: ignore[override]
+    def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> FeaturedSum:
         own = f"messages of {' '.join(key)}{' of members' if self.masked else ''}"
 
         def build() -> Messages:
