@@ -256,6 +256,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "gnnakpluspublished": {"hop_channels": 3},
 }
 MODELS["subgraphgnn"] = {"terms": ["own+node_root", "own_root+root_msg", "own+local", "needle"], "on_pairs": True, "bias": "first"}
+MODELS["subgraphgnn with the nodes of a subgraph and the edges of subgraph i"] = {
+    "terms": ["own+local", "readout@Vk", "needle@Ai", "swap_local@Ai"],
+    "policy": "ego:1",
+}
 MODELS["sun with norms over pairs"] = {"root_norms": "pairs"}
 MODELS |= {"sun": {}, "gnnakplus": {}, "reign2": {}, "ds": {}, "mpnn": {}} if DEVICE == "cuda" else {}
 
@@ -434,6 +438,7 @@ def test_products_of_matrices(sizes: tuple[int, ...], channels: int, monkeypatch
         ("own+local", True, 5, {"root_terms": ["own+local", "own_root+root_msg"], "act": "elu"}),
         ("own+local", False, 5, {"aggregation": {"local": "mean"}, "act": "elu"}),
         ("own+local", True, 5, {"root_terms": ["own+swap_local"]}),
+        ("own+local", True, 5, {"root_terms": ["own", "local", "swap_local@Ai"], "edge_terms": True}),
     ],
 )
 def test_layers_of_pairs(merged: str, bonds: bool, channels: int, options: dict[str, Any]) -> None:

@@ -92,6 +92,10 @@ def assert_same(name: str, train: bool = True, change: Any = lambda model: None,
 
 
 SUMMED: dict[str, Any] = {"terms": ["own+local", "own+swap_local", "own+node_root"], "norm_at": "sum"}
+EXTENDED: dict[str, Any] = {
+    "terms": ["own+local", "readout@Vk", "needle@Ai", "swap_local@Ai", "roots@A"],
+    "root_terms": ["own", "readout@Vk", "needle@Ai", "swap_local@Ai", "non_roots@Ak"],
+}
 OPTIONS: dict[str, dict[str, Any]] = {
     "sun": {},
     "sun, evaluated": {"train": False},
@@ -134,6 +138,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "terms": ["own+local", "needle+needle_msg"],
         "aggregation": {"needle_msg": "mean"},
     },
+    "nodes of a subgraph and edges of subgraph i": {"name": "subgraphgnn", "policy": "ego:1", **EXTENDED},
+    "the same, stored members": {"name": "subgraphgnn", "policy": "ego:1", "domain": "members", **EXTENDED},
+    "edges in all terms": {"name": "subgraphgnn", "policy": "ego:1", "edge_dim": 3, "edge_terms": True, **EXTENDED},
+    "types of edges in all terms": {"name": "subgraphgnn", "policy": "nm", "edge_encoder": [3], "edge_terms": True, **EXTENDED},
     "gnnakplus": {},
     "ds, deleted edges": {"policy": "ed", "norm": None},
 }
