@@ -259,6 +259,7 @@ MODELS["subgraphgnn"] = {"terms": ["own+node_root", "own_root+root_msg", "own+lo
 MODELS["subgraphgnn with the nodes of a subgraph and the edges of subgraph i"] = {
     "terms": ["own+local", "readout@Vk", "needle@Ai", "swap_local@Ai"],
     "policy": "ego:1",
+    "norm": None,  # the graphs here have few edges, and a norm of nothing but zeros would give ReLU an input of exactly 0
 }
 MODELS["sun with norms over pairs"] = {"root_norms": "pairs"}
 MODELS |= {"sun": {}, "gnnakplus": {}, "reign2": {}, "ds": {}, "mpnn": {}} if DEVICE == "cuda" else {}
