@@ -1,6 +1,6 @@
 """Every policy once more, as plain as can be: networkx, one subgraph at a time."""
 
-from itertools import product
+from itertools import combinations, product
 
 import networkx as nx
 from torch_geometric.data import Data
@@ -36,13 +36,15 @@ def bag(name: str, data: Data) -> list[tuple[tuple[int, ...], nx.Graph]]:
     if base == "ed":
         edges = sorted(tuple(sorted(edge)) for edge in graph.edges if edge[0] != edge[1])
         return [(edge, nx.restricted_view(graph, [], [edge])) for edge in edges]
-    tuples = list(product(nodes, nodes))
-    if base == "2-nd":
+    size, rest = int(base[0]), base[2:]
+    tuples = list(combinations(nodes, size) if rest.startswith("set-") else product(nodes, repeat=size))
+    rest = rest.removeprefix("set-")
+    if rest == "nd":
         return [(t, without(graph, *t)) for t in tuples]
-    if base in ("2-null", "2-nm"):
+    if rest in ("null", "nm", "nm+distance"):
         return [(t, graph) for t in tuples]
-    if base in ("2-ego", "2-ego+"):
-        return [(t, graph.subgraph(ball(graph, t[0], hops) | ball(graph, t[1], hops))) for t in tuples]
+    if rest in ("ego", "ego+", "ego+distance"):
+        return [(t, graph.subgraph(set().union(*(ball(graph, v, hops) for v in t)))) for t in tuples]
     raise AssertionError(name)
 
 
@@ -51,10 +53,14 @@ def marks(name: str, data: Data, anchor: tuple[int, ...], node: int, member: boo
     base, _, depth = name.partition(":")
     if base.endswith("distance"):
         cap = int(depth) if depth else 5
-        lengths = nx.single_source_shortest_path_length(to_networkx(data), anchor[0])
-        channel = min(lengths[node], cap) if member and node in lengths else cap + 1
-        return [int(c == channel) for c in range(cap + 2)]
-    if base in ("nm", "ego+", "2-nm", "2-ego+"):
-        here = [int(v == node) for v in anchor]
+        graph, channels = to_networkx(data), list[int]()
+        for v in anchor:
+            lengths = nx.single_source_shortest_path_length(graph, v, cutoff=cap if "ego" in base else None)
+            channels.append(min(lengths[node], cap) if member and node in lengths else cap + 1)
+        if "set-" in base:
+            return [int(c in channels) for c in range(cap + 2)]
+        return [int(c == channel) for channel in channels for c in range(cap + 2)]
+    if base.endswith(("nm", "ego+")):
+        here = [int(node in anchor)] if "set-" in base else [int(v == node) for v in anchor]
         return [*here, int(not any(here))]
     return []

@@ -9,6 +9,7 @@ import networkx as nx
 import torch
 from torch_geometric.data import Data
 
+from reign.bags import SharedGraph
 from reign.data import from_networkx
 from reign.nn import find_model, list_models
 from reign.plots import NAMED, Named, draw_bag_of, read_graph
@@ -204,7 +205,7 @@ def plain(graph: Graph) -> Data:
 
 def _check_size(data: Data, made: Policy) -> None:
     """Raise ``ValueError`` for a bag that would take long: with subgraphs for pairs of nodes, or for the edges of a dense graph."""
-    subgraphs = data.num_edges // 2 if made.unordered else data.num_nodes ** max(1, made.num_anchors)
+    subgraphs = int(made.num_subgraphs(SharedGraph.build(data.x, data.edge_index)))
     if subgraphs * data.num_edges > MOST_INNER_EDGES:
         raise ValueError(
             f"the {subgraphs:,} subgraphs of policy {made} have up to {subgraphs * data.num_edges:,} edges, expected at most "

@@ -118,12 +118,13 @@ class Policy(ABC):
     def num_marks(self) -> int:
         """The number of channels of marks in front of the features."""
         if self.mark == "distance":
-            return self.num_anchors * (self.max_distance + 2)
-        return self.num_anchors + (self.mark is True) if self.mark else 0
+            return (1 if self.unordered else self.num_anchors) * (self.max_distance + 2)
+        anchors = 1 if self.unordered else self.num_anchors
+        return anchors + (self.mark is True) if self.mark else 0
 
     @property
     def unordered(self) -> bool:
-        """Whether the two anchors of a subgraph are unordered, like the ends of an edge."""
+        """Whether the anchors of a subgraph are unordered, like the ends of an edge."""
         return False
 
     def draws(self) -> "list[Policy]":
@@ -354,15 +355,18 @@ def marks(policy: Policy, pairs: Pairs, member: Tensor) -> Bool[Tensor, "pairs m
     With ``mark=True`` there is one channel per anchor, which is 1 at that node, and one channel that is 1 at all other nodes: [1, 0] at
     a root and [0, 1] elsewhere. With ``mark="single"`` there is only the channel of each anchor, so that roots have one mark, as in the paper. With ``mark="distance"`` there is for each anchor the one-hot hop distance 0, ..., ``max_distance``
     (greater distances count as ``max_distance``), and a last channel for nodes of another component and nodes that are not members.
+    In ego nets of tuples, the last channel is also for nodes that are near another anchor only. Unordered anchors share their channels: each
+    says whether the node is so for one of them.
     """
     if policy.mark is False:
         return None
     if policy.mark in (True, "single"):
-        is_anchor = pairs.is_anchor
+        is_anchor = pairs.is_anchor.any(dim=1, keepdim=True) if policy.unordered else pairs.is_anchor
         return is_anchor if policy.mark == "single" else torch.cat([is_anchor, ~is_anchor.any(dim=1, keepdim=True)], dim=1)
     hops, largest = pairs.hops(policy.radius), policy.max_distance
     level = hops.clamp(max=largest).masked_fill((hops == FAR) | ~member[:, None], largest + 1)
-    return (level[:, :, None] == torch.arange(largest + 2, device=level.device)).flatten(1)
+    distance = level[:, :, None] == torch.arange(largest + 2, device=level.device)
+    return distance.any(dim=1) if policy.unordered else distance.flatten(1)
 
 
 def check_mark(mark: Any, max_distance: Any) -> None:
@@ -381,7 +385,7 @@ def check_mark(mark: Any, max_distance: Any) -> None:
 
 
 GRAMMAR = re.compile(
-    r"(?P<tuple>2-)?(?P<name>[a-z][a-z0-9_]*(-[a-z0-9_]+)*)"
+    r"((?P<tuple>[1-9])-(?P<set>set-)?)?(?P<name>[a-z][a-z0-9_]*(-[a-z0-9_]+)*)"
     r"(?P<mark>\+((?P<single>single)|(?P<distance>distance(?P<cap>\d+)?))?)?(:(?P<depth>\d+))?(@(?P<sample>[\d.]+))?"
 )
 

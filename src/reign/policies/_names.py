@@ -1,4 +1,4 @@
-"""Policies by name: ``[2-]name[+[distance[cap]]][:depth][@sample]``, as in "nd", "ego+:3", "2-nm", "ego+distance:3@0.5".
+"""Policies by name: ``[k-[set-]]name[+[distance[cap]]][:depth][@sample]``, as in "nd", "ego+:3", "2-nm", "3-set-nd", "ego+distance:3@0.5".
 
 Also the sizes of the bags that all of them make of a graph.
 """
@@ -40,13 +40,13 @@ def policy(name: str | Policy) -> Policy:
     >>> policy("ego+:3") == EgoNets(num_hops=3, mark=True)
     True
     >>> policy("2-nm@0.5")
-    Sampled(policy=Tuples(policy=NodeMarking(mark=True, max_distance=5)), share=0.5, number=None, seed=0, eval_draws=None)
+    Sampled(policy=Tuples(policy=NodeMarking(mark=True, max_distance=5), size=2, ordered=True), share=0.5, number=None, seed=0, eval_draws=None)
     >>> policy("ego3")
     Traceback (most recent call last):
         ...
     ValueError: unknown policy 'ego3'; did you mean 'ego:3' or 'ego+:3'? Known: 'null', 'nd', 'nm', 'nm+distance', 'ego:3',
-    'ego+:3', 'ego+distance:3', 'ed', '2-nd', '2-nm', '2-ego:2', 'whole'; add '@0.5' or '@8' for a random share or number of
-    subgraphs.
+    'ego+:3', 'ego+distance:3', 'ed', '2-nd', '2-nm', '2-ego:2', '2-set-nd', '3-nm', 'whole'; add '@0.5' or '@8' for a random
+    share or number of subgraphs.
     """
     if isinstance(name, Policy):
         return name
@@ -56,8 +56,8 @@ def policy(name: str | Policy) -> Policy:
     if part is None:
         raise ValueError(_unknown(name))
     named = make(name, part)
-    if part["tuple"]:
-        named = Tuples(named)
+    if part["tuple"] and part["tuple"] != "1":  # 1-tuples and sets of one node are the nodes
+        named = Tuples(named, int(part["tuple"]), not part["set"])
     return Sampled(named, **_sample(name, part["sample"])) if part["sample"] else named
 
 
