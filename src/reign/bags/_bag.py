@@ -1,10 +1,7 @@
-"""The bag of subgraphs: one shared graph, a membership bit per pair, and the maps between scopes; and whether its pairs fit into memory."""
+"""The bag of subgraphs: one shared graph, a membership bit per pair, and the maps between scopes."""
 
-import os
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
@@ -15,6 +12,7 @@ from torch_geometric.data import Data
 from reign.bags import _views as views
 from reign.bags._graph import Bound, Cached, PairEdges, PerRow, SharedGraph, cached, pair_edges
 from reign.bags._hops import on_several_paths, resistance, root_hops
+from reign.bags._slices import ALL, Slices, check_along, slices
 from reign.bags._wiring import PLAIN, WEIGHT, WeightedWiring, Wiring, weigh
 from reign.kernels import Segments, kernels_for, ragged
 
@@ -22,63 +20,6 @@ if TYPE_CHECKING:
     from reign.draw import Picture
     from reign.policies import Policy
 
-# -- memory, checked before the pairs of a bag are allocated --------------------------------------------------------------------
-
-INDEX_BYTES = 20  # subgraph and node of a pair (8 + 8), membership (1), hop distance (2), and about one byte of marks
-STATE_BYTES = 256  # one hidden state of 64 float32 channels, the default if the model is not known
-SMALL = 2**22  # with fewer pairs the memory is not checked
-
-
-class DoesNotFit(ValueError):
-    """A bag has too many pairs for the free memory."""
-
-
-def free_memory(device: torch.device) -> int:
-    """The number of bytes that can still be allocated on a device, as far as is known."""
-    if device.type == "cuda":
-        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + cached
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def check_fits(num_pairs: int, device: torch.device, what: str, way_out: str, state_bytes: int = STATE_BYTES) -> None:
-    """Raise ``DoesNotFit``, with the numbers of pairs and bytes and with advice, if ``num_pairs`` rows and one hidden state do not fit."""
-    if num_pairs < SMALL:
-        return
-    free = free_memory(device)
-    bag, state = num_pairs * INDEX_BYTES, num_pairs * state_bytes
-    if bag + state > free:
-        raise DoesNotFit(
-            f"{what} makes {num_pairs:,} pairs (subgraph, node): {bag / 1e9:,.1f} GB for the bag and {state / 1e9:,.1f} GB "
-            f"for one hidden state of {state_bytes} bytes per pair, but only {free / 1e9:,.1f} GB are free on {device}. {way_out}"
-        )
-
-
-def warn_of_size(nodes: int, num_pairs: int, what: str, way_out: str, state_bytes: int = STATE_BYTES) -> None:
-    """Warn if all pairs of a single graph of ``nodes`` nodes are stored and there are many, before they use up the memory."""
-    if num_pairs < SMALL:
-        return
-    state = num_pairs * state_bytes
-    warnings.warn(
-        f"{what} stores all {num_pairs:,} pairs (subgraph, node) of a graph of {nodes:,} nodes: {state / 1e9:,.1f} GB for one hidden state of "
-        f"{state_bytes} bytes per pair. Every layer needs several of these, and training keeps them. {way_out}",
-        stacklevel=4,
-    )
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that there is not enough memory."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError | DoesNotFit):
-        return True
-    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
-
-
-# -- the bag -------------------------------------------------------------------------------------------------------------------
 
 Domain = Literal["all", "members"]
 
@@ -102,7 +43,7 @@ class SubgraphBag(Cached):
         policy: the policy that selected the subgraphs.
         domain: whether "all" pairs of a graph have rows, or only those of "members".
         node_based: whether there is one subgraph per node, and subgraph k belongs to node k.
-        anchor: the nodes that each subgraph is tied to: its root (one column), or its edge or tuple of nodes (two columns).
+        anchor: the nodes that each subgraph is tied to: its root (one column), or its edge or tuple of nodes (a column for each).
         sub_batch: the graph of each subgraph.
         row_ptr: the first row of each subgraph, and the end of the last.
         sub: the subgraph of each row.
@@ -174,7 +115,7 @@ class SubgraphBag(Cached):
         if self.anchor.size(1) != 1:
             raise ValueError(
                 f"a subgraph of policy '{self.policy}' has {self.anchor.size(1)} anchors, expected one root; "
-                "use bag.anchor, or a policy with roots such as 'nm' or 'ego+:3'."
+                "use bag.anchor, terms along the roots such as 'root:1' or 'root:*', or a policy with one root such as 'nm' or 'ego+:3'."
             )
         return self.anchor[:, 0]
 
@@ -189,17 +130,19 @@ class SubgraphBag(Cached):
         self.require_node_based("transpose")
         return self.row_within(self.node, self.sub)
 
-    def require_node_based(self, who: str) -> None:
-        """Raise ``ValueError`` unless there is one subgraph per node, in the same order."""
+    def require_node_based(self, who: str, term: str = "") -> None:
+        """Raise ``ValueError`` unless there is one subgraph per node, in the same order. The message proposes the term along a root."""
         if self.has_some_roots:
             raise ValueError(
                 f"{who} needs one subgraph per node, but only {self.num_subgraphs} of {self.num_nodes} nodes were chosen as roots; make the "
                 "bag without roots=..."
             )
         if not self.node_based:
+            place = None if not term or self.policy.num_anchors < 2 else ALL if self.policy.unordered else "1"
+            along = "" if place is None else f"'{term}:{place}', or "
             raise ValueError(
                 f"{who} needs one subgraph per node, got {self.num_subgraphs} for {self.num_nodes} nodes: policy "
-                f"'{self.policy}' is not node-based; use 'nm', 'ego:h' or 'ego+:h'."
+                f"'{self.policy}' is not node-based; use {along}'nm', 'ego:h' or 'ego+:h'."
             )
 
     @property
@@ -225,6 +168,12 @@ class SubgraphBag(Cached):
             return self._shift[sub] + node
         position, there = ragged.find(self._key, sub * self.num_nodes + node)
         return torch.where(there, position, -1)
+
+    def along(self, place: str, who: str = "a bag along a root") -> Slices:
+        """The bag along its first ("1"), second ("2"), ... root, or along all of its roots ("*"): see ``Slices``."""
+        check_along(self, place, who)
+        found = self.plain.cache(("along", place), lambda: slices(self.plain, place))
+        return found if self.edge_weight is None else replace(found, bag=found.bag.weighted(self.edge_weight[found.edge]))
 
     @cached
     def edge_row(self) -> Int[Tensor, "edges"]:

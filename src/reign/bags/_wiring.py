@@ -323,7 +323,9 @@ class Wiring:
             Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
         )
 
-    def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> Sum | WeightedSum | FeaturedSum:
+    def _sum_along(
+        self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]
+    ) -> Sum | WeightedSum | FeaturedSum:
         """The sum of some rows along edges, of pairs or nodes, stored under a key."""
         return self.cache(key, lambda: self._sum_of_rows(entries(), spaces))
 

@@ -194,7 +194,9 @@ def find_table(name: str) -> PaperTable:
         raise ValueError(f"the file {name} does not exist.")
     values = read_extended(name)
     if "rows" not in values:
-        old = {"format": 1} if Run(Path(name).parent).files.problem.is_file() else {}  # the recipe of a run, perhaps of an older version
+        old = (
+            {"format": 1} if Run(Path(name).parent).files.problem.is_file() else {}
+        )  # the recipe of a run, perhaps of an older version
         return PaperTable.single(name, old | {str(key): value for key, value in values.items()})
     try:
         return PaperTable.model_validate(values)

@@ -12,7 +12,7 @@ from torch import nn
 from reign.nn._mlp import num_parameters
 from reign.nn._plan import runs_where
 from reign.nn._slots import EncoderSlot, Slot, TermLayer
-from reign.nn._terms import TERMS, Term
+from reign.nn._terms import Term, term
 
 if TYPE_CHECKING:
     from reign.nn._slots import TermLayer
@@ -140,7 +140,7 @@ def cost(layer: TermLayer) -> dict[str, int]:
             passes["roots" if on else SCOPES[slot.scope]] += 1
             for part in slot.terms:
                 on_roots = on and part.scope == "pair"
-                summed = TERMS[part.same_sum or part.name]
+                summed = term(part.same_sum or part.name)
                 if summed.reads != "nothing" and (summed.name, on_roots) not in done:
                     done.add((summed.name, on_roots))
                     passes["roots" if on_roots else summed.reads] += 1

@@ -33,7 +33,9 @@ OLD_VALUES = {"GNNAK": {"combine": {"cat": "linear"}}}  # of format 1: model -> 
 def read_format(found: object, source: object) -> int:
     """The format of a file; ``ValueError`` if it is not one that this version reads."""
     if type(found) is not int or not 1 <= found <= FORMAT:
-        raise ValueError(f"{source} has the format {found!r:.80}, expected a number up to {FORMAT}; a newer one needs a newer version of reign.")
+        raise ValueError(
+            f"{source} has the format {found!r:.80}, expected a number up to {FORMAT}; a newer one needs a newer version of reign."
+        )
     return found
 
 

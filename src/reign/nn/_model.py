@@ -322,7 +322,19 @@ def hops_of(layers: nn.ModuleList) -> int | None:
     return len(layers) + any(isinstance(encoder, GCN) for encoder in encoders)
 
 
-TERM_OPTIONS = ("terms", "root_terms", "transform", "aggregation", "roots", "on_pairs", "norm_at", "bias", "end_act", "root_norms", "edge_terms")
+TERM_OPTIONS = (
+    "terms",
+    "root_terms",
+    "transform",
+    "aggregation",
+    "roots",
+    "on_pairs",
+    "norm_at",
+    "bias",
+    "end_act",
+    "root_norms",
+    "edge_terms",
+)
 
 
 @MODELS.register("subgraphgnn")

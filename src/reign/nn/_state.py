@@ -1,5 +1,6 @@
 """The values x[k, i] of a bag at one layer, and the sums that have been computed so far."""
 
+import copy
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
@@ -7,7 +8,8 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from reign.bags import Domain, FeaturedWiring, PerRow, SubgraphBag, Where, Wiring, kernel_near
+from reign.bags import ALL, Domain, FeaturedWiring, PerRow, SubgraphBag, Where, Wiring, check_along, kernel_near
+from reign.kernels import Sum
 from reign.nn._mlp import NormRows
 from reign.nn._terms import SUMS, Rows, Scope, Term
 
@@ -55,6 +57,7 @@ class State:
         self.aggregation, self.wanted = aggregation or {}, wanted
         self._computed: dict[tuple[str, ...], Tensor] = {}
         self._for_all: dict[tuple[str, ...], Any] = {}
+        self._along: dict[str, State] = {}
 
     def masked_values(self, h: Rows) -> Rows:
         """Values with zeros outside subgraphs, if the domain requires it."""
@@ -68,7 +71,7 @@ class State:
             return State(self.h, self.bag, domain, aggregation, wanted)
         new.h, new.bag, new.domain, new.aggregation, new.wanted = self.h, self.bag, domain, aggregation, wanted
         new._computed = {key: value for key, value in self._computed.items() if key in SHARED}
-        new._for_all = self._for_all
+        new._for_all, new._along = self._for_all, {}
         return new
 
     def with_edges(self, edges: Float[Tensor, "edges channels"]) -> "State":
@@ -86,7 +89,7 @@ class State:
         """The next state: new values (already zero outside subgraphs, if the domain requires it) and their sums."""
         new = State.__new__(State)
         new.masked, new.h, new.bag, new.domain, new.aggregation, new.wanted = self.masked, h, self.bag, self.domain, {}, frozenset()
-        new._computed, new._for_all = {}, self._for_all
+        new._computed, new._for_all, new._along = {}, self._for_all, {}
         new.add(sums)
         return new
 
@@ -122,7 +125,7 @@ class State:
     def sum(self, term: Term, where: Where = "off") -> Rows:
         """The plain sum of a term, regardless of its aggregation. Other terms are built from it."""
         if term.node_based:
-            self.bag.require_node_based(f"term '{term.name}'")
+            self.bag.require_node_based(f"term '{term.name}'", term.name)
         return self.once(("sum", term.name, where), lambda: term.value(self, where))
 
     def spread(self, term: Term, where: Where = "off") -> Rows:
@@ -133,6 +136,43 @@ class State:
         if term.scope == "node":
             return wiring.to_node.t(value)
         return wiring.to_sub.t(wiring.sub_to_graph.t(value) if term.scope == "graph" else value)
+
+    def along(self, term: Term, place: str, where: Where) -> Rows:
+        """The plain sum of a term along a root of each subgraph, or the sum over all roots of it."""
+        name = f"term '{term.name}:{place}'"
+        if self.bag.node_based:  # the bag is its own slice
+            if place not in ("1", ALL):
+                check_along(self.bag, place, name)
+            slices, state = None, self._slice(place, self.bag, self.h)
+        else:
+            if where == "on":
+                self.bag.root  # noqa: B018  # raises an error: there are several
+            slices = self.bag.along(place, name)
+            if self._featured is not None:
+                raise ValueError(f"{name} has edge features, but terms along one of several roots take none; leave edge_terms out.")
+            if term.along is not None and not slices.complete:
+                raise ValueError(
+                    f"{name} needs a subgraph for each tuple of nodes, which policy '{self.bag.policy}' does not make."
+                )
+            state = self._slice(place, slices.bag, self.h, slices.pairs)
+        value, wiring = state.sum(term, where), state.bag.wiring
+        if where == "off" and term.scope in ("node", "graph"):
+            value = wiring.to_node.t(value) if term.scope == "node" else wiring.sub_to_graph.t(value)
+        if slices is None:
+            return value
+        return (slices.pairs if term.scope in ("pair", "node") else slices.subs).t(value)
+
+    def _slice(self, place: str, bag: SubgraphBag, h: Rows, pairs: Sum | None = None) -> "State":
+        """These values in the slices of the bag. It takes means of the terms of which this state takes means along the same root."""
+        if place not in self._along:
+            new = copy.copy(self)
+            new.bag, new.h, new.wanted = bag, h if pairs is None else pairs(h), frozenset()
+            new.aggregation = {
+                name.removesuffix(f":{place}"): how for name, how in self.aggregation.items() if name.endswith(f":{place}")
+            }
+            new._computed, new._for_all, new._along = {}, {}, {}
+            self._along[place] = new
+        return self._along[place]
 
     def _mean(self, term: Term, where: Where) -> Rows:
         total = self.sum(term, where)
@@ -149,7 +189,8 @@ class State:
         bag = self.bag.plain
 
         def count() -> Tensor:
-            ones = torch.ones(bag.num_pairs, 1, dtype=torch.float64, device=bag.device)
+            counted = bag.real("pair") if bag.real("pair") is not None else bag.member.new_ones(bag.num_pairs)
+            ones = self.masked_values(counted.to(torch.float64)[:, None])
             return State(ones, bag, domain, inner).get(term, where)
 
         rows = "sub" if where == "on" or term.scope == "subgraph" else term.scope

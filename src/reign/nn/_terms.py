@@ -6,14 +6,16 @@ are stored: a readout has one row per subgraph, regardless of the number of node
 The paper's extensions to sums over the nodes of a subgraph ("@Vk") and along the edges of subgraph i ("@Ai") are included; ReIGN(k) is not.
 """
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from jaxtyping import Shaped
 from torch import Tensor
 
-from reign.bags import Neighbours, Where
+from reign.bags import ALL, Neighbours, Where
 from reign.registry import Registry
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Term:
         same_sum: the term whose sum it is, looked up elsewhere or without the root; the term itself if not given.
         over: the term whose values it sums, so that it takes sums of means if that term takes a mean.
         along: for a sum of products of two pairs, the neighbours that it sums over.
+        place: for a term along one root of subgraphs that have several: which root, "1", "2", ..., or "*" for the sum over all.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Term:
     same_sum: str | None = None
     over: str | None = None
     along: Neighbours | None = None
+    place: str | None = None
 
     @property
     def along_edges(self) -> bool:
@@ -85,7 +89,9 @@ class Term:
 
 def _of_roots(formula: str) -> str:
     """A formula with its subgraph k replaced by i."""
-    return formula.replace("~_k", "~_i").replace("~ k", "~ i").replace("~_i k", "~_i i").replace("x[k,", "x[i,").replace(",k]", ",i]")
+    return (
+        formula.replace("~_k", "~_i").replace("~ k", "~ i").replace("~_i k", "~_i i").replace("x[k,", "x[i,").replace(",k]", ",i]")
+    )
 
 
 def _at_roots(scope: Scope) -> Callable[[Callable[["State"], Rows]], Value]:
@@ -266,8 +272,46 @@ def term(name: str) -> Term:
     Traceback (most recent call last):
         ...
     ValueError: unknown term 'neddle'; did you mean 'needle' or 'needle@A'? Known: own, transpose, root, ...
+
+    Subgraphs with several roots, such as those of pairs of nodes, have the terms along each root, and the sum of these over all roots:
+
+    >>> term("needle:2").formula, term("root:*").formula
+    ('sum_h x[h,i] along root 2', 'x[k,k] along all roots')
     """
-    return TERMS[name]
+    return _along(*name.split(":", 1)) if isinstance(name, str) and ":" in name else TERMS[name]
+
+
+SAME = ("own", "readout", "local", "readout@A")  # terms that read no root
+
+
+@cache
+def _along(name: str, place: str) -> Term:
+    """A term along a root: the other roots stay fixed, and k, h and i stand for this one."""
+    base = TERMS[name]
+    if not re.fullmatch(r"[1-9]|\*", place):
+        raise ValueError(
+            f"'{name}:{place}' ends in ':{place}', expected the place of a root, as in '{name}:1', or '{name}:*' for all roots."
+        )
+    if base.name in SAME:
+        raise ValueError(f"'{name}:{place}' does not depend on a root; write '{name}'.")
+    words = " along all roots" if place == ALL else f" along root {place}"
+    return replace(
+        base,
+        name=f"{base.name}:{place}",
+        formula=base.formula + words,
+        formula_on=base.formula_at("on") + words,
+        scope="pair" if base.scope in ("pair", "node") else "subgraph",
+        value=lambda s, where: s.along(base, place, where),
+        paper="",
+        node_based=False,
+        sums=(),
+        sums_on=(),
+        reads="pairs",
+        same_sum=None,
+        over=None if base.over is None else f"{base.over}:{place}",
+        along=None,
+        place=place,
+    )
 
 
 def list_terms() -> list[Term]:

@@ -141,7 +141,11 @@ def ak_parts(layer: AKConv) -> tuple[list[SubgraphConv], Weights]:
     if layer.mix is not None:
         mix = list(layer.mix.weight.detach().double().chunk(parts, dim=1))
     else:  # the identity, or of a concatenation the columns of each part
-        mix = [torch.eye(out, dtype=torch.float64)] * parts if layer.combine == "sum" else list(torch.eye(out).double().chunk(parts, dim=1))
+        mix = (
+            [torch.eye(out, dtype=torch.float64)] * parts
+            if layer.combine == "sum"
+            else list(torch.eye(out).double().chunk(parts, dim=1))
+        )
     weights = dict(zip(layer.parts, mix, strict=True))
     weights["bias"] = torch.zeros(out, dtype=torch.float64) if layer.mix is None else layer.mix.bias.detach().double()
     return [inner for inner in layer.inner if isinstance(inner, SubgraphConv)], weights

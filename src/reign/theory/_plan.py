@@ -85,9 +85,7 @@ def _(layer: AKConv) -> Rule:
     inner = rule_of(layer.inner[0])
     assert isinstance(inner, Layer)
     act, remark = not isinstance(layer.act, nn.Identity), bool(layer.marks)
-    return Block(
-        inner, len(layer.inner), tuple(layer.parts), layer.combine, layer.aggregation, act, remark, layer.max_distance
-    )
+    return Block(inner, len(layer.inner), tuple(layer.parts), layer.combine, layer.aggregation, act, remark, layer.max_distance)
 
 
 @rule_of.register

@@ -114,7 +114,12 @@ class AKConv(_Block):
         check("combine", combine, combine in ("sum", "cat", "linear"), "'sum', 'cat' or 'linear'")
         self.parts = self._terms = ["node_root", "node_readout", *(["needle"] if context else [])]
         width = out_channels // len(self.parts) if combine == "cat" else out_channels
-        check("out_channels", out_channels, combine != "cat" or out_channels == width * len(self.parts), f"a multiple of {len(self.parts)}, the number of parts that are concatenated")
+        check(
+            "out_channels",
+            out_channels,
+            combine != "cat" or out_channels == width * len(self.parts),
+            f"a multiple of {len(self.parts)}, the number of parts that are concatenated",
+        )
         self.in_channels, self.out_channels, self.domain = in_channels, out_channels, domain
         self.combine, self.aggregation, self.marks, self.max_distance = combine, aggregation, marks, plus
         widths = [marks + in_channels] + [width] * inner_layers
@@ -399,7 +404,9 @@ class GNNAK(SubgraphGNN):
         if combine == "cat":
             check_count("num_layers", num_layers)
             widths = options.get("widths") or [hidden_channels] * num_layers
-            options["widths"] = [(3 if self.context else 2) * width for width in widths] if isinstance(widths, list | tuple) else widths
+            options["widths"] = (
+                [(3 if self.context else 2) * width for width in widths] if isinstance(widths, list | tuple) else widths
+            )
         options.setdefault("pooling", partial(RootPooling, roots=graph_pooling))
         layer = remarked(block, policy) if remark else block
         super().__init__(
