@@ -13,7 +13,17 @@ from reign.transforms import AddHopDistance
 
 NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego:2", "ego+:3", "ego+distance:2"]
 OTHERS = ["ed", "2-null", "2-nd", "2-nm", "2-ego:1", "2-ego+:2"]
-OTHERS += ["2-ego+distance:1", "2-set-nd", "2-set-nm", "2-set-nm+distance", "2-set-ego+:1", "3-nm", "3-ego+:1", "3-set-nd", "3-set-ego:1"]
+OTHERS += [
+    "2-ego+distance:1",
+    "2-set-nd",
+    "2-set-nm",
+    "2-set-nm+distance",
+    "2-set-ego+:1",
+    "3-nm",
+    "3-ego+:1",
+    "3-set-nd",
+    "3-set-ego:1",
+]
 NAMES = NODE_BASED + OTHERS
 
 

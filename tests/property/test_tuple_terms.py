@@ -162,7 +162,11 @@ def test_terms_that_a_bag_does_not_allow() -> None:
         ("needle:3", "2-nm", "term 'needle:3' needs subgraphs with 3 roots, but those of policy '2-nm' have 2; use '3-nm'"),
         ("root:*", "whole", "term 'root:.' needs subgraphs with a root, but those of policy 'whole' have 0"),
         ("root:2", "nm", "term 'root:2' needs subgraphs with 2 roots, but those of policy 'nm' have 1; use '2-nm'"),
-        ("root:1", "2-set-nm", "needs roots in an order, but those of policy '2-set-nm' have none; use ':.', the sum over all roots"),
+        (
+            "root:1",
+            "2-set-nm",
+            "needs roots in an order, but those of policy '2-set-nm' have none; use ':.', the sum over all roots",
+        ),
         ("root:1", "ed", "needs roots in an order, but those of policy 'ed' have none"),
         ("root:1", "2-nm@3", "needs all subgraphs, but policy '2-nm@3' with 3 subgraphs leaves some out"),
         ("folklore:*", "2-set-nm", "needs a subgraph for each tuple of nodes, which policy '2-set-nm' does not make"),

@@ -55,7 +55,7 @@ from reign.nn.models import (  # isort: skip
     DS, DSS, GNNAK, IDGNN, IGN2, MPNN, NGNN, PPGN, PPGNRRWP, REIGN2_OFF, REIGN2_ON, SSWL, SUN, AKCombine, AKConv, AKKernel,
     AKPart, DSConv, DSSConv, GNNAKctx, GNNAKPlus, IDConv, LocalFolklore, LocalFolkloreConv, OuterMPNN, PPGNBlock, PPGNConv,
     PPGNNodesConv, PPGNRootConv, ReadoutPooling, ReconstructionGNN, ReIGN2, ReIGN2Conv, SSWLConv, SumPooling, SUNConv,
-    TensorGNN, graph_tensor, on_diagonal, remarked,
+    TensorGNN, TupleReIGN2, TupleSUN, graph_tensor, on_diagonal, remarked, tuple_reign2_terms, tuple_sun_terms,
 )  # fmt: skip
 
 OF_NODES, OF_PAIRS = NODE_ENCODINGS, PAIR_ENCODINGS  # former names
@@ -153,5 +153,6 @@ __all__ += [
     "GNNAKctx", "GNNAKctxPublished", "IDConv", "IDGNNPublished", "IGN2Published", "LocalFolklore", "LocalFolkloreConv",
     "NGNNPublished", "NGNNTUPublished", "OuterMPNN", "PPGNBlock", "PPGNConv", "PPGNNodesConv", "PPGNNodesPublished",
     "PPGNPublished", "PPGNRootConv", "ReIGN2", "ReIGN2Conv", "ReadoutPooling", "ReconstructionGNN", "SSWLConv", "SSWLPublished",
-    "SUNConv", "SumPooling", "TensorGNN", "from_authors", "graph_tensor", "on_diagonal", "remarked",
+    "SUNConv", "SumPooling", "TensorGNN", "TupleReIGN2", "TupleSUN", "from_authors", "graph_tensor", "on_diagonal", "remarked",
+    "tuple_reign2_terms", "tuple_sun_terms",
 ]  # fmt: skip

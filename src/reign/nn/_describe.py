@@ -39,6 +39,7 @@ def latex_formula(formula: str) -> str:
     text = re.sub(r"~_(\w)", r"\\sim_{\1}", text).replace("~", r"\sim").replace("!=", r"\neq")
     text = re.sub(r"\bin V\^(\w)", r"\\in V^{\1}", text)
     text = re.sub(r"(sum|mean)_(\w)\b", r"\1_{\2}", text)
+    text = re.sub(r" along (.+)$", r"\\ \\text{along \1}", text)
     text = text.replace("sum_", r"\sum_").replace("mean_", r"\mathrm{mean}_")
     return re.sub(r"^\[(.+?)\]", r"\\mathbf{1}_{[\1]}", text)
 

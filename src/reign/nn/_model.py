@@ -35,7 +35,7 @@ from reign.nn._options import (
     known_to_parents,
 )
 from reign.nn._plan import plan_of
-from reign.nn._slots import EncoderSlot
+from reign.nn._slots import EncoderSlot, TermSlot
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import Term
 from reign.policies import Policy, Whole
@@ -269,7 +269,15 @@ class Model(Claims, Modules, metaclass=ModelType):
     def needs_every_root(self) -> bool:
         """Whether the model needs a subgraph of every node, because it has terms such as x[i, i] that leave a subgraph."""
         terms = self._terms
-        return self.halo is None and (self.needs_node_based or terms is None or any(term.node_based for term in terms))
+        return self.halo is None and (
+            self.needs_node_based or terms is None or any(term.node_based or term.place for term in terms)
+        )
+
+    @property
+    def along_roots(self) -> bool:
+        """Whether the model has terms along one of several roots, such as needle:2."""
+        slots = (part for part in self.modules() if isinstance(part, TermSlot))
+        return self.policy.num_anchors > 1 and any(slot.term.place is not None for slot in slots)
 
     @property
     def _terms(self) -> list[Term] | None:

@@ -15,6 +15,7 @@ from reign.nn.models._ds import DS, DSS, DSConv, DSSConv, ReconstructionGNN
 from reign.nn.models._nested import IDGNN, NGNN, IDConv, OuterMPNN
 from reign.nn.models._gnnak import GNNAK, AKCombine, AKConv, AKKernel, AKPart, GNNAKctx, GNNAKPlus, remarked
 from reign.nn.models._sswl import SSWL, SSWLConv
+from reign.nn.models._tuples import TupleReIGN2, TupleSUN, tuple_reign2_terms, tuple_sun_terms
 from reign.nn.models._tensors import IGN2, TensorGNN, graph_tensor, on_diagonal
 from reign.nn.models._ppgn import PPGN, PPGNRRWP, PPGNBlock, PPGNConv, PPGNNodesConv, PPGNRootConv, SumPooling
 from reign.nn.models._local_folklore import LocalFolklore, LocalFolkloreConv, ReadoutPooling
@@ -49,5 +50,6 @@ __all__ = [
     "GNNAKctx", "GNNAKctxPublished", "IDConv", "IDGNNPublished", "IGN2Published", "LocalFolklore", "LocalFolkloreConv",
     "NGNNPublished", "NGNNTUPublished", "OuterMPNN", "PPGNBlock", "PPGNConv", "PPGNNodesConv", "PPGNNodesPublished",
     "PPGNPublished", "PPGNRootConv", "ReIGN2", "ReIGN2Conv", "ReadoutPooling", "ReconstructionGNN", "SSWLConv", "SSWLPublished",
-    "SUNConv", "SumPooling", "TensorGNN", "graph_tensor", "on_diagonal", "remarked",
+    "SUNConv", "SumPooling", "TensorGNN", "TupleReIGN2", "TupleSUN", "graph_tensor", "on_diagonal", "remarked",
+    "tuple_reign2_terms", "tuple_sun_terms",
 ]  # fmt: skip
