@@ -17,6 +17,7 @@ OTHERS = ["ed", "2-nd", "2-nm", "2-ego:1"]
 FIXED = {"mpnn": ["whole"], "ppgn": ["null"], "ign2": ["null"]}  # models that take no policy, and the one they have
 FIXED |= {"ppgnpublished": ["null"], "ign2published": ["null"], "ppgnrrwp": ["null"], "ppgnnodespublished": ["null"]}
 ANY = ["ds", "dss", "reconstructiongnn", "subgraphgnn"]  # models that need no bijection
+TUPLES = ["tuplesun", "tuplereign2"]  # models of terms along each root
 NEEDS_ROOTS = ["idgnn", "gnnak", "gnnakctx", "gnnakplus"]  # with domain members, which they have by default
 PUBLISHED = [name for name in reign.list_models() if name.endswith("published")]
 FEW = ["null", "ego+:2"]  # models as published are made of parts that others have, too
@@ -28,6 +29,8 @@ def accepted(name: str) -> list[str]:
     if name in PUBLISHED:
         return FEW
     policies = [policy for policy in NODE_BASED if policy != "nd" or name not in NEEDS_ROOTS]
+    if name in TUPLES:
+        return ["null", "nd", "ego+:2", *OTHERS, "2-set-nm", "2-set-nd"]
     return policies + (OTHERS if name in ANY else [])
 
 
@@ -87,6 +90,8 @@ MEMBERS = [
     for policy in (
         FEW
         if name in PUBLISHED
+        else ["null", "ego+:2", "2-ego:1", "2-set-ego+:1"]
+        if name in TUPLES
         else ["null", "nm+distance", "ego:1", "ego+:2", *(["nd", "2-ego:1", "2-nd"] if name in ANY else [])]
     )
 ]
@@ -212,7 +217,7 @@ def test_graphs_without_nodes_or_edges(name: str) -> None:
 def test_models_say_which_policies_they_take() -> None:
     need_nodes = ["sun", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "sswl", "ign2", "ppgn", "localfolklore", "ppgnrrwp"]
     need_nodes += [name for name in PUBLISHED if name != "idgnnpublished"]
-    need_none = [*ANY, "mpnn", "idgnn", "reign2", "idgnnpublished"]
+    need_none = [*ANY, *TUPLES, "mpnn", "idgnn", "reign2", "idgnnpublished"]
     for name in need_nodes + need_none:
         kind = find_model(name)
         assert kind.takes_policy == (name not in FIXED)

@@ -17,6 +17,7 @@ from reign.theory._separate import find_method
 POLICIES = ["null", "nd", "nm", "ego:1", "ego:2", "ego+:2", "nm+distance"]
 MODELS = ["ds", "reconstructiongnn", "idgnn", "ngnn", "gnnak", "gnnakctx", "gnnakplus", "dss", "sun", "sswl", "reign2"]
 MODELS += ["localfolklore"]
+TUPLES = ["tuplesun:2-null", "tuplesun:2-set-nd", "tuplereign2:2-ego:1", "tuplereign2:2-set-nm", "dss:3-set-nm"]
 
 
 def disagreements(model: Model, pairs: Sequence[Pair]) -> list[tuple[str, int, bool, bool]]:
@@ -45,7 +46,7 @@ def test_networks_tell_apart_in_t_layers_what_colours_do_in_t_rounds(name: str) 
         assert disagreements(find_method(f"{name}:{policy}/5").make(1, "relu"), quick()) == []
 
 
-@pytest.mark.parametrize("name", ["mpnn", "ign2", "ppgn", "ppgnrrwp", "ds:ed", "ds:2-nm", "dss:ed"])
+@pytest.mark.parametrize("name", ["mpnn", "ign2", "ppgn", "ppgnrrwp", "ds:ed", "ds:2-nm", "dss:ed", *TUPLES])
 def test_baselines_and_other_policies(name: str) -> None:
     assert disagreements(find_method(f"{name}/4").make(1, "relu"), [p for p in quick() if p.one.num_nodes <= 16]) == []
 

@@ -337,6 +337,8 @@ def test_policies_by_default() -> None:
             "ds": "ego+:3",
             "dss": "ego+:3",
             "reconstructiongnn": "nd",
+            "tuplesun": "2-nm",
+            "tuplereign2": "2-nm",
             "ngnn": "ego:3",
             "idgnn": "ego+:2",  # as deep as it has layers
             "gnnak": "ego:3",
