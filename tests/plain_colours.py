@@ -20,6 +20,8 @@ class PlainBag:
     root: list[int] | None
     domain: set[Pair]
     start: dict[Pair, Any]
+    roots: list[tuple[int, ...]]
+    ordered: bool
 
 
 def plain_bag(bag: SubgraphBag, domain: str) -> PlainBag:
@@ -32,7 +34,8 @@ def plain_bag(bag: SubgraphBag, domain: str) -> PlainBag:
     near = [[s for s, t in zip(source, target, strict=True) if t == i] for i in range(n)]
     pairs = {(k, i) for k in range(m) for i in range(n) if domain == "all" or member[k][i]}
     root = bag.root.tolist() if bag.anchor.size(1) == 1 else None
-    return PlainBag(n, m, near, near_in, root, pairs, {(k, i): tuple(x[k][i]) for k, i in pairs})
+    start, roots = {(k, i): tuple(x[k][i]) for k, i in pairs}, [tuple(anchor) for anchor in bag.anchor.tolist()]
+    return PlainBag(n, m, near, near_in, root, pairs, start, roots, not bag.policy.unordered)
 
 
 def summed(b: PlainBag, name: str, k: int, i: int, on: bool) -> Iterable[Pair]:
@@ -77,10 +80,23 @@ def summed(b: PlainBag, name: str, k: int, i: int, on: bool) -> Iterable[Pair]:
     return formulas[name]()
 
 
+def along(b: PlainBag, name: str, place: str, k: int, i: int) -> Iterable[Pair]:
+    """The same for a term along a root, in the subgraphs h that have another node in its place; those that do not exist are left out."""
+    number = {roots if b.ordered else tuple(sorted(roots)): h for h, roots in enumerate(b.roots)}
+    for r in range(len(b.roots[k])) if place == "*" else [int(place) - 1]:
+        names = [(*b.roots[k][:r], h, *b.roots[k][r + 1 :]) for h in range(b.n)]
+        at = [number.get(name if b.ordered else tuple(sorted(name))) for name in names]
+        near_in = [[[]] * b.n if h is None else b.near_in[h] for h in at]
+        one = PlainBag(b.n, b.n, b.near, near_in, list(range(b.n)), set(), {}, [], True)
+        yield from ((there, j) for h, j in summed(one, name, b.roots[k][r], i, False) if (there := at[h]) is not None)
+
+
 def values(b: PlainBag, name: str, k: int, i: int, on: bool, c: dict[Pair, int]) -> Iterable[tuple[int, Any]]:
     """What a term sums for the target (k, i), each with its subgraph: colours, or of folklore terms two colours without an order."""
     if name not in ("folklore", "swap_folklore"):
-        yield from ((p[0], c[p]) for p in summed(b, name, k, i, on) if p in c)
+        base, _, place = name.partition(":")
+        pairs = along(b, base, place, k, i) if place else summed(b, name, k, i, on)
+        yield from ((p[0], c[p]) for p in pairs if p in c)
         return
     for j in b.near[i if name == "folklore" else k]:
         if (k, j) in c and (j, i) in c:

@@ -15,6 +15,7 @@ from reign.bags import SubgraphBag
 from reign.data import from_networkx
 from reign.kernels.ragged import offsets
 from reign.nn import TERMS
+from reign.nn._terms import SAME
 from reign.theory import Pair, colours, family, model_colours, separate
 from reign.theory._algebra import Hashing
 from reign.theory._plan import bag_of, plan_of_terms, trace
@@ -79,6 +80,17 @@ def check_all(name: str, nodes: int, policies: list[str]) -> None:
 @pytest.mark.parametrize("name", TERMS)
 def test_against_dictionaries(name: str) -> None:
     check_all(name, 3, ["nd", "nm", "ego:1", "ego+distance:2", "ed", "2-nm"])
+
+
+@pytest.mark.parametrize("name", [name for name in TERMS if name not in SAME and "folklore" not in name])
+def test_along_roots_against_dictionaries(name: str) -> None:
+    for place, policy, domain in (
+        ("1", "2-nm", "all"),
+        ("2", "2-ego:1", "members"),
+        ("*", "2-set-ego+:1", "all"),
+        ("*", "ed", "all"),
+    ):
+        compare(4, f"{name}:{place}", policy, domain, on=False)
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ class LayerFigure:
 TITLES = {
     "sun": "SUN", "reign2": "ReIGN(2)", "ds": "DS-GNN", "dss": "DSS-GNN", "reconstructiongnn": "Reconstruction GNN", "ngnn": "NGNN",
     "idgnn": "ID-GNN", "gnnak": "GNN-AK", "gnnakctx": "GNN-AK-ctx", "gnnakplus": "GNN-AK+", "sswl": "SSWL+", "ign2": "2-IGN",
-    "ppgn": "PPGN", "mpnn": "MPNN", "ngnntupublished": "NGNN (TU) *",
+    "ppgn": "PPGN", "mpnn": "MPNN", "ngnntupublished": "NGNN (TU) *", "tuplesun": "SUN along roots", "tuplereign2": "ReIGN(2) along roots",
 }  # fmt: skip
 
 
@@ -176,11 +176,11 @@ def _at_root(parameter: Parameter) -> Parameter:
 
 How = Literal["one", "global", "local"]
 _SUM = re.compile(r"\s*(?:sum|mean)_(?:\{([^}]*)\}|(\w))")
-_IF = re.compile(r"\s*\[([^\]]*~[^\]]*)\]")
+_IF = re.compile(r"\s*\[([^\]]*[~=][^\]]*)\]")
 _VALUES = re.compile(r"\s*(?:x\[\w,\w\]\s*)+$")
 _ENTRY = re.compile(r"x\[(\w),(\w)\]")
 _LETTER = re.compile(r"\b\w\b")
-_RELATION = re.compile(r"(\w)\s*(!=|~(?:_\w)?)\s*(\w)")
+_RELATION = re.compile(r"(\w)\s*(!=|=|~(?:_\w)?)\s*(\w)")
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,10 @@ def read_cells(formula: str, k: int, i: int, n: int) -> Reading:
     [(1, 0), (1, 1), (1, 2)]
     >>> read_cells("x[i,i]", 1, 3, 4)
     Reading(how='one', cells=frozenset({(3, 3)}), nested=False)
+
+    A formula along a root is drawn for the subgraphs that differ only in this root.
     """
-    rest, sums = formula, 0
+    rest, sums = formula.partition(" along ")[0], 0
     free: list[str] = []
     conditions: list[tuple[str, str, str]] = []
     while found := _SUM.match(rest) or _IF.match(rest):
@@ -223,7 +225,7 @@ def read_cells(formula: str, k: int, i: int, n: int) -> Reading:
     cells = set()
     for values in product(range(n), repeat=len(free)):
         at = {"k": k, "i": i, **dict(zip(free, values, strict=True))}
-        if all(at[a] != at[b] for a, _, b in conditions):  # no node is its own neighbour
+        if all((at[a] == at[b]) == (sign == "=") for a, sign, b in conditions):  # no node is its own neighbour
             cells |= {(at[a], at[b]) for a, b in _ENTRY.findall(rest)}
     local = any(sign.startswith("~") for _, sign, _ in conditions)
     return Reading("local" if local else "global" if free else "one", frozenset(cells), sums > 1)

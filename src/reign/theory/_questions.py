@@ -291,7 +291,7 @@ def conjecture(pairs: Sequence[Pair], policies: Sequence[str], k: int, progress:
     rows, counterexamples = [["policy", *TUPLE_MODELS]], list[str]()
     for policy in policies:
         told = {
-            model: {name for name, t in survey(f"{model}:{policy}", tried, progress=progress).rounds.items() if t}
+            model: {name for name, t in survey(f"{model}:{policy}", tried, progress=progress).rounds.items() if t is not None}
             for model in TUPLE_MODELS
         }
         rows.append([f"`{policy}`", *(f"{len(names - beyond)} and {len(names & beyond)}" for names in told.values())])
