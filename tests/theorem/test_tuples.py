@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
-import reign
 from reign.nn import SubgraphGNN
 from reign.theory import Pair, colours, family, list_families, separate, wl_separates
 from reign.theory._questions import TUPLE_MODELS, TUPLE_POLICIES, conjecture
@@ -78,15 +78,14 @@ def test_any_list_of_terms_can_be_tested() -> None:
     assert exact.separated
 
 
-def test_a_pair_and_its_reverse_have_exchanged_terms() -> None:
-    graph = reign.testing.random_graphs(1, min_nodes=5, seed=3, dtype=torch.float64)[0]
-    bag = reign.policy("2-nm").from_data(graph)
-    h = torch.randn(5, 5, 5, 2, dtype=torch.float64)
-    first, second = (
-        reign.nn.State(x.reshape(125, 2), bag).get(reign.nn.term(name))
-        for x, name in ((h, "needle:1"), (h.transpose(0, 1), "needle:2"))
+def test_work_that_does_not_fit_is_refused_before_it_starts() -> None:
+    graph = Data(
+        x=torch.ones(400, 1), edge_index=torch.cat([torch.combinations(torch.arange(400)).t().flip(f) for f in ([], [0])], dim=1)
     )
-    assert torch.equal(first.view(5, 5, 5, 2), second.view(5, 5, 5, 2).transpose(0, 1))
+    for policy, number in (("3-nm", "64,000,000"), ("9-set-nm", "2,814,749,767,106")):
+        message = f"policy '{policy}' makes {number} subgraphs of a graph of 400 nodes, with .* need about .* GB or more"
+        with pytest.raises(ValueError, match=message):
+            separate([Pair("complete", graph, graph)], wl=[f"ds:{policy}"])
 
 
 @pytest.mark.slow

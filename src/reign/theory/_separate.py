@@ -22,10 +22,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from reign.bags import SubgraphBag
+from reign.bags import SharedGraph, SubgraphBag, free_memory
 from reign.nn import EncoderSlot, Model, PPGNConv, TermSlot, find_model
 from reign.testing import permute_graph, random_permutation
-from reign.theory._algebra import Field
+from reign.theory._algebra import Field, features
 from reign.theory._colours import pooled_rounds
 from reign.theory._families import Pair
 from reign.theory._plan import Plan, bag_of, batches, plan_of_model, trace
@@ -34,6 +34,7 @@ from reign.theory._wl import check_simple, check_size, wl_round
 
 # -- models by short names ----------------------------------------------------------------------------------------------------
 
+MESSAGE_BYTES = 100  # memory for each message of a colour test, as measured; layers of many terms need several times as much
 LAYERS = 6
 HIDDEN, OUT = 16, 4
 
@@ -291,10 +292,20 @@ def _exact(method: Method, pairs: Sequence[Pair], progress: Progress, colour_tes
 
 
 def _work(plan: Plan, pairs: Sequence[Pair]) -> str:
-    """The size of the largest graph in words: its pairs (subgraph, node), and the messages between them in a layer, of which there can be fewer."""
+    """The size of the largest graph in words: its pairs (subgraph, node), and the messages between them in a layer, of which there can be fewer.
+
+    Raise ``ValueError`` before the work starts if two such graphs do not fit into memory.
+    """
     graph = max((g for pair in pairs for g in (pair.one, pair.other)), key=lambda g: g.num_nodes)
-    subgraphs = graph.num_nodes**plan.policy.num_anchors
-    return f"up to {subgraphs * graph.num_nodes:,} pairs (subgraph, node) and {subgraphs * graph.num_edges:,} messages per graph"
+    subgraphs = int(plan.policy.num_subgraphs(SharedGraph.build(features(graph), graph.edge_index)))
+    messages, free = subgraphs * graph.num_edges, free_memory(torch.device("cpu"))
+    if 2 * MESSAGE_BYTES * messages > free:
+        raise ValueError(
+            f"policy '{plan.policy}' makes {subgraphs:,} subgraphs of a graph of {graph.num_nodes} nodes, with {messages:,} messages in a layer. "
+            f"Two such graphs need about {2 * MESSAGE_BYTES * messages / 1e9:,.1f} GB or more, but only {free / 1e9:,.1f} GB are free; use "
+            "smaller graphs, or a policy with fewer subgraphs."
+        )
+    return f"up to {subgraphs * graph.num_nodes:,} pairs (subgraph, node) and {messages:,} messages per graph"
 
 
 def _layers(

@@ -123,6 +123,7 @@ def test_requests_without_a_length_or_without_sense_are_refused(explorer: Explor
         ({"graph": "cycle:5", "policy": "eggo"}, "unknown policy 'eggo'"),
         ({"graph": "cycle:5"}, "policy is missing"),
         ({"graph": "complete:60", "policy": "2-nm"}, "have up to 12,744,000 edges, expected at most 500,000"),
+        ({"graph": "complete:60", "policy": "3-set-nd"}, "the 34,220 subgraphs of policy 3-set-nd have up to 121,138,800 edges"),
         ({"graph": "complete:60", "policy": "ed"}, "use a smaller graph"),
         ({"graph": "cycle:5", "policy": "nm", "subgraph": 5}, "expected 0 to 4"),
         ({"graph": "cycle:5", "policy": "nm", "subgraph": "x"}, "expected a whole number"),
@@ -142,6 +143,7 @@ def test_bags_are_those_of_the_library(explorer: Explorer) -> None:
         ("c1ccccc1CO", "nd", 3),
         ("cycle:5", "ed", 4),
         ("house", "2-nm", 7),
+        ("house", "3-set-nd", 9),
     ):
         status, found = question(explorer, "bag", graph=text, policy=policy, subgraph=k)
         assert status == 200, found

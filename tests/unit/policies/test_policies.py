@@ -1,6 +1,7 @@
 """Policies by name, sampled bags, a policy of one's own."""
 
 import inspect
+import re
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -47,6 +48,10 @@ NAMED = {
     "ed": EdgeDeletion(),
     "2-nd": Tuples(NodeDeletion()),
     "2-ego+:2": Tuples(EgoNets(2, mark=True)),
+    "2-set-nd": Tuples(NodeDeletion(), ordered=False),
+    "3-nm": Tuples(NodeMarking(), 3),
+    "3-set-nm+distance8": Tuples(NodeMarking(mark="distance", max_distance=8), size=3, ordered=False),
+    "3-set-nd@0.5": Sampled(Tuples(NodeDeletion(), 3, False), share=0.5),
     "ego+:3@0.5": Sampled(EgoNets(3, mark=True), share=0.5),
     "ed@8": Sampled(EdgeDeletion(), number=8),
 }
@@ -71,6 +76,9 @@ def test_names_and_classes_are_the_same(name: str, expected: Policy) -> None:
         ("ego+distance2:3", "policy 'ego' takes no largest distance"),
         ("nm+distance0", "max_distance is 0, expected a whole number from 1 to 32766"),
         ("2-ed", "Tuples needs a node-based policy, got 'ed'"),
+        ("2-set-whole", "Tuples needs a node-based policy, got 'whole'"),
+        ("0-nd", "unknown policy '0-nd'"),
+        ("10-nd", "unknown policy '10-nd'"),
         ("nm@0", "number is 0, expected at least 1"),
         ("nm@1.5", "share is 1.5, expected a number above 0 and at most 1"),
         ("ego:32767", "num_hops is 32767, expected a whole number of at least 1 and below 32767"),
@@ -95,6 +103,7 @@ def test_wrong_names(name: str, message: str) -> None:
             "number is 2.5, expected a whole number",
         ),
         (lambda: Tuples(Sampled(Null(), number=2).eval()), "Tuples needs a node-based policy"),
+        (lambda: Tuples(Null(), 1), "size is 1, expected 2 to 9 nodes for each subgraph; with one node it is 'null' itself"),
         (lambda: Sampled(Null()), "share is None and number is None, expected exactly one of the two"),
         (lambda: Sampled(Null(), share=0.5, number=2), "expected exactly one of the two"),
         (lambda: Sampled(Null(), share=0.5, eval_draws=0), "eval_draws is 0"),
@@ -372,6 +381,25 @@ def test_facts_of_policies() -> None:
         assert str(reign.policy(name)) in (name, f"{name}5")  # 'nm+distance' has a cap
     assert not NeighbourDeletion.in_paper_class
     assert not Sampled(Null(), number=2).in_paper_class
+
+
+def test_tuples_of_one_node_are_the_policy_itself() -> None:
+    assert reign.policy("1-nd") == reign.policy("1-set-nd") == NodeDeletion()
+
+
+def test_numbers_of_tuples_are_known_before_they_are_made() -> None:
+    """Also where they are far too many to count in 64 bits, or to fit into any memory."""
+    x, none = torch.ones(200_000, 1), torch.empty(2, 0, dtype=torch.long)
+    graph = SharedGraph.build(x[:30], none)
+    numbers = {name: int(reign.policy(name).num_subgraphs(graph)) for name in ("2-nm", "2-set-nm", "3-nm", "3-set-nm", "9-set-nm")}
+    assert numbers == {"2-nm": 900, "2-set-nm": 435, "3-nm": 27_000, "3-set-nm": 4060, "9-set-nm": 14_307_150}
+    assert int(reign.policy("9-nm").num_subgraphs(SharedGraph.build(x, none))) > 0
+    for name, pairs, law in (
+        ("3-nm", "1,600,000,000,000,000,000,000 pairs", "3 of n nodes make about n^4 pairs"),
+        ("2-set-nd", "3,999,980,000,000,000 pairs", "2 of n nodes make about n^3 / 2 pairs"),
+    ):
+        with pytest.raises(ValueError, match=f"policy '{name}' on 200,000 nodes makes {pairs} .*{re.escape(law)}"):
+            reign.policy(name)(x, none)
 
 
 def test_sizes_of_bags() -> None:
