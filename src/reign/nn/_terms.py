@@ -3,7 +3,8 @@
 The target is x[k, i], node i in subgraph k; roots are the pairs with k = i. A term has a value for every target, but only distinct values
 are stored: a readout has one row per subgraph, regardless of the number of nodes.
 
-The paper's extensions to sums over the nodes of a subgraph ("@Vk") and along the edges of subgraph i ("@Ai") are included; ReIGN(k) is not.
+The paper's extensions to sums over the nodes of a subgraph ("@Vk") and along the edges of subgraph i ("@Ai") are included. Subgraphs with several
+roots have these terms along each of their roots.
 """
 
 import re
