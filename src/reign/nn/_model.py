@@ -14,7 +14,7 @@ from torch_geometric.data.data import BaseData
 from reign._validate import did_you_mean
 from reign.bags import Domain, SubgraphBag
 from reign.kernels import Sum, blocked, fast_path
-from reign.nn._catalogue import MODELS, load_model, save_model
+from reign.nn._catalogue import MODELS
 from reign.nn._convs import GCN, GIN, GraphConv
 from reign.nn._describe import describe_model
 from reign.nn._encoders import EncoderSpec, NormedNumbers
@@ -35,6 +35,7 @@ from reign.nn._options import (
     known_to_parents,
 )
 from reign.nn._plan import plan_of
+from reign.nn._saving import load_model, save_model
 from reign.nn._slots import EncoderSlot, TermSlot
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import Term

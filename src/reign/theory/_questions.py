@@ -289,13 +289,13 @@ def conjecture(pairs: Sequence[Pair], policies: Sequence[str], k: int, progress:
     tried = [pair for pair in pairs if weaker[pair.name] is None]
     beyond = {pair.name for pair in tried if bound[pair.name] is None}
     rows, counterexamples = [["policy", *TUPLE_MODELS]], list[str]()
-    for policy in policies:
+    for each in policies:
         told = {
-            model: {name for name, t in survey(f"{model}:{policy}", tried, progress=progress).rounds.items() if t is not None}
+            model: {name for name, t in survey(f"{model}:{each}", tried, progress=progress).rounds.items() if t is not None}
             for model in TUPLE_MODELS
         }
-        rows.append([f"`{policy}`", *(f"{len(names - beyond)} and {len(names & beyond)}" for names in told.values())])
-        counterexamples += [f"{name} by {model}:{policy}" for model, names in told.items() for name in sorted(names & beyond)]
+        rows.append([f"`{each}`", *(f"{len(names - beyond)} and {len(names & beyond)}" for names in told.values())])
+        counterexamples += [f"{name} by {model}:{each}" for model, names in told.items() for name in sorted(names & beyond)]
     found = f"Counterexamples: {', '.join(counterexamples)}." if counterexamples else "There is no counterexample."
     return (
         f"k = {k}: the numbers of pairs told apart, out of the {len(tried) - len(beyond)} that {k + 2}-WL but not {k + 1}-WL tells apart, and out "
