@@ -6,6 +6,7 @@ from reign.bags._graph import Bound, PerRow, SharedGraph
 from reign.bags._hops import FAR, HopTable, hop_table, near_table, node_values, pair_values, stored_table
 from reign.bags._kernel import kernel_edges, kernel_near, kernel_pairs
 from reign.bags._memory import SMALL, STATE_BYTES, DoesNotFit, check_fits, free_memory, out_of_memory, warn_of_size
+from reign.bags._missing import SampledWiring, at_nodes
 from reign.bags._slices import ALL, Slices, check_along
 from reign.bags._store import BagStore, Column, Frame, all_real
 from reign.bags._views import DenseBag
@@ -30,12 +31,14 @@ __all__ = [
     "Messages",
     "Neighbours",
     "PerRow",
+    "SampledWiring",
     "SharedGraph",
     "Slices",
     "SubgraphBag",
     "Where",
     "Wiring",
     "all_real",
+    "at_nodes",
     "check_along",
     "check_fits",
     "free_memory",

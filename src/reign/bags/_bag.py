@@ -12,13 +12,14 @@ from torch_geometric.data import Data
 from reign.bags import _views as views
 from reign.bags._graph import Bound, Cached, PairEdges, PerRow, SharedGraph, cached, pair_edges
 from reign.bags._hops import on_several_paths, resistance, root_hops
+from reign.bags._missing import SampledWiring, at_nodes
 from reign.bags._slices import ALL, Slices, check_along, slices
 from reign.bags._wiring import PLAIN, WEIGHT, WeightedWiring, Wiring, weigh
 from reign.kernels import Segments, kernels_for, ragged
 
 if TYPE_CHECKING:
     from reign.draw import Picture
-    from reign.policies import Policy
+    from reign.policies import Missing, Policy
 
 
 Domain = Literal["all", "members"]
@@ -140,10 +141,27 @@ class SubgraphBag(Cached):
         if not self.node_based:
             place = None if not term or self.policy.num_anchors < 2 else ALL if self.policy.unordered else "1"
             along = "" if place is None else f"'{term}:{place}', or "
+            sampled = ", or say what to read where a subgraph is missing, as in 'nm@0.5+mean'" if self.policy.random else ""
             raise ValueError(
                 f"{who} needs one subgraph per node, got {self.num_subgraphs} for {self.num_nodes} nodes: policy "
-                f"'{self.policy}' is not node-based; use {along}'nm', 'ego:h' or 'ego+:h'."
+                f"'{self.policy}' is not node-based; use {along}'nm', 'ego:h' or 'ego+:h'{sampled}."
             )
+
+    def require_roots(self, who: str, term: str = "") -> None:
+        """Raise ``ValueError`` unless there is one subgraph per node, or the policy says what to read where one is missing."""
+        if self.missing is None:
+            self.require_node_based(who, term)
+
+    @property
+    def missing(self) -> "Missing | None":
+        """What terms read where a node has no subgraph, "zero" or "mean"; None if no subgraph is missing, or nothing may read there."""
+        return None if self.node_based else self.policy.missing
+
+    @cached
+    def sub_of(self) -> Int[Tensor, "nodes"]:
+        """The subgraph of each node, or -1 if it has none."""
+        none = torch.full((self.num_nodes,), -1, dtype=torch.long, device=self.device)
+        return none.index_copy(0, self.root, torch.arange(self.num_subgraphs, device=self.device))
 
     @property
     def has_some_roots(self) -> bool:
@@ -151,11 +169,11 @@ class SubgraphBag(Cached):
         return not self.node_based and self.policy.node_based and not self.policy.random
 
     def at_roots(self, values: Shaped[Tensor, "subgraphs channels"], who: str) -> Shaped[Tensor, "nodes channels"]:
-        """Values of subgraphs as values of their roots. If only some nodes were chosen as roots, the values of the others are zero."""
+        """Values of subgraphs as values of their roots. If only some nodes were chosen as roots, the values of the others are zero, or the mean."""
         if self.has_some_roots:
             return values.new_zeros(self.num_nodes, values.size(1)).index_copy(0, self.root, values)
-        self.require_node_based(who)
-        return values
+        self.require_roots(who)
+        return values if self.missing is None else at_nodes(self, values)
 
     def row(self, sub: Int[Tensor, "*any"], node: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
         """The row of each pair (subgraph, node), or -1 if it is not stored."""
@@ -197,6 +215,8 @@ class SubgraphBag(Cached):
     @property
     def wiring(self) -> Wiring:
         """Which rows are summed into which, for the terms of layers."""
+        if self.missing is not None:
+            return SampledWiring(self)
         return Wiring(self) if self.edge_weight is None else WeightedWiring(self)
 
     @property

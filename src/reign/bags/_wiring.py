@@ -114,6 +114,24 @@ class Wiring:
         """Store a value in the cache of the bag."""
         return self.bag.cache(key, make)
 
+    # -- subgraphs and nodes: equal numbers in a bag with one subgraph per node; ``SampledWiring`` has others ----------
+
+    def sub_of(self, node: Tensor) -> Tensor:
+        """The subgraph of a node."""
+        return node
+
+    def root_of(self, sub: Tensor) -> Tensor:
+        """The root of a subgraph."""
+        return sub
+
+    def row(self, sub: Tensor, node: Tensor) -> Tensor:
+        """The row of a pair, or -1 if it is not stored."""
+        return self.bag.row_within(sub, node)
+
+    def scaled(self, total: Float[Tensor, "rows channels"], rows: Literal["node", "graph"]) -> Float[Tensor, "rows channels"]:
+        """Sums over the subgraphs of a graph, scaled if some are missing."""
+        return total
+
     # -- between scopes --------------------------------------------------------------------------------------------
 
     @cached
@@ -228,7 +246,7 @@ class Wiring:
                 k, i, j = bag.sub[target], bag.node[target], bag.node[source]
                 return Triples(k, i, j, k if where == "on" else target, edge, rows.numel())
             i = bag.node[rows]
-            via, j, edge = graph.in_edges.expand(k if neighbours == "swap" else i)
+            via, j, edge = graph.in_edges.expand(self.root_of(k) if neighbours == "swap" else i)
             return Triples(k[via], i[via], j, via, edge, rows.numel())
 
         return self.cache(("triples", neighbours, where), build)
@@ -237,20 +255,25 @@ class Wiring:
         """The sum of x[a, b] over the neighbours. ``values`` holds the letters a and b, each one of k, i, j."""
 
         def entries() -> Entries:
-            t = self.triples(neighbours, where)
-            letters = {"k": t.k, "i": t.i, "j": t.j}
-            return Entries(self.bag.row_within(letters[values[0]], letters[values[1]]), t.edge, t.target, t.size)
+            t, (a, b) = self.triples(neighbours, where), values
+            sub = t.k if a == "k" else self.sub_of(getattr(t, a))
+            node = self.root_of(t.k) if b == "k" else getattr(t, b)
+            return Entries(self.row(sub, node), t.edge, t.target, t.size)
 
         return self._sum_along(("rows", neighbours, values, where), entries, ("pair", _targets(neighbours, where)))
 
     def nodes(self, neighbours: Neighbours, where: Where = "off") -> Sum | WeightedSum | FeaturedSum:
-        """The sum over the neighbours j of a value on nodes (or on subgraphs, which are nodes here)."""
+        """The sum over the neighbours j of a value on nodes."""
 
         def entries() -> Entries:
             t = self.triples(neighbours, where)
             return Entries(t.j, t.edge, t.target, t.size)
 
         return self._sum_along(("nodes", neighbours, where), entries, ("node", _targets(neighbours, where)))
+
+    def roots(self, neighbours: Neighbours, where: Where = "off") -> Sum | WeightedSum | FeaturedSum:
+        """The sum over the neighbours j of a value on subgraphs, at subgraph j."""
+        return self.nodes(neighbours, where)
 
     def root_messages(self, where: Where = "off") -> Sum | WeightedSum | FeaturedSum:
         """The messages of roots to their neighbours in the subgraph."""
@@ -271,9 +294,9 @@ class Wiring:
         """As ``messages``, but computed again and not cached; perhaps only the messages from roots, or those from others."""
         t = self.triples(neighbours, where)
         on_nodes = neighbours in ("nodes", "agg")
-        row = t.j if on_nodes else self.bag.row_within(*((t.j, t.i) if neighbours == "swap" else (t.k, t.j)))
+        row = t.j if on_nodes else self.row(*((self.sub_of(t.j), t.i) if neighbours == "swap" else (t.k, t.j)))
         there: Tensor | slice = slice(None)
-        if self.bag.domain == "members" or sources != "all":
+        if self.some_rows or sources != "all":
             chosen = row >= 0
             if sources != "all":
                 _ = self.root_row  # raises an error if some roots have no row
@@ -302,7 +325,7 @@ class Wiring:
 
         def build() -> Sum:
             j, other = self.bag.graph.edge_index
-            row = self.bag.row_within(*((j, other) if neighbours == "A" else (other, j)))
+            row = self.row(*((self.sub_of(j), other) if neighbours == "A" else (self.sub_of(other), j)))
             return Sum.broadcast(row.clamp(min=0), self.bag.num_pairs, ("pair", "edge"))
 
         return self.cache(("pairs of edges", neighbours), build)
@@ -311,10 +334,13 @@ class Wiring:
         """As ``folklore``, but computed again and not cached."""
         bag = self.bag
         t = self.triples(neighbours, where)
-        row, other = bag.row_within(t.k, t.j), bag.row_within(t.j, t.i)
+        row, other = bag.row_within(t.k, t.j), self.row(self.sub_of(t.j), t.i)
         there: Tensor | slice = slice(None)
-        if members or bag.domain == "members":
-            there = ((row >= 0) & (other >= 0) & bag.member[row] & bag.member[other]).nonzero().squeeze(1)
+        if members or self.some_rows:
+            there = (row >= 0) & (other >= 0)
+            if members or bag.domain == "members":
+                there &= bag.member[row] & bag.member[other]
+            there = there.nonzero().squeeze(1)
         own = f"folklore {neighbours} {where} {members}"
         return FolkloreMessages(
             Sum.broadcast(row[there], bag.num_pairs, ("pair", own)),
@@ -330,8 +356,13 @@ class Wiring:
         return self.cache(key, lambda: self._sum_of_rows(entries(), spaces))
 
     def _sum_of_rows(self, entries: Entries, spaces: tuple[str, str]) -> Sum:
-        row, _, target, size = entries.stored() if self.bag.domain == "members" else entries
+        row, _, target, size = entries.stored() if self.some_rows else entries
         return Sum.build(row, target, self._rows_of(spaces[0]), size, spaces)
+
+    @property
+    def some_rows(self) -> bool:
+        """Whether some of the pairs that are read may have no row."""
+        return self.bag.domain == "members"
 
     def _rows_of(self, space: str) -> int:
         return self.bag.num_pairs if space == "pair" else self.bag.num_nodes

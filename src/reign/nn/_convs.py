@@ -155,6 +155,7 @@ class GIN(BaseEncoder):
         """
         source, bag, kernels = n.source, n.state.bag, kernels_for(n.source)
         unused = n.merge.neighbours is None or n.averaged or bag.edge_weight is not None or source.size(0) == 0
+        unused = unused or (bag.missing is not None and n.neighbours in ("agg", "swap"))  # these messages are scaled
         if kernels is None or unused:
             return None
         if len(n.merge.others) == 1:
@@ -303,7 +304,7 @@ class Folklore(BaseEncoder):
         tables = [self.across(bag.wiring.pairs_of_edges(ALONG[part])(n.source)) + self.along.bias for part in self.parts]
         if self.edge_encoders:
             tables = [table + encode_edges(encoder, n.edge_attr) for table, encoder in zip(tables, self.edge_encoders, strict=True)]
-        everyone = not n.state.masked and bag.domain == "all" and bag.edge_weight is None
+        everyone = not n.state.masked and bag.domain == "all" and bag.edge_weight is None and bag.missing is None
         if everyone and (kernels := kernels_for(along)) is not None:
             edges = [kernel_edges(bag, ALONG[part], n.where) for part in self.parts]
             messages = [PassedMessages(*parts) for parts in zip(edges, tables, self.eps.split(1), strict=True)]

@@ -154,7 +154,7 @@ class Model(Claims, Modules, metaclass=ModelType):
         if ends is not None:
             check_ends(ends, self.task_level, bag)
         if self.needs_node_based and not (bag.has_some_roots and self.halo is not None):
-            bag.require_node_based(type(self).__name__)
+            bag.require_roots(type(self).__name__)
         rows = {"rows": bag.real("node")} if isinstance(self.node_encoder, NormedNumbers) else {}  # other encoders have no norm
         h = self.lift(self.encode(x, **rows), bag)
         if self.labels is not None:

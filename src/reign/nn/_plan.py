@@ -109,6 +109,8 @@ def plan_for(layer: TermLayer, bag: SubgraphBag, limits: Limits) -> LayerPlan | 
         return "the batch is small"
     if bag.edge_weight is not None:
         return "edges have weights"
+    if bag.missing is not None:
+        return "some nodes have no subgraph"
     if not limits.padding and bag.real("pair") is not None:
         return "the bag is padded"
     plan = plan_of(layer)

@@ -141,7 +141,8 @@ class RootPooling(Pooling):
 
     def nodes(self, state: State) -> Float[Tensor, "nodes channels"]:
         """Node i is x[i, i]."""
-        return self._scaled(state.bag.at_roots(state.root, "a pooling of roots"))
+        at_roots = state.bag.at_roots(state.root, "a pooling of roots")
+        return self._scaled(at_roots if state.bag.missing is None else state.of_nodes("root"))
 
     def reach(self, radius: int) -> int | None:
         """Only its own subgraph matters."""
@@ -195,7 +196,7 @@ def subgraphs_to_graphs(
     """The sum or mean over the subgraphs of every graph."""
     total = bag.wiring.sub_to_graph(x)
     if how == "sum":
-        return total
+        return bag.wiring.scaled(total, "graph")
     count = bag.cache("subgraphs of graphs", lambda: PerRow(torch.bincount(bag.sub_batch, minlength=bag.num_graphs), "graph"))
     return total / count.values.clamp(min=1)[:, None]
 
@@ -226,11 +227,14 @@ class NodePooling(Pooling):
 
     def forward(self, state: State) -> Float[Tensor, "graphs channels"]:
         """Pool a bag to one row per graph."""
-        return subgraphs_to_graphs(state.bag, self.nodes(state), self.over_nodes)
+        return subgraphs_to_graphs(state.bag, self._roots(state), self.over_nodes)
 
     def nodes(self, state: State) -> Float[Tensor, "nodes channels"]:
         """Node i is the sum of the linear maps of its terms."""
-        state.bag.require_node_based("a pooling of terms at roots")
+        return state.bag.at_roots(self._roots(state), "a pooling of terms at roots")
+
+    def _roots(self, state: State) -> Float[Tensor, "subgraphs channels"]:
+        state.bag.require_roots("a pooling of terms at roots")
         state = state.view(state.domain, self.aggregation)
         return torch.stack([each(state.get(part, "on")) for each, part in zip(self.maps, self.terms, strict=True)]).sum(0)
 

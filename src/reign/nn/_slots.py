@@ -38,7 +38,7 @@ class Neighbourhood:
     def __post_init__(self) -> None:
         for part in self.merge.terms:
             if part.node_based:
-                self.state.bag.require_node_based(f"term '{part.name}'")
+                self.state.bag.require_roots(f"term '{part.name}'")
 
     @property
     def own(self) -> Float[Tensor, "rows channels"]:

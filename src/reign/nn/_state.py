@@ -8,10 +8,22 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from reign.bags import ALL, Domain, FeaturedWiring, PerRow, SubgraphBag, Where, Wiring, check_along, kernel_near
+from reign.bags import (
+    ALL,
+    Domain,
+    FeaturedWiring,
+    PerRow,
+    SampledWiring,
+    SubgraphBag,
+    Where,
+    Wiring,
+    at_nodes,
+    check_along,
+    kernel_near,
+)
 from reign.kernels import Sum
 from reign.nn._mlp import NormRows
-from reign.nn._terms import SUMS, Rows, Scope, Term
+from reign.nn._terms import SUMS, TERMS, Rows, Scope, Term
 
 Aggregation = Literal["sum", "mean"]
 T = TypeVar("T")
@@ -76,6 +88,8 @@ class State:
 
     def with_edges(self, edges: Float[Tensor, "edges channels"]) -> "State":
         """The same values with a vector e for each edge: each sum of x along edges is one of relu(x + e), as in GINE."""
+        if self.bag.missing is not None:
+            raise ValueError(f"edge_terms=True needs all subgraphs, but policy '{self.bag.policy}' leaves some out.")
         new = self.view(self.domain, self.aggregation)
         new._featured = FeaturedWiring(self.bag, edges, self.masked)
         return new
@@ -125,7 +139,7 @@ class State:
     def sum(self, term: Term, where: Where = "off") -> Rows:
         """The plain sum of a term, regardless of its aggregation. Other terms are built from it."""
         if term.node_based:
-            self.bag.require_node_based(f"term '{term.name}'", term.name)
+            self.bag.require_roots(f"term '{term.name}'", term.name)
         return self.once(("sum", term.name, where), lambda: term.value(self, where))
 
     def spread(self, term: Term, where: Where = "off") -> Rows:
@@ -217,7 +231,7 @@ class State:
     @property
     def needle(self) -> Shaped[Tensor, "nodes channels"]:
         """sum_h x[h, i]."""
-        return self.once(("needle",), lambda: self.bag.wiring.to_node(self.h))
+        return self.once(("needle",), lambda: self.bag.wiring.scaled(self.bag.wiring.to_node(self.h), "node"))
 
     @property
     def near(self) -> Float[Tensor, "near channels"]:
@@ -227,12 +241,57 @@ class State:
     @property
     def roots(self) -> Shaped[Tensor, "graphs channels"]:
         """sum_j x[j, j]."""
-        return self.once(("roots",), lambda: self.bag.wiring.sub_to_graph(self.root))
+        return self.once(("roots",), lambda: self.bag.wiring.scaled(self.bag.wiring.sub_to_graph(self.root), "graph"))
 
     @property
     def total(self) -> Shaped[Tensor, "graphs channels"]:
         """sum_{h, j} x[h, j]."""
-        return self.once(("total",), lambda: self.bag.wiring.sub_to_graph(self.readout))
+        return self.once(("total",), lambda: self.bag.wiring.scaled(self.bag.wiring.sub_to_graph(self.readout), "graph"))
+
+    # -- nodes without a subgraph (see ``reign.policies.Sampled``); in all other bags, nodes and subgraphs have the same numbers --
+
+    def of_nodes(self, name: Literal["root", "readout"]) -> Shaped[Tensor, "nodes channels"]:
+        """x[i, i] or sum_j x[i, j], looked up in the subgraph of every node i."""
+        values: Tensor = getattr(self, name)
+        if self.bag.missing is None:
+            return values
+        if name == "readout":
+            return at_nodes(self.bag, values)
+        return self.filled(values.new_zeros(self.bag.num_nodes, values.size(1)).index_copy(0, self.bag.root, values), None, lambda mean: mean)
+
+    @property
+    def transpose(self) -> Shaped[Tensor, "pairs channels"]:
+        """x[i, k]."""
+        bag = self.bag
+        return self.filled(bag.wiring.transpose(self.h), bag.node, lambda mean: mean.index_select(0, bag.root[bag.sub]))
+
+    def filled(self, value: Rows, node: Tensor | None, of_mean: Callable[[Rows], Rows]) -> Rows:
+        """A value looked up in the subgraphs of nodes (of all nodes if None); with ``missing="mean"``, it is made of the means over h of x[h, j] where
+        a node has no subgraph."""
+        if self.bag.missing != "mean":
+            return value
+        gone = (self.bag.sub_of if node is None else self.bag.sub_of[node]) < 0
+        means = self.view(self.domain, {"needle": "mean"})
+        return torch.where(gone[:, None], of_mean(means.get(TERMS["needle"])), value)
+
+    def global_sum(self, of: str, scope: Scope) -> Rows:
+        """sum_j x[k, j] ("readout") or sum_h x[h, i] ("needle"), where it lives on subgraphs or nodes."""
+        wiring = self.bag.wiring
+        if isinstance(wiring, SampledWiring) and (of, scope) == ("needle", "subgraph"):
+            return wiring.at_root(self.needle, self.root)
+        if (of, scope) == ("readout", "node"):
+            return self.of_nodes("readout")
+        total: Tensor = getattr(self, of)
+        return total
+
+    def on_diagonal(self, of: str, scope: Scope) -> Rows:
+        """The summand of ``global_sum`` that is on the diagonal."""
+        if self.bag.missing is None or scope == "subgraph":
+            return self.root
+        if of == "readout":
+            return self.of_nodes("root")
+        root = self.root.new_zeros(self.bag.num_nodes, self.root.size(1)).index_copy(0, self.bag.root, self.root)
+        return self.bag.wiring.scaled(root, "node")
 
     # -- rows for the statistics of norms --------------------------------------------------------------------------
 

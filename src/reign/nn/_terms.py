@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from jaxtyping import Shaped
 from torch import Tensor
 
-from reign.bags import ALL, Neighbours, Where
+from reign.bags import ALL, Neighbours, SampledWiring, Where
 from reign.registry import Registry
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ def _global(name: str, formula: str, scope: Scope, of: Literal["readout", "needl
     strict, facts = facts.pop("strict", False), {"node_based": True} | facts
 
     def value(s: "State") -> Rows:
-        total: Rows = getattr(s, of)
-        return total - s.root if strict else total
+        total = s.global_sum(of, scope)
+        return total - s.on_diagonal(of, scope) if strict else total
 
     return _term(name, formula, scope, value, paper, sums=(of, "root") if strict else (of,), same_sum=of, **facts)
 
@@ -136,14 +136,22 @@ def _local(
     """A sum over neighbours, with a value for every pair."""
 
     def value(s: "State", where: Where) -> Rows:
-        return s.wiring.rows(neighbours, values, where)(s.h)
+        wiring = s.wiring
+        total = wiring.rows(neighbours, values, where)(s.h)
+        return s.filled(total, s.bag.node, lambda mean: wiring.nodes(neighbours)(mean)) if values == "ij" and where == "off" else total
 
     return Term(name, formula, "pair", value, paper, values != "kj", _of_roots(formula), **facts)
 
 
 def _on_nodes(name: str, formula: str, values: str, paper: str = "") -> Term:
     """A sum over neighbours in the graph that does not depend on the subgraph."""
-    return _term(name, formula, "node", lambda s: s.wiring.rows("nodes", values)(s.h), paper, True, reads="nodes")
+
+    def value(s: "State") -> Rows:
+        wiring = s.wiring
+        total = wiring.rows("nodes", values)(s.h)
+        return s.filled(total, None, lambda mean: wiring.nodes("nodes")(mean)) if values == "ij" else total
+
+    return _term(name, formula, "node", value, paper, True, reads="nodes")
 
 
 def _folklore(name: str, formula: str, neighbours: Literal["A", "swap"]) -> Term:
@@ -159,15 +167,21 @@ def _folklore(name: str, formula: str, neighbours: Literal["A", "swap"]) -> Term
 def _non_roots_Ak(s: "State", where: Where) -> Rows:
     local = TERMS["local"]
     if where == "on":
-        return s.wiring.nodes("Ak", "on")(s.sum(local, "on"))
+        return s.wiring.roots("Ak", "on")(s.sum(local, "on"))
     return s.wiring.rows("Ak", "ji")(s.sum(local))
 
 
 def _non_roots_A(s: "State", where: Where) -> Rows:
     readout = TERMS["readout@A"]
     if where == "on":
-        return s.wiring.nodes("nodes")(s.sum(readout, "on"))
+        return s.wiring.roots("nodes" if s.bag.node_based else "A", "on")(s.sum(readout, "on"))
     return s.wiring.rows("nodes", "ji")(s.sum(readout))
+
+
+def _needle_msg_agg(s: "State") -> Rows:
+    wiring = s.wiring
+    out = wiring.nodes("agg")(s.get(TERMS["needle"]))
+    return wiring.over_two(out, s.h) if isinstance(wiring, SampledWiring) and s.aggregation.get("needle") != "mean" else out
 
 
 def _own_root(s: "State", where: Where) -> Rows:
@@ -181,11 +195,11 @@ _ALL = [
         formula_on="x[i,i]", stays_inside=True, sums_on=("root",), reads="nothing",
     ),
     Term(
-        "transpose", "x[i,k]", "pair", lambda s, where: s.root if where == "on" else s.bag.wiring.transpose(s.h),
+        "transpose", "x[i,k]", "pair", lambda s, where: s.root if where == "on" else s.transpose,
         node_based=True, formula_on="x[i,i]", sums_on=("root",),
     ),
     _term("root", "x[k,k]", "subgraph", lambda s: s.root, stays_inside=True, sums=("root",), reads="nothing"),
-    _term("node_root", "x[i,i]", "node", lambda s: s.root, node_based=True, sums=("root",), reads="nothing"),
+    _term("node_root", "x[i,i]", "node", lambda s: s.of_nodes("root"), node_based=True, sums=("root",), reads="nothing"),
     # 2-IGN's global sums
     _global("readout", "sum_j x[k,j]", "subgraph", "readout", "#2.on #3.off", node_based=False, stays_inside=True),
     _global(
@@ -213,7 +227,7 @@ _ALL = [
     _local("node_readout@Ak", "sum_{h ~_k i} x[i,h]", "ij", "#4.off"),
     _local("root_needle@Ak", "sum_{h ~_k i} x[h,k]", "jk", "#5.off"),
     Term(
-        "roots@Ak", "sum_{j ~_k i} x[j,j]", "pair", lambda s, where: s.wiring.nodes("Ak", where)(s.root), "#1.on #6.off", True, "sum_{j ~_i i} x[j,j]",
+        "roots@Ak", "sum_{j ~_k i} x[j,j]", "pair", lambda s, where: s.wiring.roots("Ak", where)(s.root), "#1.on #6.off", True, "sum_{j ~_i i} x[j,j]",
     ),
     Term(
         "non_roots@Ak", "sum_{h ~_k i} sum_{j ~_h i} x[h,j]", "pair", _non_roots_Ak, "#4.on #1.off", True, "sum_{h ~_i i} sum_{j ~_h h} x[h,j]",
@@ -224,7 +238,7 @@ _ALL = [
     _on_nodes("node_readout@A", "sum_{h ~ i} x[i,h]", "ij", "#4.off"),
     _local("root_needle@A", "sum_{h ~ i} x[h,k]", "jk", "#5.off", "A"),
     _term(
-        "roots@A", "sum_{j ~ i} x[j,j]", "node", lambda s: s.wiring.nodes("nodes")(s.root), "#1.on #6.off", True, reads="nodes"
+        "roots@A", "sum_{j ~ i} x[j,j]", "node", lambda s: s.wiring.roots("nodes")(s.root), "#1.on #6.off", True, reads="nodes"
     ),
     Term(
         "non_roots@A", "sum_{h ~ i} sum_{j ~ i} x[h,j]", "node", _non_roots_A, "#4.on #1.off", True, "sum_{h ~ i} sum_{j ~ h} x[h,j]",
@@ -236,7 +250,7 @@ _ALL = [
         sums=("needle",), reads="nodes", over="needle",
     ),
     _term(
-        "needle_msg@agg", "sum_g sum_{j ~_g i} sum_h x[h,j]", "node", lambda s: s.wiring.nodes("agg")(s.get(TERMS["needle"])),
+        "needle_msg@agg", "sum_g sum_{j ~_g i} sum_h x[h,j]", "node", _needle_msg_agg,
         over="needle",
     ),
     _local("swap_local", "sum_{h ~ k} x[h,i]", "ji", "", "swap"),

@@ -1,6 +1,6 @@
 """Selection policies pi: graph -> bag of subgraphs."""
 
-from reign.policies._base import POLICIES, Mark, Pairs, Policy
+from reign.policies._base import POLICIES, Mark, Missing, Pairs, Policy
 
 # isort: off
 # policies are listed in the order of these imports: node-based ones first
@@ -19,6 +19,7 @@ __all__ = [
     "EdgeDeletion",
     "EgoNets",
     "Mark",
+    "Missing",
     "NodeDeletion",
     "NodeMarking",
     "Null",

@@ -33,6 +33,7 @@ from reign.kernels import ragged
 from reign.registry import Registry
 
 Mark = Literal[False, True, "single", "distance"]
+Missing = Literal["zero", "mean"]  # what is read where a node has no subgraph
 POLICIES: Registry[type["Policy"]] = Registry(
     "policy",
     spelling=lambda name: name.strip().lower(),
@@ -96,6 +97,8 @@ class Policy(ABC):
 
     mark: Mark = False
     max_distance: int = 0
+
+    missing: Missing | None = None
 
     random: ClassVar[bool] = False
     """Whether new subgraphs are drawn at each call in training."""
@@ -386,7 +389,8 @@ def check_mark(mark: Any, max_distance: Any) -> None:
 
 GRAMMAR = re.compile(
     r"((?P<tuple>[1-9])-(?P<set>set-)?)?(?P<name>[a-z][a-z0-9_]*(-[a-z0-9_]+)*)"
-    r"(?P<mark>\+((?P<single>single)|(?P<distance>distance(?P<cap>\d+)?))?)?(:(?P<depth>\d+))?(@(?P<sample>[\d.]+))?"
+    r"(?P<mark>\+((?P<single>single)|(?P<distance>distance(?P<cap>\d+)?))?)?(:(?P<depth>\d+))?"
+    r"(@(?P<sample>[\d.]+)(\+(?P<missing>zero|mean))?)?"
 )
 
 

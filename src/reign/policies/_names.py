@@ -1,4 +1,4 @@
-"""Policies by name: ``[k-[set-]]name[+[distance[cap]]][:depth][@sample]``, as in "nd", "ego+:3", "2-nm", "3-set-nd", "ego+distance:3@0.5".
+"""Policies by name: ``[k-[set-]]name[+[single|distance[cap]]][:depth][@sample[+missing]]``, as in "nd", "ego+:3", "3-set-nd", "ego+distance:3@0.5+mean".
 
 Also the sizes of the bags that all of them make of a graph.
 """
@@ -40,7 +40,8 @@ def policy(name: str | Policy) -> Policy:
     >>> policy("ego+:3") == EgoNets(num_hops=3, mark=True)
     True
     >>> policy("2-nm@0.5")
-    Sampled(policy=Tuples(policy=NodeMarking(mark=True, max_distance=5), size=2, ordered=True), share=0.5, number=None, seed=0, eval_draws=None)
+    Sampled(policy=Tuples(policy=NodeMarking(mark=True, max_distance=5), size=2, ordered=True), share=0.5, number=None, seed=0, eval_draws=None,
+    missing=None)
     >>> policy("ego3")
     Traceback (most recent call last):
         ...
@@ -58,7 +59,7 @@ def policy(name: str | Policy) -> Policy:
     named = make(name, part)
     if part["tuple"] and part["tuple"] != "1":  # 1-tuples and sets of one node are the nodes
         named = Tuples(named, int(part["tuple"]), not part["set"])
-    return Sampled(named, **_sample(name, part["sample"])) if part["sample"] else named
+    return Sampled(named, **_sample(name, part["sample"]), missing=part["missing"]) if part["sample"] else named
 
 
 def _sample(name: str, text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from reign.bags import SharedGraph
 from reign.kernels import ragged
-from reign.policies._base import Policy, Wrapper
+from reign.policies._base import Missing, Policy, Wrapper
 
 
 @dataclass
@@ -21,12 +21,18 @@ class Sampled(Wrapper):
     mean over that many draws (see ``draws``). The draws of a graph do not depend on its batch. Calling the policy itself returns the
     first draw.
 
+    Terms such as x[i, i] read subgraph i, which may not be in the sample. With ``missing="zero"`` they read zero there. With ``missing="mean"``
+    they read the mean over the subgraphs in the sample: the mean of x[h, i] in place of x[i, i], and the mean of all readouts in place of one.
+    With either, sums over subgraphs are scaled: the mean of such a sum over all samples is the sum over all subgraphs, for example (n / m) sum_h x[h, i]
+    with m of n subgraphs. Without ``missing``, such terms raise an error, and sums are over the sample as it is.
+
     Args:
         policy: the policy whose subgraphs are sampled.
         share: the share of subgraphs to use, in (0, 1]; their number is rounded.
         number: the number of subgraphs to use, in place of a share; graphs with fewer subgraphs keep all.
         seed: seed of the random draws.
         eval_draws: number of draws to average in evaluation; None uses all subgraphs.
+        missing: what terms read where a node has no subgraph, "zero" or "mean"; None for an error.
     """
 
     random: ClassVar[bool] = True
@@ -35,6 +41,7 @@ class Sampled(Wrapper):
     number: int | None = None
     seed: int = 0
     eval_draws: int | None = None
+    missing: Missing | None = None
     training: bool = field(default=True, init=False, repr=False, compare=False)
     draw: int = field(default=0, init=False, repr=False, compare=False)  # the index of this policy among the ``eval_draws``
 
@@ -51,6 +58,10 @@ class Sampled(Wrapper):
             raise ValueError(f"number is {self.number}, expected at least 1 subgraph per graph.")
         if self.eval_draws is not None and self.eval_draws < 1:
             raise ValueError(f"eval_draws is {self.eval_draws}, expected at least 1, or None for all subgraphs.")
+        if self.missing not in (None, "zero", "mean"):
+            raise ValueError(f"missing is {self.missing!r}, expected 'zero', 'mean' or None.")
+        if self.missing and not self.policy.node_based:
+            raise ValueError(f"missing is {self.missing!r}, but policy '{self.policy}' does not have one subgraph per node; use missing=None.")
         self.generator = torch.Generator().manual_seed(self.seed)
 
     @property
@@ -118,4 +129,4 @@ class Sampled(Wrapper):
     def __str__(self) -> str:
         if self.seed or self.eval_draws is not None:
             return repr(self)
-        return f"{self.policy}@{self.number if self.share is None else float(self.share)}"
+        return f"{self.policy}@{self.number if self.share is None else float(self.share)}{f'+{self.missing}' if self.missing else ''}"

@@ -1,0 +1,158 @@
+r"""Sums of a sampled bag, in which only m of the n nodes of a graph have a subgraph.
+
+A sum over the subgraphs h of a graph is a sum over those in the sample, scaled so that its mean over all samples is the full sum. What lives on
+a node or a graph counts every subgraph n / m times. What lives in subgraph k exists only if k is in the sample, and the mean is over the samples with k:
+it counts subgraph k once, and every other one (n - 1) / (m - 1) times.
+
+.. math:: \textstyle\sum_h x^h_i \approx \frac{n}{m} \sum_{h \in S} x^h_i, \qquad
+          \sum_{h \sim_k i} x^h_i \approx [k \sim_k i]\, x^k_i + \frac{n - 1}{m - 1} \sum_{h \in S,\, h \sim_k i,\, h \neq k} x^h_i
+
+With m = 1 no other subgraph is in the sample, and their part of such a sum is 0. Values that are looked up in a single subgraph, such as x[i, i], are not
+scaled. Messages of a convolution of PyG are not scaled either.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from reign.bags._graph import cached
+from reign.bags._wiring import Entries, FolkloreMessages, Messages, Neighbours, WeightedSum, Where, Wiring, _targets
+from reign.kernels import Sum
+
+if TYPE_CHECKING:
+    from reign.bags._bag import SubgraphBag
+
+
+@dataclass(frozen=True, eq=False)
+class SampledWiring(Wiring):
+    """The sums of a bag in which some nodes have no subgraph, and whose edges may have weights."""
+
+    some_rows = True
+
+    def cache(self, key: Any, make: Any) -> Any:
+        """Store a value in the cache of the bag without weights, since none of these values depends on the weights."""
+        return self.bag.plain.cache(key, make)
+
+    def sub_of(self, node: Tensor) -> Tensor:
+        """The subgraph of a node, or -1."""
+        return self.bag.sub_of[node]
+
+    def root_of(self, sub: Tensor) -> Tensor:
+        """The root of a subgraph."""
+        return self.bag.root[sub]
+
+    def row(self, sub: Tensor, node: Tensor) -> Tensor:
+        """The row of a pair, or -1 if it is not stored or has no subgraph."""
+        return torch.where(sub < 0, -1, self.bag.row_within(sub.clamp(min=0), node))
+
+    # -- scales ----------------------------------------------------------------------------------------------------
+
+    @cached
+    def share(self) -> Float[Tensor, "graphs"]:
+        """n / m for each graph."""
+        return self.bag.graph.sizes / self._number.clamp(min=1)
+
+    @cached
+    def share_of_others(self) -> Float[Tensor, "graphs"]:
+        """(n - 1) / (m - 1) for each graph, and 1 if m is 1."""
+        sizes, number = self.bag.graph.sizes.double(), self._number
+        return torch.where(number > 1, (sizes - 1) / (number - 1).clamp(min=1), 1.0)
+
+    @cached
+    def _number(self) -> Int[Tensor, "graphs"]:
+        return torch.bincount(self.bag.sub_batch, minlength=self.bag.num_graphs)
+
+    def scaled(self, total: Float[Tensor, "rows channels"], rows: Literal["node", "graph"]) -> Float[Tensor, "rows channels"]:
+        """n / m times a sum over the subgraphs in the sample."""
+        share = self.share if rows == "graph" else self.share[self.bag.graph.batch]
+        return total * share.to(total.dtype)[:, None]
+
+    def at_root(
+        self, total: Float[Tensor, "nodes channels"], root: Float[Tensor, "subgraphs channels"]
+    ) -> Float[Tensor, "subgraphs channels"]:
+        """sum_h x[h, k] in subgraph k, from the scaled sum at every node, and x[k, k]."""
+        share, others = (values[self.bag.sub_batch].to(root.dtype)[:, None] for values in (self.share, self.share_of_others))
+        return total[self.bag.root] * (others / share) + root * (1 - others)
+
+    def over_two(self, total: Float[Tensor, "nodes channels"], h: Float[Tensor, "pairs channels"]) -> Float[Tensor, "nodes channels"]:
+        """sum_g sum_{j ~_g i} sum_h x[h, j], from this sum with scales for g and for h apart: g = h is in the sample more often than g and another h."""
+        share, others = (values[self.bag.graph.batch].to(h.dtype)[:, None] for values in (self.share, self.share_of_others))
+        return total * (others / share) + self.rows("agg", "kj")(h) * (1 - others)
+
+    def _factor(self, read: Tensor, target: Tensor, space: str) -> Float[Tensor, "entries"]:
+        """How often values of the subgraphs ``read`` count in sums that live on nodes, in subgraphs ("sub") or on their pairs."""
+        if space == "node":
+            return self.share[self.bag.graph.batch[target]].double()
+        own = target if space == "sub" else self.bag.sub[target]
+        return torch.where(read == own, 1.0, self.share_of_others[self.bag.sub_batch[read]])
+
+    # -- sums ------------------------------------------------------------------------------------------------------
+
+    def roots(self, neighbours: Neighbours, where: Where = "off") -> WeightedSum:
+        """See ``Wiring.roots``."""
+
+        def entries() -> Entries:
+            t = self.triples(neighbours, where)
+            return Entries(self.sub_of(t.j), t.edge, t.target, t.size)
+
+        return self._sum_along(("roots", neighbours, where), entries, ("sub", _targets(neighbours, where)))
+
+    def _rows_of(self, space: str) -> int:
+        return self.bag.num_subgraphs if space == "sub" else super()._rows_of(space)
+
+    def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> WeightedSum:
+        def build() -> tuple[Sum, Tensor, Tensor, Sum]:
+            row, edge, target, size = entries().stored()
+            if (key[0] == "nodes" and key[1] != "agg") or (key[0] == "rows" and key[2][0] == "i"):  # no sum over subgraphs
+                factor = torch.ones(row.numel(), dtype=torch.float64, device=row.device)
+            else:
+                factor = self._factor(self.bag.sub[row] if spaces[0] == "pair" else row, target, spaces[1])
+            return Sum.broadcast(row, self._rows_of(spaces[0])), factor, edge, Sum.broadcast(target, size).t
+
+        rows, factor, edge, into = self.cache((f"sampled {key[0]}", *key[1:]), build)
+        return WeightedSum(rows, self._with_edges(factor, edge), into)
+
+    def _with_edges(self, factor: Tensor, edge: Tensor) -> Tensor:
+        weight = self.bag.edge_weight
+        return factor if weight is None else factor.to(weight.dtype) * weight[edge]
+
+    def messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
+        """See ``Wiring.messages``."""
+        plain = super().messages(neighbours, where)
+        source, target, edge = plain.from_rows.index, plain.into_targets.index_t, plain.from_edges.index
+        if neighbours in ("agg", "swap"):
+            factor = self._factor(source if neighbours == "agg" else self.bag.sub[source], target, _targets(neighbours, where))
+        elif self.bag.edge_weight is None:
+            return plain
+        else:
+            factor = torch.ones(source.numel(), dtype=torch.float64, device=source.device)
+        into: Any = WeightedSum(None, self._with_edges(factor, edge), plain.into_targets)
+        return plain._replace(into_targets=into)
+
+    def folklore(self, neighbours: Neighbours, where: Where = "off", members: bool = False) -> FolkloreMessages:
+        """See ``Wiring.folklore``."""
+        plain = super().folklore(neighbours, where, members)
+        factor = self._factor(self.bag.sub[plain.from_node.index], plain.into_targets.index_t, _targets(neighbours, where))
+        into: Any = WeightedSum(None, self._with_edges(factor, plain.from_edges.index), plain.into_targets)
+        return plain._replace(into_targets=into)
+
+    @cached
+    def transpose(self) -> Sum:
+        """From pair (i, k) to pair (k, i)."""
+        bag = self.bag
+        rows = torch.arange(bag.num_pairs, device=bag.device)
+        read = self.row(self.sub_of(bag.node), self.root_of(bag.sub))
+        return self._sum_of_rows(Entries(read, rows, rows, rows.numel()), ("pair", "pair"))
+
+
+def at_nodes(bag: "SubgraphBag", values: Float[Tensor, "subgraphs channels"]) -> Float[Tensor, "nodes channels"]:
+    """Values of subgraphs at their roots; the other nodes have zeros, or with ``missing="mean"`` the mean of their graph."""
+    if bag.missing == "zero":
+        return values.new_zeros(bag.num_nodes, values.size(1)).index_copy(0, bag.root, values)
+    wiring = bag.wiring
+    mean = wiring.scaled(wiring.sub_to_graph(values), "graph") / bag.graph.sizes.clamp(min=1)[:, None]
+    return mean.index_select(0, bag.graph.batch).index_copy(0, bag.root, values)
