@@ -54,7 +54,7 @@ class SampledWiring(Wiring):
     @cached
     def share(self) -> Float[Tensor, "graphs"]:
         """n / m for each graph."""
-        return self.bag.graph.sizes / self._number.clamp(min=1)
+        return self.bag.graph.sizes.double() / self._number.clamp(min=1)
 
     @cached
     def share_of_others(self) -> Float[Tensor, "graphs"]:

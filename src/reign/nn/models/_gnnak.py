@@ -23,7 +23,7 @@ from reign.nn._pooling import RootPooling
 from reign.nn._state import Aggregation, State
 from reign.nn._terms import TERMS
 from reign.nn.models._ds import DSConv
-from reign.policies import EgoNets, Policy
+from reign.policies import EgoNets, Policy, Sampled
 
 # -- the block -----------------------------------------------------------------------------------------------------------
 
@@ -473,4 +473,5 @@ class GNNAKPlus(GNNAKctx):
 
     def _max_distance(self, policy: str | Policy) -> int:
         made = policies.policy(policy)
+        made = made.policy if isinstance(made, Sampled) else made
         return made.num_hops if isinstance(made, EgoNets) else 5
