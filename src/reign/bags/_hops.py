@@ -217,11 +217,14 @@ def pair_values(
 
 
 def node_values(
-    bag: "SubgraphBag", channels: int, compute: Callable[[Matrices], Float[Tensor, "graphs n channels"]], both_ways: bool = False
+    bag: "SubgraphBag | SharedGraph",
+    channels: int,
+    compute: Callable[[Matrices], Float[Tensor, "graphs n channels"]],
+    both_ways: bool = False,
 ) -> Float[Tensor, "nodes channels"]:
-    """A value for each node of a bag's graph; see ``pair_values``."""
-    graph = bag.graph
-    out = torch.zeros(graph.num_nodes, channels, dtype=torch.float64, device=bag.device)
+    """A value for each node of a graph, or of a bag's graph; see ``pair_values``."""
+    graph = bag if isinstance(bag, SharedGraph) else bag.graph
+    out = torch.zeros(graph.num_nodes, channels, dtype=torch.float64, device=graph.batch.device)
     for slot, matrices in _blocks(graph, channels, both_ways):
         nodes = (slot[graph.batch] >= 0).nonzero().squeeze(1)
         home = graph.batch[nodes]

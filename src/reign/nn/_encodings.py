@@ -104,6 +104,13 @@ def projectors(A: Matrices, size: int) -> Float[Tensor, "graphs n n size"]:
     return torch.stack(projections, dim=3)
 
 
+def closed_walks(A: Matrices, size: int) -> Float[Tensor, "graphs n size"]:
+    """(A^s)_ii / s! for s = 1, ..., size: the summands of the subgraph centrality exp(A)_ii that depend on the node."""
+    values, vectors = torch.linalg.eigh(A)
+    steps = torch.arange(1, size + 1, dtype=A.dtype, device=A.device)
+    return (vectors.square() @ (values[:, :, None].pow(steps) / (steps + 1).lgamma().exp())).clamp(min=0)
+
+
 def _hops(bag: SubgraphBag, size: int) -> Values:
     hops = hop_table(bag.graph, bag.root.unique()).at(bag.root[bag.sub], bag.node).long()
     level = hops.clamp(max=size).masked_fill(hops == FAR, size + 1)
@@ -148,6 +155,14 @@ NODE_ENCODINGS.register("return")(
         "probability that a random walk of 1, 2, ... steps ends where it started",
         lambda steps: steps,
         lambda bag, steps: node_values(bag, steps, lambda A: walks(A, steps + 1)[..., 1:].diagonal(dim1=1, dim2=2).mT),
+        20,
+    )
+)
+NODE_ENCODINGS.register("central")(
+    Structure(
+        "number of closed walks of 1, 2, ... steps, each divided by the factorial of its steps; with 1 their sum is the subgraph centrality",
+        lambda steps: steps,
+        lambda bag, steps: node_values(bag, steps, lambda A: closed_walks(A, steps), both_ways=True),
         20,
     )
 )
@@ -241,7 +256,7 @@ def list_encodings() -> dict[str, dict[str, str]]:
     """All encodings of pairs and of nodes, with their meanings.
 
     >>> list(list_encodings()["pairs"]), list(list_encodings()["nodes"])
-    (['hop', 'rrwp', 'resistance', 'common', 'laplacian'], ['return', 'laplacian'])
+    (['hop', 'rrwp', 'resistance', 'common', 'laplacian'], ['return', 'central', 'laplacian'])
     """
     known: dict[str, Registry[Any]] = {"pairs": PAIR_ENCODINGS, "nodes": NODE_ENCODINGS}
     return {what: {name: entry.meaning for name, entry in registry.items()} for what, registry in known.items()}

@@ -7,6 +7,7 @@ from reign.policies._base import POLICIES, Mark, Missing, Pairs, Policy
 from reign.policies._node import EgoNets, NodeDeletion, NodeMarking, Null
 from reign.policies._edge import EdgeDeletion
 from reign.policies._tuples import Tuples
+from reign.policies._central import Central
 from reign.policies._whole import Whole, whole
 from reign.policies._sampled import Sampled
 
@@ -16,6 +17,7 @@ from reign.policies._names import BagSizes, bag_sizes, example_graph, list_polic
 __all__ = [
     "POLICIES",
     "BagSizes",
+    "Central",
     "EdgeDeletion",
     "EgoNets",
     "Mark",

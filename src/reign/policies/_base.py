@@ -1,7 +1,7 @@
 """The base class of selection policies: the anchors of subgraphs, and a rule for which nodes each subgraph keeps.
 
-The names of policies follow the grammar ``name[+[single|distance[cap]]][:depth]``, as in "nd", "ego+:3", "nm+single" and "nm+distance8". A policy is a dataclass, and
-its fields determine which parts of a name it accepts: ``mark`` allows the "+", ``max_distance`` the cap, and ``num_hops`` the depth.
+The names of policies follow the grammar ``name[+[single|distance[cap]]][:depth]``, as in "nd", "ego+:3", "nm+single" and "nm+distance8". A policy is a
+dataclass, and its fields determine which parts of a name it accepts: ``mark`` allows the "+", ``max_distance`` the cap, and ``num_hops`` or ``number`` the depth.
 """
 
 import re
@@ -387,6 +387,7 @@ def check_mark(mark: Any, max_distance: Any) -> None:
 # -- names --------------------------------------------------------------------------------------------------------------------
 
 
+DEPTHS = {"num_hops": "depth", "number": "number"}  # the fields that the ":3" of a name sets
 GRAMMAR = re.compile(
     r"((?P<tuple>[1-9])-(?P<set>set-)?)?(?P<name>[a-z][a-z0-9_]*(-[a-z0-9_]+)*)"
     r"(?P<mark>\+((?P<single>single)|(?P<distance>distance(?P<cap>\d+)?))?)?(:(?P<depth>\d+))?"
@@ -413,12 +414,13 @@ def make(text: str, part: re.Match[str]) -> Policy:
         if "max_distance" not in takes:
             raise ValueError(f"policy '{part['name']}' takes no largest distance, got '{text}'; write '+distance'.")
         options["max_distance"] = int(part["cap"])
+    depth = next((name for name in DEPTHS if name in takes), None)
     if part["depth"] is not None:
-        if "num_hops" not in takes:
+        if depth is None:
             raise ValueError(f"policy '{part['name']}' takes no depth, got '{text}'; write '{text.split(':')[0]}'.")
-        options["num_hops"] = int(part["depth"])
-    elif "num_hops" in takes and _required(takes["num_hops"]):
-        raise ValueError(f"policy '{text}' needs a depth, as in '{text.split('@')[0]}:3'.")
+        options[depth] = int(part["depth"])
+    elif depth is not None and _required(takes[depth]):
+        raise ValueError(f"policy '{text}' needs a {DEPTHS[depth]}, as in '{text.split('@')[0]}:3'.")
     if missing := [name for name, field in takes.items() if name not in options and _required(field)]:
         raise ValueError(f"policy '{text}' needs {', '.join(missing)}, which cannot be part of a name; use {kind.__name__}(...).")
     return kind(**options)
@@ -433,8 +435,8 @@ def name_of(policy: Policy) -> str | None:
         name += {True: "+", False: ""}.get(policy.mark, f"+{policy.mark}")  # type: ignore[arg-type]
         if policy.mark == "distance" and "max_distance" in takes:
             name += str(policy.max_distance)
-    if "num_hops" in takes:
-        name += f":{policy.num_hops}"  # type: ignore[attr-defined]
+    for depth in [depth for depth in DEPTHS if depth in takes]:
+        name += f":{getattr(policy, depth)}"
     part = parse(name)
     try:
         return name if part is not None and make(name, part) == policy else None
