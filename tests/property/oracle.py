@@ -36,6 +36,10 @@ def bag(name: str, data: Data) -> list[tuple[tuple[int, ...], nx.Graph]]:
     if base == "ed":
         edges = sorted(tuple(sorted(edge)) for edge in graph.edges if edge[0] != edge[1])
         return [(edge, nx.restricted_view(graph, [], [edge])) for edge in edges]
+    if base == "central":  # features differ and grow with the number of the node, so they break ties
+        value = nx.subgraph_centrality_exp(nx.Graph((u, v) for u, v in graph.edges if u != v) if graph.edges else graph)
+        order = sorted(nodes, key=lambda v: (-round(value.get(v, 1.0), 7), v))
+        return [((v,), graph) for v in sorted(order[: int(depth)])]
     size, rest = int(base[0]), base[2:]
     tuples = list(combinations(nodes, size) if rest.startswith("set-") else product(nodes, repeat=size))
     rest = rest.removeprefix("set-")
@@ -60,7 +64,7 @@ def marks(name: str, data: Data, anchor: tuple[int, ...], node: int, member: boo
         if "set-" in base:
             return [int(c in channels) for c in range(cap + 2)]
         return [int(c == channel) for channel in channels for c in range(cap + 2)]
-    if base.endswith(("nm", "ego+")):
+    if base.endswith(("nm", "ego+")) or base == "central":
         here = [int(node in anchor)] if "set-" in base else [int(v == node) for v in anchor]
         return [*here, int(not any(here))]
     return []

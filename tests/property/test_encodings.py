@@ -1,5 +1,6 @@
 """Encodings of pairs and nodes against plain formulas, on directed graphs that need not be connected; and as an option of every model."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ import reign
 from reign.nn import NODE_ENCODINGS, PAIR_ENCODINGS, Encodings, encoded
 from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs
 
-ALL = {"pairs": ["hop:2", "rrwp:3", "resistance", "common", "laplacian:3"], "nodes": ["return:3", "laplacian:2"]}
+ALL = {"pairs": ["hop:2", "rrwp:3", "resistance", "common", "laplacian:3"], "nodes": ["return:3", "central:3", "laplacian:2"]}
 
 
 def directed() -> list[Data]:
@@ -96,6 +97,7 @@ PLAIN: dict[str, Callable[[Data], np.ndarray]] = {
 }
 PLAIN_NODES: dict[str, Callable[[Data], np.ndarray]] = {
     "return:4": lambda d: np.stack([np.diag(np.linalg.matrix_power(walk(d), t)) for t in range(1, 5)], axis=1),
+    "central:5": lambda d: np.stack([np.diag(np.linalg.matrix_power(simple(d), s)) / math.factorial(s) for s in range(1, 6)], axis=1),
     "laplacian:3": lambda d: np.sqrt(np.maximum(np.einsum("iis->is", projectors(d, 3)), 0)),
 }
 
@@ -121,6 +123,13 @@ def test_encodings_of_nodes(name: str) -> None:
     bag = reign.policy("nm").from_data(Batch.from_data_list(graphs))
     expected = torch.cat([torch.from_numpy(PLAIN_NODES[name](data)) for data in graphs])
     torch.testing.assert_close(encoded(bag, [name], NODE_ENCODINGS, "node", torch.float64), expected, atol=1e-7, rtol=1e-7)
+
+
+def test_closed_walks_sum_to_the_exponential() -> None:
+    for data in directed():
+        values = encoded(reign.policy("nm").from_data(data), ["central:40"], NODE_ENCODINGS, "node", torch.float64)
+        exponential = torch.matrix_exp(torch.from_numpy(simple(data))).diagonal()
+        torch.testing.assert_close(1 + values.sum(1), exponential, atol=1e-12, rtol=1e-12)
 
 
 def test_every_encoding_has_a_formula_here() -> None:

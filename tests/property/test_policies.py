@@ -12,7 +12,7 @@ from reign.testing import assert_batch_invariant, assert_equivariant
 from reign.transforms import AddHopDistance
 
 NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego:2", "ego+:3", "ego+distance:2"]
-OTHERS = ["ed", "2-null", "2-nd", "2-nm", "2-ego:1", "2-ego+:2"]
+OTHERS = ["ed", "central:1", "central:3", "2-null", "2-nd", "2-nm", "2-ego:1", "2-ego+:2"]
 OTHERS += [
     "2-ego+distance:1",
     "2-set-nd",

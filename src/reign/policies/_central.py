@@ -132,35 +132,29 @@ class _Ties:
         """One of some nodes of equal colour, unique up to automorphisms that keep colours."""
         depth, seen = 0, [sorted(self.near[v]) for v in nodes]
         nodes = [v for v, near in zip(nodes, seen, strict=True) if nodes[seen.index(near)] == v]  # nodes with equal neighbours are exchanged
-        while others := self._not_exchanged(colours, nodes):
-            depth += 1
-            keys = {v: self._certificate(self.with_own_colour(colours, v), depth - 1) for v in [nodes[0], *others]}
-            smallest = min(keys.values())
+        while not self._exchanged(colours, nodes):
+            keys = {v: self._certificate(self.with_own_colour(colours, v), depth) for v in nodes}
+            smallest, depth = min(keys.values()), depth + 1
             nodes = [v for v, key in keys.items() if key == smallest]
         return nodes[0]
 
-    def _not_exchanged(self, colours: Colours, nodes: list[int]) -> list[int]:
-        """The nodes that no automorphism maps to the first one, or to each other: one for each orbit."""
-        orbit = list(range(len(colours)))
+    def _exchanged(self, colours: Colours, nodes: list[int]) -> bool:
+        """Whether automorphisms that keep colours map the first of some nodes to each of the others."""
+        orbit = list(range(len(colours)))  # a node is in the orbit of the node that is reached from it
 
         def of(v: int) -> int:
             while orbit[v] != v:
                 v = orbit[v]
             return v
 
-        found = nodes[:1]
+        ours = self.with_own_colour(colours, nodes[0])
         for v in nodes[1:]:
-            for u in found:
-                if of(u) == of(v):
-                    break
-                ours, theirs = (self.with_own_colour(colours, w) for w in (u, v))
-                if (image := self._automorphism(ours, theirs)) is not None:
-                    for a, b in enumerate(image):
-                        orbit[max(of(a), of(b))] = min(of(a), of(b))
-                    break
-            else:
-                found.append(v)
-        return found[1:]
+            if of(v) != of(nodes[0]):
+                if (image := self._automorphism(ours, self.with_own_colour(colours, v))) is None:
+                    return False
+                for a, b in enumerate(image):
+                    orbit[max(of(a), of(b))] = min(of(a), of(b))
+        return True
 
     def _automorphism(self, ours: Colours, theirs: Colours) -> list[int] | None:
         """A permutation of nodes that keeps edges, features and colours; None if there is none."""

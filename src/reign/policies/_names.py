@@ -46,8 +46,8 @@ def policy(name: str | Policy) -> Policy:
     Traceback (most recent call last):
         ...
     ValueError: unknown policy 'ego3'; did you mean 'ego:3' or 'ego+:3'? Known: 'null', 'nd', 'nm', 'nm+distance', 'ego:3',
-    'ego+:3', 'ego+distance:3', 'ed', '2-nd', '2-nm', '2-ego:2', '2-set-nd', '3-nm', 'whole'; add '@0.5' or '@8' for a random
-    share or number of subgraphs.
+    'ego+:3', 'ego+distance:3', 'ed', '2-nd', '2-nm', '2-ego:2', '2-set-nd', '3-nm', 'central:2', 'whole'; add '@0.5' or '@8' for
+    a random share or number of subgraphs.
     """
     if isinstance(name, Policy):
         return name
