@@ -25,7 +25,7 @@ def bag(name: str, data: Data) -> list[tuple[tuple[int, ...], nx.Graph]]:
     """What each subgraph is tied to, and the subgraph."""
     graph = to_networkx(data)
     nodes = sorted(graph)
-    base, _, depth = name.partition(":")
+    base, _, depth = name.replace("+single", "").partition(":")
     hops = int(depth or 0)
     if base in ("null", "nm", "nm+distance"):
         return [((v,), graph) for v in nodes]
@@ -64,7 +64,10 @@ def marks(name: str, data: Data, anchor: tuple[int, ...], node: int, member: boo
         if "set-" in base:
             return [int(c in channels) for c in range(cap + 2)]
         return [int(c == channel) for channel in channels for c in range(cap + 2)]
+    single, base = base.endswith("+single"), base.replace("+single", "+" if "ego" in base else "")
     if base.endswith(("nm", "ego+")) or base == "central":
         here = [int(node in anchor)] if "set-" in base else [int(v == node) for v in anchor]
+        if single:
+            return here
         return [*here, int(not any(here))]
     return []

@@ -11,12 +11,13 @@ import reign
 from reign.testing import assert_batch_invariant, assert_equivariant
 from reign.transforms import AddHopDistance
 
-NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego:2", "ego+:3", "ego+distance:2"]
-OTHERS = ["ed", "central:1", "central:3", "2-null", "2-nd", "2-nm", "2-ego:1", "2-ego+:2"]
+NODE_BASED = ["null", "nd", "nm", "nm+single", "nm+distance", "ego:1", "ego:2", "ego+:3", "ego+single:2", "ego+distance:2"]
+OTHERS = ["ed", "central:1", "central:3", "2-null", "2-nd", "2-nm", "2-nm+single", "2-ego:1", "2-ego+:2"]
 OTHERS += [
     "2-ego+distance:1",
     "2-set-nd",
     "2-set-nm",
+    "2-set-nm+single",
     "2-set-nm+distance",
     "2-set-ego+:1",
     "3-nm",

@@ -75,7 +75,7 @@ def test_what_does_not_implement_is_found(target: str, monkeypatch: pytest.Monke
         assert_implements(model, target, graphs(3))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [*POLICIES, "nm+single", "ego+single:2"])
 def test_lemma_3ign_implements_policies(policy: str) -> None:
     for seed in range(4):
         for data in graphs(seed, size=7):
@@ -164,6 +164,8 @@ POOLINGS = {
     "sum of means": partial(MeanPooling, subgraphs="sum"),
     "early": partial(DeepSets, hidden=(4, 2), act="relu", nodes="sum"),
     "late": partial(DeepSets, hidden=(4, 2), invariance="late", act="relu"),
+    "early sums": partial(DeepSets, hidden=(4, 2), act="relu", nodes="sum", subgraphs="sum"),
+    "late sums": partial(DeepSets, hidden=(4, 2), invariance="late", act="relu", nodes="sum", subgraphs="sum"),
     "elu": partial(DeepSets, hidden=(3,), invariance="late"),
     "linear": partial(DeepSets, hidden=(3,), act=None),
     "sum of roots": partial(RootPooling, roots="sum"),
@@ -269,7 +271,7 @@ def test_proposition_sun_implements_subgraph_networks(kind: type, policy: str) -
 
 
 @pytest.mark.parametrize("kind", [SUN, *KNOWN])
-@pytest.mark.parametrize("policy", ["null", "nd", "nm"])
+@pytest.mark.parametrize("policy", ["null", "nd", "nm", "nm+single"])
 def test_sun_with_the_null_policy_marks_and_deletes_roots(kind: type, policy: str) -> None:
     """One more layer, and weights of their own for roots, make SUN (null) the same as SUN (nm) and SUN (nd)."""
     for options in ({}, {"transpose": True}) if kind is SUN else ({},):
@@ -284,10 +286,11 @@ def test_sun_in_3igns() -> None:
     assert_implements(instance(SUN, "ego+:2"), "ign3", graphs(9))
 
 
-@pytest.mark.parametrize("combine", ["sum", "cat"])
-def test_both_combinations_of_gnn_ak(combine: str) -> None:
+@pytest.mark.parametrize("end_act", [False, True])
+@pytest.mark.parametrize("combine", ["sum", "cat", "linear"])
+def test_all_combinations_of_gnn_ak(combine: str, end_act: bool) -> None:
     for target in ("reign2", "sun", "ign3"):
-        assert_implements(instance(GNNAKctx, "ego:2", combine=combine), target, graphs(10))
+        assert_implements(instance(GNNAKctx, "ego:2", combine=combine, end_act=end_act), target, graphs(10))
 
 
 @pytest.mark.parametrize(

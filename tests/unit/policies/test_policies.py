@@ -40,6 +40,10 @@ NAMED = {
     "null": Null(),
     "nd": NodeDeletion(),
     "nm": NodeMarking(),
+    "nm+single": NodeMarking(mark="single"),
+    "ego+single:2": EgoNets(2, mark="single"),
+    "2-nm+single": Tuples(NodeMarking(mark="single")),
+    "nm+single@0.5": Sampled(NodeMarking(mark="single"), share=0.5),
     "nm+distance5": NodeMarking(mark="distance"),
     "nm+distance8": NodeMarking(mark="distance", max_distance=8),
     "ego:2": EgoNets(2),
@@ -96,7 +100,7 @@ def test_wrong_names(name: str, message: str) -> None:
     ("make", "message"),
     [
         (lambda: EgoNets(0), "num_hops is 0"),
-        (lambda: NodeMarking(mark=False), "mark is False, expected True or 'distance'"),
+        (lambda: NodeMarking(mark=False), "mark is False, expected True, 'single' or 'distance'"),
         (lambda: _unchecked_sampled(policy="nm", number=2), "policy is 'nm', expected a Policy"),
         (
             lambda: _unchecked_sampled(policy=Null(), number=2.5),
