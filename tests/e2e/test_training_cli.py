@@ -522,9 +522,10 @@ def test_reproduce(tmp_path: Path) -> None:
 
 def test_reproduce_with_columns_of_one_run(tmp_path: Path) -> None:
     small = ["--set", "data.options.num_graphs=40", "--set", "train.epochs=1", "--set", "model.hidden_channels=8"]
-    done = works("reproduce", "four-cycle", "--quick", "-o", "runs", "--row", "gin", *small)
+    done = works("reproduce", "four-cycle", "--quick", "-o", "runs", "--row", "gin", "--row", "trivial", *small)
     assert [path.name for path in (tmp_path / "runs/gin").iterdir()] == ["best_train"]
-    assert all(word in done.stdout for word in ("best_train", "0.2148 +- 0.0051", "Trivial (quoted)"))
+    assert all(word in done.stdout for word in ("best_train", "0.2148 +- 0.0051", "Trivial", "0.9275"))
+    assert not (tmp_path / "runs/trivial").exists()
 
 
 def test_tune(tmp_path: Path) -> None:

@@ -95,6 +95,14 @@ def reproduce(
         output_option("-o", "--output-dir", help="Folder of the runs; runs/TABLE if not given."),
     ] = None,
     settings: options.Settings = None,
+    search_seeds: Annotated[
+        int | None,
+        training_option(
+            "--tune",
+            metavar="N",
+            help="First choose the settings of rows with a grid by validation, with N seeds for each point of the grid.",
+        ),
+    ] = None,
     jobs: options.Jobs = None,
     accelerator: options.Accelerator = "auto",
     devices: options.Devices = 1,
@@ -133,6 +141,7 @@ def reproduce(
             fail(f"{table} is a single recipe, not a table; use: reign train {table}.")
         changes: list[RawSettings] = [override(text) for text in settings or []]
         at_least_one("--seeds", seeds)
+        at_least_one("--tune", search_seeds)
         at_least_one("--jobs", jobs)
         if seeds is not None:
             changes.append({"seeds": list(range(seeds))})
@@ -141,8 +150,9 @@ def reproduce(
         with showing_progress(not quiet and fabric.is_global_zero) as callback:
             try:
                 found = run(
-                    plan, folder, *changes, rows=row, columns=column, quick=quick, fabric=fabric, callback=callback, jobs=jobs
-                )
+                    plan, folder, *changes, rows=row, columns=column, quick=quick, fabric=fabric, callback=callback, jobs=jobs,
+                    search_seeds=search_seeds,
+                )  # fmt: skip
             except KeyboardInterrupt:
                 fail("stopped; run the same command again to continue.")
         if fabric.is_global_zero:
@@ -181,6 +191,15 @@ def tune(
         ),
     ] = None,
     seeds: Annotated[int, training_option(help="Number of seeds for each grid point.")] = 1,
+    max_weights: Annotated[
+        int | None, training_option(help="Leave out grid points with more weights than this; as in the table if not given.")
+    ] = None,
+    with_best: Annotated[
+        bool,
+        training_option(
+            "--train-best", help="Train the best grid point with all seeds of the table at the end, in the folder best."
+        ),
+    ] = False,
     output: Annotated[
         Path | None,
         output_option("-o", "--output-dir", help="Folder of the runs; runs/tune/<name> if not given."),
@@ -200,17 +219,19 @@ def tune(
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
-        from reign.experiments.tune import Search, study_table
+        from reign.experiments.tune import Search, best_folder, best_point, study_table
         from reign.experiments.tune import tune as run
+        from reign.train import train
         from reign.train.engine.execution import make_fabric
         from reign.train.settings.yaml import choices, merge, override
 
         at_least_one("--seeds", seeds)
         at_least_one("--trials", trials)
         at_least_one("--jobs", jobs)
+        at_least_one("--max-weights", max_weights)
         if (recipe is None) == (data_path is None):
             fail("give a recipe, as in: reign tune zinc/sun-ego, or a table, as in: reign tune -i molecules.csv.")
-        changes = [*(override(text) for text in settings or []), {"seeds": list(range(seeds))}]
+        changes = [override(text) for text in settings or []]
         data = given(
             path=None if data_path is None else str(data_path.absolute()),
             smiles_columns=smiles_columns,
@@ -222,6 +243,9 @@ def tune(
         if data_path is not None:
             if jobs is not None:
                 fail("--jobs is for the grid of a recipe; the trials for a table follow one another, so leave it out.")
+            if max_weights is not None or with_best:
+                fail("--max-weights and --train-best are for the grid of a recipe; leave them out.")
+            changes.append({"seeds": list(range(seeds))})
             tune_on_table(
                 data_path, data, changes, dict(map(choices, grid or [])), study, storage, trials, seeds, output, accelerator, quiet
             )
@@ -229,7 +253,7 @@ def tune(
         assert recipe is not None
         changes = [{"data": data}, *changes] if data else changes
         base = recipe_for(merge(*changes)) if recipe == "-" else recipe
-        search = Search.of(base, dict(map(choices, grid or [])), *changes)
+        search = Search.of(base, dict(map(choices, grid or [])), *changes, seeds=seeds, max_weights=max_weights)
         folder = output if output is not None else Path("runs") / "tune" / search.name.replace("/", "-")
         fabric = make_fabric(search.recipes()[0].train.precision, accelerator)
         with showing_progress(not quiet) as callback:
@@ -237,9 +261,15 @@ def tune(
                 found = run(
                     search, folder, study_name=study, storage=storage, trials=trials, fabric=fabric, callback=callback, jobs=jobs
                 )
+                if with_best:
+                    best = search.recipe(best_point(search, found), whole=True)
+                    place = best_folder(folder, best)
+                    train(best, place, resume=True, fabric=fabric, callback=callback, jobs=jobs)
             except KeyboardInterrupt:
                 fail("stopped; if --storage was given, run the same command again to continue.")
         plain_console().print(study_table(found).rich())
+        if with_best:
+            plain_console().print(f"The best run is in {place}.", soft_wrap=True)
 
 
 def tune_on_table(

@@ -7,8 +7,9 @@ from pathlib import Path
 from statistics import mean, mode
 
 from reign.disk import write_text
+from reign.experiments.choose import in_words
 from reign.experiments.paper import PaperTable, cells, find_table, mean_and_std
-from reign.experiments.records import Record, devices, mean_and_spread, span
+from reign.experiments.records import Record, devices, mean_and_spread, span, with_used_again
 from reign.tables import Table, number
 from reign.train.settings.yaml import parse_yaml
 
@@ -94,11 +95,13 @@ def plan() -> list[Part]:
 
 def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> list[Progress]:
     """The progress of each part. Times are those on the ``usual_device`` of its table. A model without a measured time is assumed to take
-    the mean time of the table."""
+    the mean time of the table. A model is done if it has all numbers that the columns of its run show."""
+    records = with_used_again(records)
     found = {(record.table, record.row, record.column): record for record in records}
     out = []
     for part in plan() if parts is None else parts:
-        folds = find_table(part.table).settings.get("folds") or 1
+        table = find_table(part.table)
+        folds = table.settings.get("folds") or 1
         ours = [record for record in records if record.table == part.table]
         device = usual_device(ours)
         seen = [result for record in ours for result in record.results if result.device == device]
@@ -107,7 +110,7 @@ def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> 
         seconds, missing = 0.0, dict[tuple[str, str], int]()
         for row, column in part.runs():
             record = found.get((part.table, row, column))
-            have = 0 if record is None else min(len(record.results), part.seeds * folds)
+            have = 0 if record is None else min(_complete(table, record), part.seeds * folds)
             done, total, left = done + have, total + part.seeds * folds, part.seeds * folds - have
             if left:
                 missing[row, column] = left
@@ -115,6 +118,12 @@ def progress(records: Sequence[Record], parts: Sequence[Part] | None = None) -> 
                 seconds += left * mean([result.own_seconds for result in like] or [float("nan")])
         out.append(Progress(part, done, total, seconds if seconds == seconds else None, device, missing))
     return out
+
+
+def _complete(table: PaperTable, record: Record) -> int:
+    """The number of models of a record that have all numbers that its columns show."""
+    values = [column.value for name, column in table.columns.items() if table.own_run(name) == record.column]
+    return min([len(record.values(record.report, value)) for value in values], default=0)
 
 
 def usual_device(records: Sequence[Record]) -> str | None:
@@ -174,7 +183,7 @@ def with_summary(page: str, records: Sequence[Record]) -> str:
 
 def summary_markdown(records: Sequence[Record]) -> str:
     """The planned rows as far as they have been run, in the shape of the paper's tables, with the paper's numbers in parentheses."""
-    found = {(record.table, record.row, record.column): record for record in records}
+    found = {(record.table, record.row, record.column): record for record in with_used_again(records)}
     done: dict[str, dict[str, dict[str, Record]]] = {}  # by table, row and column
     for part in plan():
         table = find_table(part.table)
@@ -199,12 +208,12 @@ def summary_markdown(records: Sequence[Record]) -> str:
 
 def _cell(table: PaperTable, record: Record, column: str) -> str:
     theirs = number(*_paper(table, record.row, column))
-    return number(*_ours(table, record, record.report)) + (f" ({theirs})" if theirs else "")
+    return number(*_ours(table, record, record.report, column)) + (f" ({theirs})" if theirs else "")
 
 
 def results_markdown(records: Sequence[Record]) -> str:
     """The results as Markdown tables, one for each table of the paper."""
-    parts = []
+    parts, records = [], with_used_again(records)
     for name in dict.fromkeys(record.table for record in records):
         table, own = find_table(name), [record for record in records if record.table == name]
         device = usual_device(own)
@@ -212,18 +221,28 @@ def results_markdown(records: Sequence[Record]) -> str:
         lines = [_line(table, record, column, device) for record in ours for column in _shown(table, record)]
         heads = ["row", "paper", "ours", "difference", "last epoch", "best validation epoch", "models", f"minutes on {device}"]
         parts.append(Table(table.title, heads, lines).markdown(2))
+        parts += _choices(table, ours)
     return "\n\n".join(parts) + "\n"
 
 
+def _choices(table: PaperTable, records: Sequence[Record]) -> list[str]:
+    """What was chosen by validation: all points of the grids, the best one first."""
+    lines = []
+    for record in records:
+        if (choice := record.choice) is not None:
+            order = [choice.best, *(point for point in choice.points if point is not choice.best)]
+            shown = [mean_and_spread(table.factor * v for v in point.validation) if point.validation else None for point in order]
+            said = [f"{in_words(p.settings)}: {number(*v) if v else 'too many weights'}" for p, v in zip(order, shown, strict=True)]
+            title = table.rows[record.row].title + ("" if len(table.columns) == 1 else f", {record.column}")
+            lines.append([title, f"**{said[0]}**", "; ".join(said[1:]), len(choice.best.validation)])
+    heads = ["row", "chosen: validation", "the others", "models"]
+    return [f"Chosen by validation among the points of a grid:\n\n{Table('', heads, lines).markdown()}"] if lines else []
+
+
 def _shown(table: PaperTable, record: Record) -> list[str]:
-    """The columns that show a run on the test split, or with folds on the validation split."""
-    return [
-        name for name, column in table.columns.items() if table.own_run(name) == record.column and column.value == _split(record)
-    ]
-
-
-def _split(record: Record) -> str:
-    return "test" if record.recipe.get("folds") is None else "val"
+    """The columns that show a run, as far as it has their numbers."""
+    mine = ((name, column.value) for name, column in table.columns.items() if table.own_run(name) == record.column)
+    return [name for name, value in mine if record.values(record.report, value)]
 
 
 def _paper(table: PaperTable, row: str, column: str) -> tuple[float | None, float | None]:
@@ -232,19 +251,21 @@ def _paper(table: PaperTable, row: str, column: str) -> tuple[float | None, floa
     return (None, None) if theirs is None else mean_and_std(theirs)
 
 
-def _ours(table: PaperTable, record: Record, weights: str) -> tuple[float, float | None]:
-    """Our number and its standard deviation, with the weights of the last or the best validation epoch."""
-    return mean_and_spread(table.factor * value for value in record.values(weights, _split(record)))
+def _ours(table: PaperTable, record: Record, weights: str, column: str) -> tuple[float | None, float | None]:
+    """Our number of a column and its standard deviation, with the weights of the last or the best validation epoch, if there is one."""
+    values = record.values(weights, table.columns[column].value)
+    return mean_and_spread(table.factor * value for value in values) if values else (None, None)
 
 
 def _line(table: PaperTable, record: Record, column: str, device: str | None) -> list[object]:
-    reported, (paper, deviation) = _ours(table, record, record.report), _paper(table, record.row, column)
+    reported, (paper, deviation) = _ours(table, record, record.report, column), _paper(table, record.row, column)
     unit = deviation or reported[1]
-    difference = "" if paper is None or not unit else f"{(reported[0] - paper) / unit:+.1f} std"
+    difference = "" if paper is None or reported[0] is None or not unit else f"{(reported[0] - paper) / unit:+.1f} std"
     title = table.rows[record.row].title + ("" if len(table.columns) == 1 else f", {column}")
     own = usual_device([record])
     minutes = mean(result.own_seconds for result in record.results if result.device == own) / 60
     shown = [number(paper, deviation), f"**{number(*reported)}**", difference]
-    shown += [number(*_ours(table, record, weights)) for weights in ("last", "best")]
+    lowest = table.columns[column].value == "best_train"  # of all epochs
+    shown += ["" if lowest else number(*_ours(table, record, weights, column)) for weights in ("last", "best")]
     where = "" if own == device else f" on {own}"
     return [title, *shown, len(record.results), f"{minutes:.1f}{where}"]

@@ -4,7 +4,7 @@
 with reign. ``extends: FILE.yaml`` takes the values of a file in the same folder. Values of the file itself override them.
 
 A row can extend a row of any table, with ``extends: TABLE/ROW``: it takes the title, the settings and the grid of that row, but not the settings
-of its table or of single cells, nor the numbers of the paper.
+of its table or of single cells, nor the numbers of the paper or the runs that the row uses.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Column(Settings):
 
 
 class Row(Settings):
-    """A row of a table: the settings of a model, also those of single cells, the numbers of the paper, and the grid from which the settings were
+    """A row of a table: the settings of a model, also those of single cells, the numbers of the paper, and the grid from which the settings are
     chosen."""
 
     title: str
@@ -40,6 +40,8 @@ class Row(Settings):
     cells: dict[str, RawSettings] = Field(default_factory=dict, description="settings that were chosen for a column")
     paper: dict[str, float | Number] = Field(default_factory=dict)
     grid: dict[str, list[Any]] = Field(default_factory=dict)
+    runs: str | None = Field(None, description="TABLE/ROW/COLUMN, whose runs are used again where they are finished")
+    trivial: bool = Field(False, description="the mean of the training targets for all graphs, without a model")
 
 
 class Quick(Settings):
@@ -64,6 +66,10 @@ class PaperTable(Settings):
         default_factory=dict, description="rows that the paper took from other work"
     )
     grid: dict[str, list[Any]] = Field(default_factory=dict)
+    max_weights: int | None = Field(None, description="the largest number of weights of a point of a grid")
+    search: dict[str, Any] | None = Field(
+        None, description="settings of the data with which a grid is searched once for all columns of a row"
+    )
     quick: Quick = Quick()
     notes: list[str] = Field(default_factory=list)
 
@@ -210,7 +216,9 @@ def find_recipe(name: str, *changes: RawSettings) -> tuple[Recipe, str]:
     if len(rest) > 2:
         raise ValueError(f"'{name}' has {len(rest) + 1} parts, expected TABLE, TABLE/ROW or TABLE/ROW/COLUMN.")
     table = find_table(start)
-    row = table.find_row(rest[0]) if rest else next(iter(table.rows))
+    row = table.find_row(rest[0]) if rest else next(iter(name for name, about in table.rows.items() if not about.trivial))
+    if table.rows[row].trivial:
+        raise ValueError(f"{start}/{row} has no model to train; reign reproduce {start} computes it.")
     column = table.find_column(rest[1]) if len(rest) > 1 else next(iter(table.columns))
     return table.recipe(row, column, *changes), "/".join([Path(start).stem, row, column])
 
@@ -277,7 +285,7 @@ class _Files:
             raise ValueError(
                 f"{what}, but {table} has no such row{did_you_mean(wanted, known)} It has {', '.join(known) or 'no rows'}."
             )
-        taken = {key: value for key, value in found.items() if key not in ("paper", "cells")}
+        taken = {key: value for key, value in found.items() if key not in ("paper", "cells", "runs")}
         return merge(taken, {key: value for key, value in about.items() if key != "extends"})
 
 

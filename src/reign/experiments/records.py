@@ -7,11 +7,14 @@ from statistics import mean
 from pydantic import ValidationError
 
 from reign.disk import read_json, write_json
-from reign.experiments.paper import PaperTable
+from reign.experiments.choose import Choice, chosen
+from reign.experiments.paper import PaperTable, find_table, list_tables
+from reign.experiments.trivial import predict_mean
+from reign.train.engine.execution import make_fabric
 from reign.train.runs.results import MemberResult, Summary, deviation
-from reign.train.runs.run import Run
+from reign.train.runs.run import Environment, Run
 from reign.train.settings.config import Recipe, Settings, explain
-from reign.train.settings.yaml import RawSettings
+from reign.train.settings.yaml import RawSettings, merge
 
 VERSIONS = ("reign", "python", "torch", "torch_geometric", "lightning")
 
@@ -31,6 +34,7 @@ class Result(Settings):
     models_at_once: float | None = None
     best: dict[str, float]
     last: dict[str, float]
+    best_train: float | None = None
     date: str
     device: str
     versions: dict[str, str]
@@ -48,7 +52,8 @@ class Result(Settings):
 
 
 class Record(Settings):
-    """The results of one run of a table."""
+    """The results of one run of a table. ``best_train`` of a result is the lowest training loss of all epochs. If settings were chosen from a grid,
+    ``choice`` has all of its points with their validation metrics."""
 
     table: str
     row: str
@@ -57,24 +62,43 @@ class Record(Settings):
     report: str
     recipe: RawSettings
     results: list[Result]
+    choice: Choice | None = None
 
     @classmethod
-    def of(cls, folder: Path, table: str, row: str, column: str, commit: str | None = None) -> "Record":
+    def of(
+        cls, folder: Path, table: str, row: str, column: str, commit: str | None = None, choice: Choice | None = None
+    ) -> "Record":
         """Make the record of a finished run. Its commit is the given one, or the one that the run itself noted."""
         run = Run(folder)
         if not run.finished:
             raise ValueError(f"{folder} holds no finished run; continue it with: reign train --resume {folder}.")
-        summary, about = run.summary, run.environment
+        recipe = run.recipe.model_dump(mode="json", exclude={"seeds"})
+        made = cls._made(run.summary, run.environment, recipe, table, row, column, commit)
+        fits = choice is not None and merge(recipe, choice.settings) == recipe  # the run may be older than the search
+        return made.model_copy(update={"choice": choice if fits else None})
+
+    @classmethod
+    def of_mean(cls, table: PaperTable, name: str, row: str, commit: str | None = None) -> "Record":
+        """Make the record of the trivial predictor, which needs no run."""
+        column = next(iter(table.columns))
+        recipe, about = table.recipe(row, column), Environment.present(make_fabric(accelerator="cpu"))
+        settings = recipe.model_dump(mode="json", exclude={"seeds", "model"})
+        return cls._made(predict_mean(recipe), about, settings, name, row, column, commit)
+
+    @classmethod
+    def _made(
+        cls, summary: Summary, about: Environment, recipe: RawSettings, table: str, row: str, column: str, commit: str | None
+    ) -> "Record":
         own = {name: getattr(about, name) for name in VERSIONS}
         results = [
             Result(
                 seed=member.seed, fold=member.fold, epochs=member.epochs, best_epoch=member.best_epoch, parameters=member.parameters,
                 seconds=member.seconds, models_at_once=member.models_at_once, best=member.best, last=member.last,
+                best_train=member.best_train_loss,
                 date=about.date, device=about.device, versions=own, commit=commit or about.commit,
             )
             for member in _members(summary)
         ]  # fmt: skip
-        recipe = run.recipe.model_dump(mode="json", exclude={"seeds"})
         return cls(
             table=table, row=row, column=column, metric=summary.metric, report=summary.report, recipe=recipe, results=results
         )
@@ -97,12 +121,17 @@ class Record(Settings):
             if _filled(before.recipe) != _filled(self.recipe):
                 raise ValueError(f"{file} holds results of another recipe; move it away to start a new record.")
             results = {result.key: result for result in (*before.results, *self.results)}
-            record = self.model_copy(update={"results": [results[key] for key in sorted(results)]})
+            record = self.model_copy(
+                update={"results": [results[key] for key in sorted(results)], "choice": self.choice or before.choice}
+            )
         write_json(file, record.model_dump(mode="json"))
         return file
 
     def values(self, weights: str, split: str) -> list[float]:
-        """The metric of each model, with the weights of the best validation epoch ("best") or of the last epoch ("last")."""
+        """The metric of each model, with the weights of the best validation epoch ("best") or of the last epoch ("last"). "best_train" in place of a split
+        is the lowest training loss."""
+        if split == "best_train":
+            return [result.best_train for result in self.results if result.best_train is not None]
         return [getattr(result, weights)[split] for result in self.results if split in getattr(result, weights)]
 
 
@@ -129,12 +158,27 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def record_table(runs: Path, name: str, table: PaperTable, results: Path, commit: str | None = None) -> list[Path]:
-    """Write records of all finished runs of a table in ``runs/row/column``, as written by ``reign reproduce``."""
-    return [
-        Record.of(folder, name, row, column, commit).write(results)
+    """Write records of all finished runs of a table in ``runs/row/column``, as written by ``reign reproduce``, with what was chosen for them by
+    validation; and the records of rows without a model."""
+    made = [
+        Record.of(folder, name, row, column, commit, chosen(table, runs, row, column))
         for row, column, folder in _cells(runs, table)
         if Run(folder).finished
     ]
+    made += [Record.of_mean(table, name, row, commit) for row, about in table.rows.items() if about.trivial and runs.is_dir()]
+    return [record.write(results) for record in made]
+
+
+def with_used_again(records: Sequence[Record]) -> list[Record]:
+    """The records, and copies of those that a row of another table uses again (``Row.runs``) and has no record of its own for."""
+    found = {f"{record.table}/{record.row}/{record.column}": record for record in records}
+    out = list(records)
+    for name, table in ((name, find_table(name)) for name in list_tables()):
+        for row, about in table.rows.items():
+            column = next(iter(table.columns))
+            if about.runs in found and f"{name}/{row}/{column}" not in found:
+                out.append(found[about.runs].model_copy(update={"table": name, "row": row, "column": column}))
+    return out
 
 
 def _cells(runs: Path, table: PaperTable) -> Iterator[tuple[str, str, Path]]:

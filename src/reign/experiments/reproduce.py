@@ -4,12 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reign.disk import write_csv
+from reign.experiments.choose import choose, chosen, grid_of
 from reign.experiments.paper import PaperTable, cells, in_print, mean_and_std
+from reign.experiments.trivial import predict_mean
 from reign.tables import Table, number
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import Fabric
 from reign.train.runs.results import Summary
+from reign.train.runs.run import Run
 from reign.train.runs.train import train_all
+from reign.train.settings.config import Recipe
 from reign.train.settings.yaml import RawSettings
 
 
@@ -47,8 +51,12 @@ def reproduce(
     fabric: Fabric | None = None,
     callback: Callback | None = None,
     jobs: int | None = None,
+    search_seeds: int | None = None,
 ) -> list[Cell]:
     """Run all cells of a table. Finished models are not trained again.
+
+    A row that uses the runs of another table takes those next to ``folder``, such as ``runs/counting`` next to ``runs/four-cycle``, if they are
+    finished and have the same settings.
 
     Args:
         table: the table to run.
@@ -59,14 +67,38 @@ def reproduce(
         fabric: devices and processes.
         callback: receives all events.
         jobs: number of models to train at once; see ``reign.train.train``.
+        search_seeds: first choose the settings of every row with a grid by validation, with so many seeds for each point. A choice that
+            was made before counts always.
     """
     if quick:
         rows, columns = rows or table.quick.rows, columns or table.quick.columns
-    chosen = list(cells(table, rows, columns))
-    plans = {folder / row / table.own_run(column): table.recipe(row, column, *changes, quick=quick) for row, column in chosen}
-    found = train_all([(plan, run) for run, plan in plans.items()], resume=True, fabric=fabric, callback=callback, jobs=jobs)
+    wanted = list(cells(table, rows, columns))
+    trained = list(dict.fromkeys((row, table.own_run(column)) for row, column in wanted if not table.rows[row].trivial))
+    if search_seeds is not None:
+        seeds = {"seeds": list(range(search_seeds))}
+        grids = {grid.folder: grid for cell in trained if (grid := grid_of(table, folder, *cell, *changes, seeds, quick=quick))}
+        choose(list(grids.values()), fabric, callback, jobs)
+
+    def recipe_of(row: str, column: str) -> Recipe:
+        choice = None if quick and table.rows[row].runs else chosen(table, folder, row, column)
+        return table.recipe(row, column, *changes, {} if choice is None else choice.settings, quick=quick)
+
+    plans = {cell: (recipe_of(*cell), folder / "/".join(cell)) for cell in trained}
+    for (row, column), (recipe, _) in plans.items():
+        if (other := table.rows[row].runs) is not None and not quick and _has(folder.parent / other, recipe):
+            plans[row, column] = recipe, folder.parent / other
+    found = train_all(list(plans.values()), resume=True, fabric=fabric, callback=callback, jobs=jobs) if plans else []
     summaries = dict(zip(plans, found, strict=True))
-    return [cell_of(table, row, column, summaries[folder / row / table.own_run(column)]) for row, column in chosen]
+    for row in dict.fromkeys(row for row, _ in wanted if table.rows[row].trivial):
+        mean = predict_mean(table.recipe(row, next(iter(table.columns)), *changes, quick=quick))
+        summaries.update({(row, column): mean for column in table.columns})
+    return [cell_of(table, row, column, summaries[row, table.own_run(column)]) for row, column in wanted]
+
+
+def _has(folder: Path, recipe: Recipe) -> bool:
+    """Whether a folder has a finished run of a recipe."""
+    run = Run(folder)
+    return run.finished and set(recipe.seeds) <= set(run.recipe.seeds) and run.continued({"seeds": recipe.seeds}) == recipe
 
 
 def cell_of(table: PaperTable, row: str, column: str, summary: Summary) -> Cell:

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
+from reign.data import Problem
+from reign.experiments.choose import points_of, settings_at, small_enough, weights_of
 from reign.experiments.paper import YAML, find_recipe, find_table
 from reign.tables import Table
 from reign.train.engine.callbacks import Callback, Forward
@@ -31,36 +32,48 @@ class Search:
         grid: the values to try for each setting.
         changes: settings that override those of the recipe.
         name: full name of the recipe.
+        seeds: number of seeds of each point; those of the recipe if not given.
+        max_weights: points with more weights are left out.
     """
 
     source: str
     grid: Mapping[str, list[Any]]
     changes: tuple[Mapping[str, Any], ...]
     name: str
+    seeds: int | None = None
+    max_weights: int | None = None
 
     @classmethod
-    def of(cls, source: str, choices: Mapping[str, list[Any]], *changes: dict[str, Any]) -> "Search":
-        """The search of the grid of a recipe. The user's choices override those of its table."""
+    def of(
+        cls,
+        source: str,
+        choices: Mapping[str, list[Any]],
+        *changes: dict[str, Any],
+        seeds: int | None = None,
+        max_weights: int | None = None,
+    ) -> "Search":
+        """The search of the grid of a recipe. The user's choices and bound override those of its table."""
         first = merge(*(nested(key, values[0]) for key, values in choices.items()))
         _, name = find_recipe(source, *changes, first)
         table = find_table(source if source.endswith(YAML) else source.split("/")[0])
         grid = {**table.grid_of(name.split("/")[1]), **choices}
         if not grid:
             raise ValueError(f"{name} has no grid to search; give one with --grid key=v1,v2.")
-        return cls(source, grid, changes, name)
+        return cls(source, grid, changes, name, seeds, max_weights or table.max_weights)
 
     @property
     def base(self) -> Recipe:
         """The recipe without any point of the grid."""
         return find_recipe(self.source, *map(dict, self.changes))[0]
 
-    def recipe(self, point: Mapping[str, Any]) -> Recipe:
-        """The recipe of a point of the grid."""
-        return find_recipe(self.source, *map(dict, self.changes), merge(*(nested(key, v) for key, v in point.items())))[0]
+    def recipe(self, point: Mapping[str, Any], whole: bool = False) -> Recipe:
+        """The recipe of a point of the grid, with the seeds of the search, or as a ``whole`` with those of the recipe."""
+        seeds = {} if whole or self.seeds is None else {"seeds": list(range(self.seeds))}
+        return find_recipe(self.source, *map(dict, self.changes), settings_at(point), seeds)[0]
 
     def recipes(self) -> list[Recipe]:
         """The recipes of all points. Raise ``ValueError`` if one is not valid."""
-        return [self.recipe(dict(zip(self.grid, values, strict=True))) for values in product(*self.grid.values())]
+        return [self.recipe(point) for point in points_of(self.grid)]
 
 
 def tune(
@@ -89,7 +102,13 @@ def tune(
     """
     optuna: Any = need_optuna()
     words = {key: [_word(value) for value in values] for key, values in search.grid.items()}
-    recipes = search.recipes()  # check all points before the first one is trained
+    points, recipes, loaded = (
+        points_of(search.grid),
+        search.recipes(),
+        dict[str, Problem](),
+    )  # check all before the first one is trained
+    weights = [weights_of(recipe, loaded, callback) for recipe in recipes] if search.max_weights is not None else [0] * len(recipes)
+    small = [points[n] for n in small_enough(points, weights, search.max_weights, search.name, callback or Callback())]
     metric = choose(METRICS, recipes[0].train.metric, recipes[0].data.task_of_graphs)
 
     class Grid(optuna.samplers.GridSampler):  # type: ignore[misc]
@@ -104,12 +123,20 @@ def tune(
     def point_of(trial: Any) -> dict[str, Any]:
         return {key: values[words[key].index(trial.suggest_categorical(key, words[key]))] for key, values in search.grid.items()}
 
-    left = len(recipes) - len({tuple(trial.params[key] for key in words) for trial in best_first(study)})
+    left = len(small) - len({tuple(trial.params[key] for key in words) for trial in best_first(study)})
     left = left if trials is None else min(trials, left)
     at_once = jobs or (MOST if fabric is not None and fabric.device.type == "cuda" else 1)
     _try_again(study, words)
     while left > 0 and (_waiting(study) or not sampler.is_exhausted(study)):
-        asked = [study.ask() for _ in range(min(at_once, left))]
+        asked: list[Any] = []
+        while len(asked) < min(at_once, left) and (_waiting(study) or not sampler.is_exhausted(study)):
+            trial = study.ask()
+            if point_of(trial) in small:
+                asked.append(trial)
+            else:
+                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        if not asked:
+            break
         plans = [(search.recipe(point_of(trial)), folder / f"trial-{trial.number}") for trial in asked]
         try:
             summaries = train_all(plans, resume=True, fabric=fabric, callback=callback, jobs=jobs)
@@ -179,6 +206,14 @@ def best_first(study: Any) -> list[Any]:
     """The finished trials of a study, best first."""
     sign = -1 if study.direction.name == "MAXIMIZE" else 1
     return sorted((trial for trial in study.trials if trial.state.name == "COMPLETE"), key=lambda trial: sign * trial.value)
+
+
+def best_point(search: Search, study: Any) -> dict[str, Any]:
+    """The best point of a grid, with the values of the grid in place of the words for them in the study."""
+    done = best_first(study)
+    if not done:
+        raise ValueError(f"{search.name} has no finished point; use more --trials.")
+    return {key: next(value for value in values if _word(value) == done[0].params[key]) for key, values in search.grid.items()}
 
 
 def study_table(study: Any) -> Table:

@@ -65,17 +65,18 @@ class MeanPooling(Pooling):
 class DeepSets(Pooling):
     r"""A set network over subgraph readouts (Zaheer et al. 2017).
 
-    Early invariance: :math:`\rho(\frac{1}{m} \sum_k \phi(x_k))`. Late: equivariant layers
+    Early invariance: :math:`\rho(\frac{1}{m} \sum_k \phi(x_k))`, with widths of their own for phi and rho. Late: equivariant layers
     :math:`x_k \leftarrow \sigma(V x_k + W \frac{1}{m} \sum_h x_h)` and a mean at the end. With ``subgraphs="sum"`` there is no division
     by the number m of subgraphs, as in the paper's proofs.
 
     Args:
         channels: number of channels of the values.
-        hidden: widths of the layers of phi and of rho, or of the equivariant layers.
+        hidden: widths of the layers of phi, or of the equivariant layers.
         invariance: whether subgraphs are pooled "early", between phi and rho, or "late".
         nodes: "mean" or "sum" over the nodes of a subgraph.
         act: activation of these layers.
         subgraphs: "mean" or "sum" over subgraphs.
+        rho: widths of the layers of rho; those of phi if not given.
     """
 
     def __init__(
@@ -86,18 +87,19 @@ class DeepSets(Pooling):
         nodes: Aggregation = "mean",
         act: Activation = "elu",
         subgraphs: Aggregation = "mean",
+        rho: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
+        if invariance == "late" and rho is not None:
+            raise ValueError(f"the widths of rho are {list(rho)}, but rho is part of early invariance; leave them out.")
         if invariance not in ("early", "late"):
             raise ValueError(f"invariance is {invariance!r}, expected 'early' or 'late'.")
         self.invariance, self.over_nodes, self.over_subgraphs = invariance, checked(nodes), checked(subgraphs)
-        widths = [channels, *hidden]
+        widths, after = [channels, *hidden], hidden if rho is None else rho
         self.each = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(widths)])
-        self.mean = nn.ModuleList(
-            [nn.Linear(a, b) for a, b in pairwise([widths[-1], *hidden] if invariance == "early" else widths)]
-        )
+        self.mean = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise([widths[-1], *after] if invariance == "early" else widths)])
         self.act = make_act(act)
-        self.out_channels = widths[-1]
+        self.out_channels = [*widths, *after][-1]
 
     def forward(self, state: State) -> Float[Tensor, "graphs channels"]:
         """Pool a bag to one row per graph."""

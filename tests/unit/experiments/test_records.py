@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 import tiny
 from reign.cli import app
-from reign.experiments import find_table
+from reign.experiments import find_table, list_tables
+from reign.experiments.choose import Choice, Tried, points_of
 from reign.experiments.pages import (
     BEGIN,
     END,
@@ -24,7 +25,7 @@ from reign.experiments.pages import (
     with_summary,
 )
 from reign.experiments.paper import find_recipe
-from reign.experiments.records import Record, Result, read_records, record_table
+from reign.experiments.records import Record, Result, read_records, record_table, with_used_again
 from reign.train import Recipe, train
 from reign.train.engine.execution import make_fabric
 from reign.train.runs import build
@@ -66,6 +67,19 @@ def test_records_of_runs(tmp_path: Path) -> None:
     record_table(tmp_path / "runs", "counting", find_table("counting"), tmp_path / "results")
     assert {r.commit for r in read_records(tmp_path / "results")[0].results} == {"def"}
     assert "seeds" not in found.recipe
+    assert found.values("last", "best_train") == [member["best_train_loss"] for member in summary["members"]]
+    assert found.choice is None
+    place, width = tmp_path / "runs" / "search" / "gin" / "star" / "choice.json", {"model.hidden_channels": 4}
+    for settings, kept in (
+        ({"model.hidden_channels": 8}, False),
+        (width, True),
+    ):  # a run that is older than the search has not its settings
+        point = Tried(settings=settings, parameters=5, validation=[1.0])
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(Choice(metric="mae", points=[point]).model_dump_json())
+        record_table(tmp_path / "runs", "counting", find_table("counting"), tmp_path / "results")
+        (again,) = read_records(tmp_path / "results")
+        assert (again.choice is not None) == kept
 
 
 @pytest.mark.parametrize("report", ["best", "last"])
@@ -130,14 +144,72 @@ def test_the_summary_has_the_shape_of_the_paper() -> None:
     assert summary_markdown([star, cycle, *others]) == (
         "### ZINC-12k: test MAE\n\n| ours (paper) | test | seeds | device |\n|---|---|---|---|\n| SUN (EGO) | 0.08 (0.083 ± 0.003) | 1 | CPU |\n\n"
         "### Counting substructures: test MAE\n\n| ours (paper) | star | 4-cycle | seeds | device |\n|---|---|---|---|---|\n"
-        "| GCN | 0.02 (0.1798) |  | 1 | CPU |\n| GIN | 0.02 (0.0224) | 0.25 ± 0.071 (0.2185) | 1 to 2 | CPU |\n"
+        "| GCN | 0.02 (0.1798) |  | 1 | CPU |\n| GIN | 0.02 (0.0224) | 0.25 ± 0.071 (0.2185) | 1 to 2 | CPU |\n\n"
+        "### 4-cycles, train / val / test: MAE\n\n| ours (paper) | test | seeds | device |\n|---|---|---|---|\n"
+        "| GIN | 0.25 ± 0.071 (0.2185 ± 0.0061) | 2 | CPU |\n"
     )
 
 
 def test_every_part_of_the_plan_exists() -> None:
     parts = plan()
-    assert [len(list(part.runs())) for part in parts][:3] == [2, 15, 32]
+    assert [len(list(part.runs())) for part in parts][:3] == [2, 16, 32]
     assert parts[0].seeds == 10
+
+
+def test_every_row_with_a_number_of_the_paper_is_planned() -> None:
+    planned = {(part.table, *run) for part in plan() for run in part.runs()}
+    for name in list_tables():
+        table = find_table(name)
+        for row, about in table.rows.items():
+            missing = {column for column in about.paper if (name, row, table.own_run(column)) not in planned}
+            assert not missing, (name, row, missing)
+
+
+def cycles(best_train: float | None) -> Record:
+    """A record of GIN on 4-cycles, made by counting."""
+    splits = {"train": 1.0, "val": 2.0, "test": 3.0}
+    changes = {"best": splits, "last": splits, "best_train": best_train}
+    about = {"table": "counting", "column": "4-cycle", "report": "best"}
+    return record("gin", *(result(seed, 0, 0).model_copy(update=changes) for seed in (0, 1, 2))).model_copy(update=about)
+
+
+def test_runs_of_counting_are_used_again() -> None:
+    """Table 7 shows the records of counting. Those without the lowest training loss are not complete."""
+    parts = [Part("again", "four-cycle", 3, ["gin"])]
+    assert [progress([cycles(best)], parts)[0].done for best in (None, 0.5)] == [0, 3]
+    own = cycles(0.25).model_copy(update={"table": "four-cycle", "column": "best_train"})
+    assert [r.table for r in with_used_again([cycles(0.5), own])] == ["counting", "four-cycle"]  # its own record comes first
+    page = results_markdown([cycles(0.5)])
+    for column, theirs, ours in (
+        ("best_train", "0.0283 ± 0.0032", "0.5"),
+        ("train", "0.1432 ± 0.053", "1"),
+        ("val", "0.2148 ± 0.0051", "2"),
+    ):
+        assert f"| GIN, {column} | {theirs} | **{ours} ± 0** |" in page
+    assert "| GIN, best_train |" not in results_markdown([cycles(None)])
+    assert (
+        "| GIN | 0.5 ± 0 (0.0283 ± 0.0032) | 1 ± 0 (0.1432 ± 0.053) | 2 ± 0 (0.2148 ± 0.0051) | 3 ± 0 (0.2185 ± 0.0061) | 3 |"
+        in (summary_markdown([cycles(0.5)]))
+    )
+
+
+def test_choices_by_validation_are_part_of_a_record(tmp_path: Path) -> None:
+    """Settings, weights and validation metrics of all points are on the page, and stay when other seeds are added."""
+    points = [
+        Tried(settings={"model.num_layers": n, "model": {"inner_layers": 6 // n}}, parameters=n, validation=values)
+        for n, values in ((6, [0.25]), (3, [0.125]), (1, []))
+    ]
+    choice = Choice(metric="mae", max_weights=5, points=points)
+    assert choice.settings == {"model": {"num_layers": 3, "inner_layers": 2}}
+    found = record("ds-ego", result(0, 1.0, 2.0)).model_copy(update={"choice": choice})
+    found.write(tmp_path)
+    record("ds-ego", result(1, 1.0, 2.0)).write(tmp_path)
+    (kept,) = read_records(tmp_path)
+    assert (kept.choice, len(kept.results)) == (choice, 2)
+    page = results_markdown([kept])
+    assert "Chosen by validation among the points of a grid:" in page
+    line = "| DS-GNN (EGO) | **num_layers 3, inner_layers 2: 0.125** | num_layers 6, inner_layers 1: 0.25; num_layers 1, inner_layers 6: too many weights | 1 |"
+    assert line in page
 
 
 def test_what_is_missing() -> None:
@@ -215,9 +287,14 @@ def test_the_table_of_records() -> None:
 
 
 def test_records_hold_the_recipes_of_today() -> None:
-    """A row whose settings change needs new results, or keeps the old ones under another name."""
-    for found in read_records(Path(__file__).parents[3] / "results"):
-        now = find_table(found.table).recipe(found.row, found.column, {"seeds": [0]})
+    """A row whose settings change needs new results, or keeps the old ones under another name. What was chosen for a record is the point of the row's
+    grid with the best validation metric."""
+    for found in with_used_again(read_records(Path(__file__).parents[3] / "results")):
+        table = find_table(found.table)
+        choice = {} if found.choice is None else found.choice.settings
+        if found.choice is not None:
+            assert [point.settings for point in found.choice.points] == points_of(table.grid_of(found.row))
+        now = table.recipe(found.row, found.column, choice, {"seeds": [0]})
         assert Recipe.model_validate({**found.recipe, "seeds": [0]}) == now, (found.table, found.row, found.column)
 
 

@@ -72,10 +72,11 @@ class DS(SubgraphGNN):
         num_layers: number of layers.
         out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any policy.
-        set_channels: widths of the layers of the set network (``DeepSets``); if empty, plain means.
+        set_channels: widths of the layers of the set network (``DeepSets``), those of phi; if empty, plain means.
         invariance: whether the set network is invariant "early" or "late"; see ``DeepSets``.
         readout: "mean" or "sum" over the nodes of a subgraph.
         subgraphs: "mean" or "sum" over subgraphs.
+        rho_channels: widths of the layers of rho; those of phi if not given.
         options: see ``ModelOptions``.
     """
 
@@ -94,9 +95,10 @@ class DS(SubgraphGNN):
         invariance: Literal["early", "late"] = "early",
         readout: Aggregation = "mean",
         subgraphs: Aggregation = "mean",
+        rho_channels: Sequence[int] | None = None,
         **options: Unpack[ModelOptions],
     ) -> None:
-        options.setdefault("pooling", _set_network(set_channels, invariance, readout, subgraphs))
+        options.setdefault("pooling", _set_network(set_channels, invariance, readout, subgraphs, rho_channels))
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=DSConv, **options)
 
 
@@ -150,6 +152,7 @@ class SetNetworkOptions(ModelOptions, total=False):
     invariance: Literal["early", "late"]
     readout: Aggregation
     subgraphs: Aggregation
+    rho_channels: Sequence[int] | None
 
 
 @MODELS.register("reconstructiongnn")
@@ -179,8 +182,12 @@ class ReconstructionGNN(DS):
 
 
 def _set_network(
-    channels: Sequence[int], invariance: Literal["early", "late"], readout: Aggregation, subgraphs: Aggregation
+    channels: Sequence[int],
+    invariance: Literal["early", "late"],
+    readout: Aggregation,
+    subgraphs: Aggregation,
+    rho: Sequence[int] | None = None,
 ) -> Callable[[int], Pooling]:
-    if not channels:
+    if not channels and not rho:
         return partial(MeanPooling, nodes=readout, subgraphs=subgraphs)
-    return partial(DeepSets, hidden=channels, invariance=invariance, nodes=readout, subgraphs=subgraphs)
+    return partial(DeepSets, hidden=channels, invariance=invariance, nodes=readout, subgraphs=subgraphs, rho=rho)

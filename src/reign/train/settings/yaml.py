@@ -123,15 +123,34 @@ def override(text: str) -> RawSettings:
 
 
 def choices(text: str) -> tuple[str, list[Any]]:
-    """``key=v1,v2`` as a key and its values, each read as YAML.
+    """``key=v1,v2`` as a key and its values, each read as YAML. Commas inside of brackets and quotes belong to a value.
 
     >>> choices("model.hidden_channels=64,128")
     ('model.hidden_channels', [64, 128])
+    >>> choices("model.terms=[own, own+local],[own]")
+    ('model.terms', [['own', 'own+local'], ['own']])
     """
     key, sign, values = text.partition("=")
     if not sign or not values:
         raise ValueError(f"--grid got '{text}', expected key=v1,v2, as in model.hidden_channels=64,128.")
-    return key.strip(), [read_value(value) for value in values.split(",")]
+    return key.strip(), [read_value(value) for value in _split(values)]
+
+
+def _split(text: str) -> list[str]:
+    """A text at the commas outside of brackets and quotes."""
+    parts, depth, quote = [""], 0, ""
+    for sign in text:
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        else:
+            depth += (sign in "[{") - (sign in "]}")
+        if sign == "," and depth == 0 and not quote:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return parts
 
 
 def read_value(text: str) -> Any:
