@@ -558,6 +558,28 @@ def test_tune(tmp_path: Path) -> None:
     assert "has other data or settings; choose another name with --study" in fails(*args, "--set", "train.epochs=2")
 
 
+def test_tune_with_lists_a_bound_and_the_best_point(tmp_path: Path) -> None:
+    """Two lists of terms and two widths; the larger width is over the bound. The best point is trained with all seeds of the recipe."""
+    args = ["tune", "-", "--set", f"data.path={table(tmp_path)}", "--set", "train.epochs=1", "--set", "model.num_layers=1", "-o", "out"]
+    args += ["--set", "model.name=subgraphgnn", "--set", "seeds=[0, 1]", "--grid", "model.hidden_channels=4,64"]
+    args += ["--grid", "model.terms=[own,own+local],[own+local]"]
+    done = works(*args, "--max-weights", "3000", "--train-best", "--jobs", "1")
+    assert "2 of 4 points have more than 3,000 weights: hidden_channels 64, terms ['own', 'own+local'] (" in " ".join(done.output.split())
+    assert " ".join(done.output.split()).count("They are left out.") == 1
+    assert "2 points" in done.stdout
+    assert "The best run is in out/best." in done.stdout
+    runs = {path.parent.name: package.load(path.parent).recipe for path in (tmp_path / "out").glob("*/recipe.yaml")}
+    best = runs.pop("best")
+    assert [recipe.seeds for recipe in runs.values()] == [[0], [0]]
+    assert {recipe.model.hidden_channels for recipe in (best, *runs.values())} == {4}
+    assert sorted(recipe.model.options["terms"] for recipe in runs.values()) == [["own", "own+local"], ["own+local"]]
+    val = {name: read_json(tmp_path / "out" / name / "summary.json")["val"]["mean"] for name in runs}
+    chosen = runs[min(val, key=lambda name: val[name])]
+    assert best == chosen.model_copy(update={"seeds": [0, 1]})
+    assert "4 of 4 points have more than 10 weights" in fails(*args, "--max-weights", "10")
+    assert "--max-weights and --train-best are for the grid of a recipe" in fails("tune", "-i", table(tmp_path), "--train-best")
+
+
 def test_a_point_of_a_grid_that_was_interrupted_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reign.experiments import tune
 

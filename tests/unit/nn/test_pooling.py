@@ -18,6 +18,25 @@ def test_set_networks_of_several_widths() -> None:
         inspect.unwrap(DeepSets.__init__)(DeepSets.__new__(DeepSets), 4, (8,), "never")
 
 
+def test_phi_and_rho_have_widths_of_their_own() -> None:
+    """By hand: rho of the mean of phi. Without widths of its own, rho has those of phi."""
+    bag = reign.policy("nm").from_data(batch())
+    state = State(torch.randn(bag.num_pairs, 4), bag)
+    pool = DeepSets(4, (5, 6), rho=(7,))
+    inner = torch.stack([state.h[bag.sub == k].mean(0) for k in range(bag.num_subgraphs)])
+    for phi in pool.each:
+        inner = torch.nn.functional.elu(phi(inner))
+    means = torch.stack([inner[bag.sub_batch == graph].mean(0) for graph in range(6)])
+    torch.testing.assert_close(pool(state), torch.nn.functional.elu(pool.mean[0](means)))
+    assert (pool.out_channels, pool(state).shape) == (7, (6, 7))
+    assert [tuple(map_.weight.shape) for map_ in DeepSets(4, (5, 6)).mean] == [(5, 6), (6, 5)]
+    model = DS(3, 6, 2, 2, set_channels=(8, 12), rho_channels=(5,), head={"hidden": [3]})
+    assert run(model, batch()).shape == (6, 2)
+    assert sum(p.numel() for p in model.pooling.parameters()) == 7 * 8 + 9 * 12 + 13 * 5
+    with pytest.raises(ValueError, match=r"the widths of rho are \[5\], but rho is part of early invariance; leave them out"):
+        DS(3, 6, 2, 2, invariance="late", rho_channels=(5,))
+
+
 def test_means_and_sums_by_the_formula() -> None:
     data = batch()
     bag = reign.policy("nm").from_data(data)
