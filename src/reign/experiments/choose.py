@@ -107,7 +107,9 @@ def small_enough(
         named = "; ".join(f"{in_words(points[n])} ({weights[n]:,})" for n in over)
         said = f"{name}: {len(over)} of {len(points)} points have more than {most:,} weights: {named}"
         if len(over) == len(points):
-            raise ValueError(f"{said}. Give smaller settings with --grid, or a larger bound with --max-weights.")
+            raise ValueError(
+                f"{said}. Give smaller values in the grid, or a larger bound: max_weights of the table, or --max-weights of reign tune."
+            )
         callback.note(f"{said}. They are left out.")
     return [n for n in range(len(points)) if n not in over]
 

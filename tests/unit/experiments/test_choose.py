@@ -37,7 +37,10 @@ def trained(asked: list[tuple[Recipe, Path]]) -> Any:
 
     def train_all(plans: list[tuple[Recipe, Path]], **options: Any) -> list[Summary]:
         asked.extend(plans)
-        return [summary(abs(recipe.model.hidden_channels - 4.0), float(recipe.model.hidden_channels), recipe.seeds) for recipe, _ in plans]
+        return [
+            summary(abs(recipe.model.hidden_channels - 4.0), float(recipe.model.hidden_channels), recipe.seeds)
+            for recipe, _ in plans
+        ]
 
     return train_all
 
@@ -105,7 +108,7 @@ def test_points_with_too_many_weights_are_left_out(tmp_path: Path, monkeypatch: 
     assert [point.validation for point in choice.points] == [[2.0, 2.0], [], []]
     assert len(asked) - before == 1
     assert (choice.settings, choice.max_weights) == ({"model": {"hidden_channels": 2}}, two)
-    with pytest.raises(ValueError, match="3 of 3 points have more than 5 weights: .* or a larger bound with --max-weights"):
+    with pytest.raises(ValueError, match="3 of 3 points have more than 5 weights: .* or a larger bound: max_weights"):
         choose([grid(tmp_path / "none", 5)])
 
 

@@ -1,13 +1,15 @@
 """Ours beside the paper's, and the points of a grid: by hand."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from reign.experiments.paper import Column, PaperTable, Quick, Row
 from reign.experiments.reproduce import Cell, cell_of
-from reign.experiments.tune import Search, best_first
+from reign.experiments.tune import Search, best_first, best_point
 from reign.train.runs.results import Spread, Summary
+from reign.train.settings.yaml import choices
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,38 @@ def test_all_points_of_a_grid() -> None:
     assert grid == {"model.hidden_channels": [4, 8], "train.optimiser.lr": [0.1, 0.2, 0.3]}
     found = {(recipe.model.hidden_channels, recipe.train.optimiser.lr) for recipe in search.recipes()}
     assert found == {(width, lr) for width in (4, 8) for lr in (0.1, 0.2, 0.3)}
+
+
+def test_lists_in_a_grid() -> None:
+    """Commas inside of brackets and quotes belong to a value; several settings at once are a point, too."""
+    assert choices("model.terms=[own, own+local],[own],[[a], b]") == ("model.terms", [["own", "own+local"], ["own"], [["a"], "b"]])
+    assert choices("model={num_layers: 1, inner_layers: 6},{}") == ("model", [{"num_layers": 1, "inner_layers": 6}, {}])
+    assert choices("a='x,y',\"z,\",1e-3") == ("a", ["x,y", "z,", 0.001])
+    with pytest.raises(ValueError, match=r"'\[own' cannot be read as a YAML value"):
+        choices("model.terms=[own")
+
+
+def test_the_seeds_of_a_search() -> None:
+    """Points have those of the search, and the best one those of its table. The bound is that of the table, or of the user."""
+    search = Search.of("ablation/shared", {}, seeds=1)
+    point = {"model.hidden_channels": 96}
+    assert (search.recipe(point).seeds, search.recipe(point, whole=True).seeds) == ([0], list(range(10)))
+    assert search.recipe(point).model.hidden_channels == 96
+    assert search.max_weights == 500_000
+    assert Search.of("ablation/shared", {}, max_weights=5).max_weights == 5
+    study = SimpleNamespace(
+        direction=SimpleNamespace(name="MINIMIZE"),
+        trials=[
+            SimpleNamespace(value=value, state=SimpleNamespace(name="COMPLETE"), params={"model.terms": repr(terms)})
+            for value, terms in ((0.5, ["own"]), (0.25, ["own", "own+local"]))
+        ],
+    )
+    lists = Search.of("ablation/shared", {"model.terms": [["own"], ["own", "own+local"]]})
+    lists = replace(lists, grid={"model.terms": lists.grid["model.terms"]})
+    assert best_point(lists, study) == {"model.terms": ["own", "own+local"]}
+    study.trials.clear()
+    with pytest.raises(ValueError, match="ablation/shared/EGO has no finished point; use more --trials"):
+        best_point(lists, study)
 
 
 def test_whose_settings_count() -> None:
