@@ -560,11 +560,24 @@ def test_tune(tmp_path: Path) -> None:
 
 def test_tune_with_lists_a_bound_and_the_best_point(tmp_path: Path) -> None:
     """Two lists of terms and two widths; the larger width is over the bound. The best point is trained with all seeds of the recipe."""
-    args = ["tune", "-", "--set", f"data.path={table(tmp_path)}", "--set", "train.epochs=1", "--set", "model.num_layers=1", "-o", "out"]
+    args = [
+        "tune",
+        "-",
+        "--set",
+        f"data.path={table(tmp_path)}",
+        "--set",
+        "train.epochs=1",
+        "--set",
+        "model.num_layers=1",
+        "-o",
+        "out",
+    ]
     args += ["--set", "model.name=subgraphgnn", "--set", "seeds=[0, 1]", "--grid", "model.hidden_channels=4,64"]
     args += ["--grid", "model.terms=[own,own+local],[own+local]"]
     done = works(*args, "--max-weights", "3000", "--train-best", "--jobs", "1")
-    assert "2 of 4 points have more than 3,000 weights: hidden_channels 64, terms ['own', 'own+local'] (" in " ".join(done.output.split())
+    assert "2 of 4 points have more than 3,000 weights: hidden_channels 64, terms ['own', 'own+local'] (" in " ".join(
+        done.output.split()
+    )
     assert " ".join(done.output.split()).count("They are left out.") == 1
     assert "2 points" in done.stdout
     assert "The best run is in out/best." in done.stdout
