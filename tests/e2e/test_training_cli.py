@@ -528,6 +528,23 @@ def test_reproduce_with_columns_of_one_run(tmp_path: Path) -> None:
     assert not (tmp_path / "runs/trivial").exists()
 
 
+def test_reproduce_with_a_search(tmp_path: Path) -> None:
+    """Blocks are chosen by validation, trained with the seeds of the table, and are part of the record."""
+    small = ["--set", "data.options.num_graphs=40", "--set", "train.epochs=1", "--set", "model.hidden_channels=4", "--seeds", "2"]
+    done = works("reproduce", "counting", "--row", "gnn-ak", "--column", "star", "--tune", "1", "-o", "runs/counting", *small)
+    assert "gnn-ak/star: validation chooses num_layers" in " ".join(done.output.split())
+    folder = tmp_path / "runs/counting/search/gnn-ak/star"
+    val = {path.parent.name: read_json(path)["val"]["values"] for path in folder.glob("point-*/summary.json")}
+    assert sorted(val) == [f"point-{n}" for n in range(4)]
+    best = Run(folder / min(val, key=lambda name: val[name][0])).recipe
+    assert Run(tmp_path / "runs/counting/gnn-ak/star").recipe == best.model_copy(update={"seeds": [0, 1]})
+    page = works("results", "--add", "runs/counting").stdout
+    assert "Chosen by validation among the points of a grid:" in page
+    choice = read_json(tmp_path / "results/counting/gnn-ak--star.json")["choice"]
+    assert [point["validation"] for point in choice["points"]] == [val[f"point-{n}"] for n in range(4)]
+    assert "--tune is 0, expected at least 1" in fails("reproduce", "counting", "--tune", "0")
+
+
 def test_tune(tmp_path: Path) -> None:
     file = table(tmp_path)
     args = [
