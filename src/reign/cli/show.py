@@ -50,9 +50,10 @@ def layer(
     output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png.")] = Path("layer.svg"),
     dark: Dark = False,
 ) -> None:
-    """Draw which values a layer reads, with one colour for each parameter.
+    """Draw which values the layers of a model read, with one colour for each parameter.
 
-    Values are drawn as a matrix with one row for each subgraph and one column for each node, for the update of a root and of another node.
+    Values are drawn as a matrix with one row for each subgraph and one column for each node, for the update of a root and of another node. A
+    model with several kinds of layers has such a picture for each kind.
     """
     if (model is None) == (terms is None):
         fail("give either a model, such as sun, or --terms, such as own,local.")

@@ -8,8 +8,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Rectangle
 
 from reign.draw import BLUE, GREEN, ORANGE, RED, SKY, YELLOW, Axes, Picture, Theme, finish, new_figure, theme
-from reign.nn import latex_formula, list_models
-from reign.plots._readings import How, LayerFigure, Parameter, Reading, figure_of_model, figure_of_terms, read_cells
+from reign.nn import Model, latex_formula, list_models
+from reign.plots._readings import How, LayerFigure, Parameter, Reading, figure_of_terms, figures_of_model, read_cells
 
 # -- marks: squares for sums over all, triangles for sums over neighbours ------------------------------------------------------
 
@@ -124,55 +124,60 @@ OTHERS = (
 
 
 def draw_layer(
-    model: str | None = None, terms: Sequence[str] = (), root_terms: Sequence[str] | None = None, dark: bool = False
+    model: str | Model | None = None, terms: Sequence[str] = (), root_terms: Sequence[str] | None = None, dark: bool = False
 ) -> Picture:
-    """Draw one layer, given by the name of a model or by lists of terms, with a line about each of its parameters.
+    """Draw the layers of a model, or one layer given by lists of terms, with a line about each parameter.
+
+    If a model has several kinds of layers, all kinds are drawn below each other, with the numbers of their layers.
 
     Args:
-        model: name of a model.
+        model: a model, or the name of one, which is drawn with three layers.
         terms, root_terms: lists of terms, if no model is given.
         dark: whether to draw on a dark background.
     """
-    figure = figure_of_model(model) if model is not None else figure_of_terms(terms, root_terms)
-    look, colours = theme(dark), _colours([figure])
-    cell, line, columns = 0.32, 0.62, 1 if max(len(figure.off), len(figure.on)) <= 8 else 2
-    branches = (
-        [("x[k,i]", figure.off, (SUB, NODE))]
-        if figure.row
-        else [("x[k,i]", figure.off, (SUB, NODE)), ("x[i,i]", figure.on, (NODE, NODE))]
-    )
-    heights = [max(N * cell + 0.6, -(-len(parameters) // columns) * line + 0.5) for _, parameters, _ in branches]
+    figures = figures_of_model(model) if model is not None else [figure_of_terms(terms, root_terms)]
+    look, colours = theme(dark), _colours(figures)
+    cell, line = 0.32, 0.62
+    columns = 1 if max(len(part) for figure in figures for part in (figure.off, figure.on)) <= 8 else 2
+    branches = [(f, "k,i", figure.off, (SUB, NODE)) for f, figure in enumerate(figures)]
+    branches += [(f, "i,i", figure.on, (NODE, NODE)) for f, figure in enumerate(figures) if not figure.row]
+    branches.sort(key=lambda branch: branch[0])
+    heights = [max(N * cell + 0.6, -(-len(parameters) // columns) * line + 0.5) for _, _, parameters, _ in branches]
     width = max(7.3, N * cell + 1.2 + columns * WIDE)
     total = 0.6 + sum(heights) + 0.75
     made = new_figure(width, total, look, layout=None)
     ax: Axes = made.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, total), aspect="equal")
     ax.axis("off")
-    _text(ax, 0.2, total - 0.3, figure.title, look, 13)
+    _text(ax, 0.2, total - 0.3, figures[0].title, look, 13)
     y = total - 0.6
-    for (target, parameters, at), height in zip(branches, heights, strict=True):
+    for (f, target, parameters, at), height in zip(branches, heights, strict=True):
+        figure, name = figures[f], (f"kind-{f}-" if f else "") + target.replace(",", "-")
         _text(ax, 0.2, y - 0.2, _caption(target, figure), look, 9)
         rows = 1 if figure.row else N
         at = (0, at[1]) if figure.row else at
         matrix = Matrix(0.55, y - 0.5, cell, rows, N, at)
-        draw_matrix(ax, matrix, _marks(parameters, colours, at), look, target.strip("x[]").replace(",", "-"))
+        draw_matrix(ax, matrix, _marks(parameters, colours, at), look, name)
         _axes_of_matrix(ax, matrix, look)
         for p, parameter in enumerate(parameters):
             column, row = divmod(p, -(-len(parameters) // columns))
             x, low = N * cell + 1.1 + column * WIDE, y - 0.45 - row * line
             small = Matrix(x, low, 0.085, rows, N, at)
-            draw_matrix(ax, small, _marks([parameter], colours, at), look, f"{target.strip('x[]').replace(',', '-')}-{p}")
+            draw_matrix(ax, small, _marks([parameter], colours, at), look, f"{name}-{p}")
             formulas = ",\\; ".join(map(latex_formula, parameter.formulas))
             _text(ax, x + 0.58, low - 0.1, f"{parameter.name}  ({parameter.kind})", look, 8)
             _text(ax, x + 0.58, low - 0.32, f"${formulas}$", look, 8.5)
         y -= height
     _key(ax, 0.55, 0.35, look)
-    return finish(made, f"layer {figure.title}", look)
+    return finish(made, f"layer {figures[0].title}", look)
 
 
 def draw_layers(models: Sequence[str] | None = None, dark: bool = False) -> Picture:
-    """Draw the layers of several models side by side, in the same colours; all models if not given."""
-    names = [name for name in list_models() if name != "subgraphgnn"] if models is None else models
-    figures = [figure_of_model(name) for name in names]
+    """Draw the layers of several models side by side, in the same colours; all models if not given. A model with several kinds of layers has
+    a column for each."""
+    chosen = [name for name in list_models() if name != "subgraphgnn"] if models is None else models
+    kinds = [(name, figure) for name in chosen for figure in figures_of_model(name)]
+    figures = [figure for _, figure in kinds]
+    names = [f"{name}-{figure.at[0]}" if figure.at else name for name, figure in kinds]
     look, colours = theme(dark), _colours(figures)
     cell, gap = 0.24, 0.3
     across = min(len(figures), 7)
@@ -187,7 +192,7 @@ def draw_layers(models: Sequence[str] | None = None, dark: bool = False) -> Pict
     for f, figure in enumerate(figures):
         row, column = divmod(f, across)
         x, y = 0.5 + column * (N * cell + gap), height - 0.3 - row * (2 * N * cell + 0.75)
-        _text(ax, x + N * cell / 2, y, figure.title, look, 8.5, "center")
+        _text(ax, x + N * cell / 2, y, figure.title + (f", {figure.numbers}" if figure.at else ""), look, 8.5, "center")
         if column == 0:
             _text(ax, x - 0.28, y - 0.2 - N * cell / 2, "x[k,i]", look, 8, "center", 90)
             _text(ax, x - 0.28, y - 0.35 - 1.5 * N * cell, "x[i,i]", look, 8, "center", 90)
@@ -231,9 +236,10 @@ def _colours(figures: Sequence[LayerFigure]) -> dict[tuple[str, bool], str]:
 
 
 def _caption(target: str, figure: LayerFigure) -> str:
+    where = f"layer{'s' if len(figure.at) > 1 else ''} {figure.numbers}: " if figure.at else ""
     if figure.row:
-        return "update of node i of the graph itself, the only subgraph"
-    return "update of x[k,i], node i in subgraph k" if target == "x[k,i]" else "update of x[i,i], the root of subgraph i"
+        return f"{where}update of node i of the graph itself, the only subgraph"
+    return where + ("update of x[k,i], node i in subgraph k" if target == "k,i" else "update of x[i,i], the root of subgraph i")
 
 
 def _axes_of_matrix(ax: Axes, matrix: Matrix, look: Theme) -> None:

@@ -52,12 +52,21 @@ class LayerFigure:
         off: the parameters that update x[k, i].
         on: the parameters that update x[i, i], which may be the same.
         row: whether there is only one subgraph, the graph itself.
+        at: the numbers of the layers of this kind, if a model has several kinds; empty if all its layers are equal.
     """
 
     title: str
     off: tuple[Parameter, ...]
     on: tuple[Parameter, ...]
     row: bool = False
+    at: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> str:
+        """The numbers of its layers, as in "0 to 2", or nothing if all layers are equal."""
+        if len(self.at) > 1 and self.at == tuple(range(self.at[0], self.at[-1] + 1)):
+            return f"{self.at[0]} to {self.at[-1]}"
+        return ", ".join(map(str, self.at))
 
 
 TITLES = {
@@ -67,25 +76,30 @@ TITLES = {
 }  # fmt: skip
 
 
-def figure_of_model(name: str) -> LayerFigure:
-    """The figure of a model of the catalogue, by name."""
-    model = build_model(name, 4, 4, 2, 1)
-    return figure_of_layer(model.layers[-1], _title(name), _is_row(model))
+DEPTH = 3  # number of layers with which a model is drawn that is given by its name
 
 
-def _title(name: str) -> str:
+def figures_of_model(model: str | Model) -> list[LayerFigure]:
+    """A figure for each kind of layers of a model, in their order. A name of the catalogue stands for that model with three layers.
+
+    >>> [figure.numbers for figure in figures_of_model("sswl-published")]
+    ['0 to 2', '3']
+    """
+    built = build_model(model, 4, 4, DEPTH, 1) if isinstance(model, str) else model
+    kinds: dict[LayerFigure, list[int]] = {}
+    for number, layer in enumerate(built.layers):
+        kinds.setdefault(figure_of_layer(layer, _title(type(built)), built.policy.num_anchors == 0), []).append(number)
+    return [replace(figure, at=tuple(at) if len(kinds) > 1 else ()) for figure, at in kinds.items()]
+
+
+def _title(kind: type[Model]) -> str:
     """The name of a model in the paper. A model as published has a star."""
-    kind = find_model(name)
     for key, title in TITLES.items():
         if find_model(key) is kind:
             return title
         if kind.__name__ == f"{find_model(key).__name__}Published":
             return f"{title} *"
     return kind.__name__
-
-
-def _is_row(model: Model) -> bool:
-    return model.policy.num_anchors == 0
 
 
 def figure_of_terms(terms: Sequence[str], root_terms: Sequence[str] | None = None) -> LayerFigure:

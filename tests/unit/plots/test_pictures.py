@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ import pytest
 import reign
 from pictures import overlaps, structure
 from reign.draw import DARK, LIGHT, Picture
-from reign.plots import draw_layer, read_graph
-from reign.plots._readings import figure_of_model, read_cells
+from reign.nn import SubgraphConv, SubgraphGNN
+from reign.plots import draw_layer, draw_layers, read_graph
+from reign.plots._readings import figures_of_model, read_cells
 
 HERE = Path(__file__).parent
 
@@ -80,7 +83,7 @@ def test_pages_colour_paper_and_ink(samples: dict[str, Picture]) -> None:
 
 def cells(model: str, on: bool) -> dict[str, tuple[list[str], set[tuple[int, int]]]]:
     """By parameter: how it reads, and which entries of a matrix of 4 x 4 for the target x[0, 2], or x[2, 2]."""
-    figure = figure_of_model(model)
+    figure = (figure,) = figures_of_model(model)
     k, i = (2, 2) if on else (0, 2)
     out = {}
     for parameter in figure.on if on else figure.off:
@@ -138,17 +141,36 @@ def test_sun_has_its_seven_terms_off_and_five_on_the_diagonal() -> None:
         "needle+needle_msg": (["global", "local"], ALL),
     }
     assert list(on) == ["own", "readout", "own+local", "needle+needle_msg"]
-    assert figure_of_model("sun").on[0].roots
-    assert not figure_of_model("dss").on[0].roots  # the same weights
+    assert figures_of_model("sun")[0].on[0].roots
+    assert not figures_of_model("dss")[0].on[0].roots  # the same weights
 
 
 @pytest.mark.parametrize("name", reign.list_models())
 def test_every_model_has_a_figure(name: str) -> None:
-    figure = figure_of_model(name)
-    assert figure.off
-    for parameter in figure.off:
+    figures = figures_of_model(name)
+    assert all(figure.off for figure in figures)
+    for parameter in (parameter for figure in figures for parameter in figure.off):
         for formula in parameter.formulas:  # off the diagonal, own_root reads nothing
             assert bool(read_cells(formula, 1, 3, 5).cells) == ("[i = k]" not in formula), parameter
+
+
+def test_all_kinds_of_layers_are_drawn_with_their_numbers() -> None:
+    """SSWL+ as published ends in a pooling layer, and a model can be given a list of layers."""
+    local, pooling = figures_of_model("sswl-published")
+    assert (local.at, local.numbers, pooling.at, pooling.numbers) == ((0, 1, 2), "0 to 2", (3,), "3")
+    assert [p.name for p in local.off] == ["own+local", "own+swap_local", "own+node_root"]
+    assert [p.name for p in pooling.off] == ["readout"]
+    one, other = (partial(SubgraphConv, terms=["own", term]) for term in ("needle", "transpose"))
+    mixed = SubgraphGNN(4, 8, 3, 1, layer=[one, other, one])
+    assert [(figure.numbers, figure.off[1].name) for figure in figures_of_model(mixed)] == [("0, 2", "needle"), ("1", "transpose")]
+    assert figures_of_model(SubgraphGNN(4, 8, 3, 1, layer=[one, one, one]))[0].numbers == ""
+    texts = "".join(structure(draw_layer(mixed).svg)["texts"])
+    assert texts.count("layers 0, 2: update of") == texts.count("layer 1: update of") == 2
+    assert "transpose" in texts
+    ids = re.findall(r' id="(\S*(?:k-i|i-i)\S*)"', draw_layer(mixed).svg)
+    assert len(ids) == len(set(ids)) > 10
+    side = structure(draw_layers(["sswl-published", "ds"]).svg)["texts"]
+    assert {"SSWL+ *, 0 to 2", "SSWL+ *, 3", "DS-GNN"} <= set(side)
 
 
 def test_a_term_of_ones_own_draws_itself() -> None:
