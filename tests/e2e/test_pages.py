@@ -112,10 +112,10 @@ def test_the_browser_sees_errors(tmp_path: Path) -> None:
 
 
 def test_a_table_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder as reign reproduce makes it: the table, and the curves by the number of training graphs beside the paper's."""
+    """A folder as reign reproduce makes it, of any name: the table, and the curves by the number of training graphs beside the paper's."""
     monkeypatch.setenv("REIGN_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("REIGN_DATA", raising=False)
-    folder = tmp_path / "generalisation-4-cycle"
+    folder = tmp_path / "of any name"
     little = ["data.options.num_graphs=510", "train.epochs=1", "model.hidden_channels=4", "model.num_layers=1"]
     columns = ["--row", "gin", "--column", "50", "--column", "150", "--seeds", "1"]
     changes = [word for change in little for word in ("--set", change)]
@@ -126,6 +126,13 @@ def test_a_table_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "GIN, paper" in text
     assert "GIN, ours" in text
     assert "gin/150" in text
+    assert "data.options.num_graphs of gin, model.hidden_channels of gin" in text  # what differs from the table's
+    shutil.copytree(folder / "gin" / "50", tmp_path / "elsewhere")
+    drawn = works("show", "curves", "generalisation-4-cycle", str(tmp_path / "elsewhere"), "-o", str(tmp_path / "a.svg"))
+    assert "Neither the paper nor these runs have numbers for nm." in drawn.stdout
+    assert (tmp_path / "a.svg").read_text().count("GIN, ours") == 2  # in the panels of both policies
+    assert "no run or record of generalisation-zinc was found" in fails("show", "curves", "generalisation-zinc", str(folder))
+    assert "unknown table of curves 'zinc'" in fails("show", "curves", "zinc")
 
 
 def test_mistakes(runs: Path, tmp_path: Path) -> None:
@@ -174,6 +181,7 @@ def test_show(tmp_path: Path) -> None:
         ["bag", "cycle:5", "--policy", "nd", "--dark"],
         ["layer", "sun"],
         ["layers", "ds", "sun"],
+        ["curves", "generalisation-zinc"],
         ["orbits"],
     ):
         file = tmp_path / f"{args[0]}.svg"

@@ -52,8 +52,9 @@ def layer(
 ) -> None:
     """Draw which values the layers of a model read, with one colour for each parameter.
 
-    Values are drawn as a matrix with one row for each subgraph and one column for each node, for the update of a root and of another node. A
-    model with several kinds of layers has such a picture for each kind.
+    Values are drawn as a matrix with one row for each subgraph and one column for each node, for the update of a root and of another node.
+
+    A model with several kinds of layers has such a picture for each kind.
     """
     if (model is None) == (terms is None):
         fail("give either a model, such as sun, or --terms, such as own,local.")
@@ -79,6 +80,41 @@ def layers(
 
         _check(output)
         _save(draw_layers(models or None, dark), output)
+
+
+@app.command()
+def curves(
+    table: Annotated[str, typer.Argument(help="generalisation-4-cycle or generalisation-zinc.")],
+    runs: Annotated[list[Path] | None, typer.Argument(help="Folders with runs of this table, whatever their names.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Folder with records of full-length runs, such as results.")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write: .svg or .png.")] = Path("curves.svg"),
+    dark: Dark = False,
+) -> None:
+    """Draw results by the number of training graphs, with a panel for each policy.
+
+    The curves of the paper are dashed, those of the given runs and records are solid. Runs are found by their recipes.
+    """
+    with user_mistakes():
+        from reign.draw import theme
+        from reign.experiments.paper import find_name
+        from reign.experiments.records import read_records
+        from reign.plots import curve_tables, draw_generalisation, points_of_records, points_of_runs
+        from reign.train.runs.run import Run
+
+        _check(output)
+        tables = curve_tables()
+        name = find_name(table, list(tables), "table of curves")
+        points = points_of_runs(run for folder in runs or [] for run in Run.inside(folder)).get(name, [])
+        points += points_of_records(read_records(results), name) if results is not None else []
+        if (runs or results) and not points:
+            fail(
+                f"no run or record of {name} was found in {', '.join(map(str, [*(runs or []), *([results] if results else [])]))}."
+            )
+        picture, empty = draw_generalisation(tables[name], points, look=theme(dark))
+        assert picture is not None
+        _save(picture, output)
+        if empty:
+            plain_console().print(f"Neither the paper nor these runs have numbers for {', '.join(empty)}.", soft_wrap=True)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from reign.plots._curves import Curve, draw_curves
 from reign.plots._curves import Panel as CurvePanel
+from reign.plots._generalisation import curve_tables, draw_generalisation, points_of_records, points_of_runs
 from reign.plots._graphs import NAMED, Named, draw_bag_of, read_graph
 from reign.plots._layer import draw_layer, draw_layers
 from reign.plots._orbits import draw_orbits, draw_symmetry
@@ -12,12 +13,16 @@ __all__ = [
     "Curve",
     "CurvePanel",
     "Named",
+    "curve_tables",
     "draw_bag_of",
     "draw_curves",
+    "draw_generalisation",
     "draw_layer",
     "draw_layers",
     "draw_orbits",
     "draw_symmetry",
+    "points_of_records",
+    "points_of_runs",
     "read_graph",
     "write_report",
 ]

@@ -46,7 +46,7 @@ class Panel:
 def draw_curves(name: str, panels: Sequence[Panel], look: Theme = LIGHT) -> Picture:
     """Panels of curves side by side."""
     legend = max((len(panel.curves) for panel in panels), default=0) > 6
-    figure = new_figure(5.2 * len(panels) + (1.5 if legend else 0), 3.3, look)
+    figure = new_figure((5.2 + (1.5 if legend else 0)) * len(panels), 3.3, look)
     for p, panel in enumerate(panels):
         ax = figure.add_subplot(1, len(panels), p + 1)
         style_axes(ax, look, panel.title, panel.xlabel, panel.ylabel)

@@ -83,7 +83,7 @@ def paper_cells(recipe: Recipe) -> list[PaperCell]:
                     continue
                 theirs = _recipe(name, row, column)
                 if all(theirs[part] == mine[part] for part in ("data", "model", "folds")):
-                    found.append(PaperCell(table, name, row, column, _differences(theirs["train"], mine["train"], "train.")))
+                    found.append(PaperCell(table, name, row, column, differences(theirs["train"], mine["train"], "train.")))
     least = min((len(cell.other) for cell in found), default=0)
     return [cell for cell in found if len(cell.other) == least and cell.number is not None]
 
@@ -105,12 +105,13 @@ def _recipe(name: str, row: str, column: str) -> RawSettings:
     return _tables()[name].recipe(row, column).model_dump(mode="json")
 
 
-def _differences(theirs: RawSettings, mine: RawSettings, prefix: str) -> dict[str, tuple[Any, Any]]:
+def differences(theirs: RawSettings, mine: RawSettings, prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """The settings that differ between two recipes, with both values, by their names such as ``train.epochs``."""
     out: dict[str, tuple[Any, Any]] = {}
     for key in {**theirs, **mine}:
         a, b = theirs.get(key), mine.get(key)
         if isinstance(a, dict) and isinstance(b, dict):
-            out |= _differences(a, b, f"{prefix}{key}.")
+            out |= differences(a, b, f"{prefix}{key}.")
         elif a != b and key not in ("eager", "max_pairs", "tensorboard"):
             out[f"{prefix}{key}"] = (a, b)
     return out

@@ -23,6 +23,7 @@ from reign.plots._curves import (
     draw_parity,
     draw_uncertainty,
 )
+from reign.plots._generalisation import Point, draw_generalisation, points_of_runs
 from reign.plots._page import Page
 from reign.plots._record import FinishedRun, PaperCell, paper_cells
 from reign.tables import number
@@ -265,17 +266,16 @@ def _of_several(places: Sequence[Path], file: Path, figures: Path) -> Page:
             f"{', '.join(map(str, places))} holds no finished run, expected a folder written by reign train or reign reproduce."
         )
     runs = {name: FinishedRun.read(folder) for name, folder in named.items()}
-    table = _table_of(places[0]) if len(places) == 1 else None
+    points = points_of_runs(runs.values())
+    table = _table_of(places[0], runs, points) if len(places) == 1 else None
     page = Page(table.title if table is not None else ", ".join(place.name or str(place) for place in places), figures)
     _comparison(page, runs)
     if table is not None:
         _whole_table(page, places[0] / "table.csv", table)
-        if (panel := _generalisation(table, runs)) is not None:
-            page.picture(
-                "generalisation",
-                draw_curves("generalisation", [panel]),
-                "Results by the number of training graphs: ours (solid) and the paper's (dashed). Bands are one standard deviation over seeds.",
-            )
+    for n, (name, own) in enumerate(points.items()):
+        picture, _ = draw_generalisation(find_table(name), own, every=False)
+        if picture is not None:
+            page.picture("generalisation" + (f"-{n}" if n else ""), picture, _about_generalisation(own))
     if len(places) > 1:
         for name, run in runs.items():
             page.heading(name)
@@ -314,13 +314,23 @@ def _comparison(page: Page, runs: dict[str, FinishedRun]) -> None:
     page.table(header, rows, "mean ± standard deviation over models; * the paper used other training settings")
 
 
-def _table_of(folder: Path) -> PaperTable | None:
-    """The table that a folder belongs to: the table of the same name, if the folders in it are named after its rows."""
+def _about_generalisation(points: Sequence[Point]) -> str:
+    text = "Results by the number of training graphs: ours (solid) and the paper's (dashed). Bands are one standard deviation over seeds."
+    other = {f"{key} of {point.row}" for point in points for key in point.other}
+    return text + (f" These settings differ from the table's: {', '.join(sorted(other))}." if other else "")
+
+
+def _table_of(folder: Path, runs: dict[str, FinishedRun], points: dict[str, list[Point]]) -> PaperTable | None:
+    """The table that a folder belongs to: the one that the recipes of all its runs belong to, or, if settings were changed, the table of the
+    same name, if the folders in it are named after its rows."""
+    for name, own in points.items():
+        if len(own) == len(runs):
+            return find_table(name)
     name = folder.resolve().name.removesuffix("-quick")
-    if name not in list_tables():
-        return None
-    table = find_table(name)
-    return table if any((folder / row).is_dir() for row in table.rows) else None
+    if name in list_tables() and any((folder / row).is_dir() for row in find_table(name).rows):
+        return find_table(name)
+    common = set.intersection(*({cell.name for cell in paper_cells(run.recipe)} for run in runs.values()))
+    return find_table(common.pop()) if len(common) == 1 and (folder / "table.csv").is_file() else None
 
 
 def _whole_table(page: Page, file: Path, table: PaperTable) -> None:
@@ -350,31 +360,3 @@ def _value(cell: dict[str, str], key: str) -> float | None:
         return float(cell.get(key) or "")
     except ValueError:
         return None
-
-
-def _generalisation(table: PaperTable, runs: dict[str, FinishedRun]) -> Panel | None:
-    """Curves by the number of training graphs, if the columns of a table differ in it."""
-    sizes = {c: column.settings.get("data", {}).get("num_train") for c, column in table.columns.items()}
-    if len({size for size in sizes.values() if size is not None}) < 2:
-        return None
-    curves: list[Curve] = []
-    for row, about in table.rows.items():
-        found = {
-            c: runs[f"{row}/{c}"].summary.spread_of(column.value) for c, column in table.columns.items() if f"{row}/{c}" in runs
-        }
-        ours = [(sizes[c], f.mean * table.factor, (f.std or 0.0) * table.factor) for c, f in found.items() if f is not None]
-        paper = [(sizes[c], *mean_and_std(value)) for c, value in about.paper.items() if sizes.get(c) is not None]
-        if ours:
-            like = sum(not curve.paper for curve in curves)
-            curves.append(_with_band(f"{about.title}, ours", ours, False, like))
-            if paper:
-                curves.append(_with_band(f"{about.title}, paper", [(s, m, d or 0.0) for s, m, d in paper], True, like))
-    if not curves:
-        return None
-    return Panel(table.title, "training graphs", table.unit, tuple(curves), log=True)
-
-
-def _with_band(label: str, points: Sequence[tuple[float | int, float, float]], paper: bool, like: int) -> Curve:
-    x, y, spread = zip(*points, strict=True)
-    low, high = ([m + sign * s for m, s in zip(y, spread, strict=True)] for sign in (-1, 1))
-    return Curve(label, x, y, low, high, paper, like)
