@@ -3,6 +3,7 @@
 import doctest
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from reign.theory import family, parse_method
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "coverage.md"
-LABELS = """
+TEXT = """
 def:policies def:subgraph_gnns def:implements
 lemma:3IGN_implements_policies lemma:3IGN_implements_SubgraphNetworks thm:3IGN_upperbounds_SubgraphNetworks cor:upperbound
 thm:ReIGN_implements_SubgraphNetworks prop:3IGN_implements_ReIGN cor:ReIGN_upperbound prop:SUN_is_in_ReIGN prop:SUN_implements_SubgraphNetworks
@@ -30,7 +31,8 @@ eq:3IGN_DSGNN_aggr_1 eq:3IGN_DSGNN_aggr_2 eq:3IGN_DSGNN_up_1 eq:3IGN_DSGNN_up_2 
 eq:3IGN_GNNAK_pooling_1 eq:3IGN_GNNAK_pooling_2 eq:IDGNN_Morris eq:mlp_on_subgraph_readout eq:DSSGNN_final_readout eq:IDGNN_v2
 eq:sparsification_iij eq:sparsification_kik eq:sparsification_kij eq:linear_SUN eq:linear_SUN_2
 eq:sun_exp_on eq:sun_exp_off eq:sun_exp_hiv_on eq:sun_exp_hiv_off
-""".split()  # of all definitions, theorems, proofs, figures, tables and equations in the source of the paper
+"""
+LABELS = TEXT.split()  # of all definitions, theorems, proofs, figures, tables and equations in the source of the paper
 KINDS = ("def", "lemma", "thm", "cor", "prop", "proof", "fig", "tab", "eq")
 
 
@@ -72,7 +74,7 @@ def check(word: str, names: dict[str, Any]) -> None:
 def check_command(rest: list[str]) -> None:
     """Check what the arguments of a command name; its options are checked for all pages in test_builder.py."""
     given = [one for before, one in zip(["", *rest], rest, strict=False) if not one.startswith("-") and not before.startswith("-")]
-    options = {(key, value) for key, value in zip(rest, rest[1:], strict=False) if key.startswith("-")}
+    options = {(key, value) for key, value in pairwise(rest) if key.startswith("-")}
     command, *given = given
     if given and given[0].isupper():  # a placeholder, such as TABLE/ROW
         return
