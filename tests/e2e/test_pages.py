@@ -129,9 +129,9 @@ def test_a_table_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "data.options.num_graphs of gin, model.hidden_channels of gin" in text  # what differs from the table's
     shutil.copytree(folder / "gin" / "50", tmp_path / "elsewhere")
     drawn = works("show", "curves", "generalisation-4-cycle", str(tmp_path / "elsewhere"), "-o", str(tmp_path / "a.svg"))
-    assert "Neither the paper nor these runs have numbers for nm." in drawn.stdout
+    assert "There are no numbers for nm, neither of the paper nor of ours." in drawn.stdout
     assert (tmp_path / "a.svg").read_text().count("GIN, ours") == 2  # in the panels of both policies
-    assert "no run or record of generalisation-zinc was found" in fails("show", "curves", "generalisation-zinc", str(folder))
+    assert "no run of generalisation-zinc was found" in fails("show", "curves", "generalisation-zinc", str(folder))
     assert "unknown table of curves 'zinc'" in fails("show", "curves", "zinc")
 
 

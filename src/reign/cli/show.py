@@ -105,16 +105,16 @@ def curves(
         tables = curve_tables()
         name = find_name(table, list(tables), "table of curves")
         points = points_of_runs(run for folder in runs or [] for run in Run.inside(folder)).get(name, [])
-        points += points_of_records(read_records(results), name) if results is not None else []
-        if (runs or results) and not points:
-            fail(
-                f"no run or record of {name} was found in {', '.join(map(str, [*(runs or []), *([results] if results else [])]))}."
-            )
-        picture, empty = draw_generalisation(tables[name], points, look=theme(dark))
+        if runs and not points:
+            fail(f"no run of {name} was found in {', '.join(map(str, runs))}; reign reproduce {name} makes them.")
+        kept = points_of_records(read_records(results), name) if results is not None else []
+        picture, empty = draw_generalisation(tables[name], [*points, *kept], look=theme(dark))
         assert picture is not None
         _save(picture, output)
+        if results is not None and not kept:
+            plain_console().print(f"{results} has no records of {name}.", soft_wrap=True)
         if empty:
-            plain_console().print(f"Neither the paper nor these runs have numbers for {', '.join(empty)}.", soft_wrap=True)
+            plain_console().print(f"There are no numbers for {', '.join(empty)}, neither of the paper nor of ours.", soft_wrap=True)
 
 
 @app.command()

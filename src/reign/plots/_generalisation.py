@@ -118,9 +118,9 @@ def draw_generalisation(
     curves = {row: _curves(table, row, points, every, colour[_label(about.title)]) for row, about in table.rows.items()}
     groups = {policy: [row for row in table.rows if policies[row] == policy] for policy in policies.values() if policy is not None}
     empty = [policy for policy, rows in groups.items() if not any(curves[row] for row in rows)]
-    shown = {policy: f"{table.title}: {policy}" for policy in groups if policy not in empty} or {None: table.title}
+    titles: dict[str | None, str] = {policy: f"{table.title}: {policy}" for policy in groups if policy not in empty}
     panels = []
-    for policy, title in shown.items():
+    for policy, title in (titles or {None: table.title}).items():
         own = tuple(curve for row in table.rows if policies[row] in (policy, None) for curve in curves[row])
         panels += [Panel(title, "training graphs", table.unit, own, log=True)] if own else []
     return (draw_curves("generalisation", panels, look) if panels else None), empty

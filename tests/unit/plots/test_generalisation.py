@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from pictures import structure
+from reign.cli import app
 from reign.experiments import find_recipe, find_table
 from reign.experiments.records import Record, Result
 from reign.plots import curve_tables, draw_generalisation, points_of_records
@@ -90,5 +92,11 @@ def test_records(tmp_path: Path) -> None:
     (point,) = points_of_records([record, Record(table="zinc", results=[made], **about)], TABLE)
     assert (point.row, point.size, point.mean, point.models) == ("sun-ego", 150, 0.4, 2)
     assert point.deviation == pytest.approx(0.1 * 2**0.5)
-    assert json.loads(record.write(tmp_path).read_text())["recipe"]["data"]["num_train"] == 150
+    assert json.loads(record.write(tmp_path / "results").read_text())["recipe"]["data"]["num_train"] == 150
     assert list(curve_tables()) == [TABLE, "generalisation-zinc"]
+    command = ["show", "curves", "--results", str(tmp_path / "results"), "-o", str(tmp_path / "a.svg")]
+    assert CliRunner().invoke(app, [*command, TABLE]).exit_code == 0
+    assert (tmp_path / "a.svg").read_text().count("SUN, ours") == 1
+    done = CliRunner().invoke(app, [*command, "generalisation-zinc"])
+    assert "has no records of generalisation-zinc." in done.output.replace("\n", "")
+    assert "ours" not in (tmp_path / "a.svg").read_text()
