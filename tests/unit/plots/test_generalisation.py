@@ -10,8 +10,10 @@ from pictures import structure
 from reign.cli import app
 from reign.experiments import find_recipe, find_table
 from reign.experiments.records import Record, Result
+from reign.plots import _record as plots
 from reign.plots import curve_tables, draw_generalisation, points_of_records
 from reign.plots._generalisation import Point, _place
+from reign.plots._report import _table_of
 from reign.train.settings.config import Recipe
 
 TABLE = "generalisation-4-cycle"
@@ -69,6 +71,28 @@ def test_of_two_runs_the_one_that_is_more_like_the_table_is_drawn(monkeypatch: p
     ((ours, paper),) = (panel.curves for panel in drawn)
     assert (ours.x, ours.y, ours.low, ours.paper) == ([50, 150], [0.4, 0.2], [pytest.approx(0.3), 0.2], False)
     assert (paper.x[:2], paper.y[:2], paper.paper, paper.like == ours.like) == ([50, 150], [0.2808, 0.22565], True, True)
+
+
+def test_the_table_of_a_folder_is_that_of_the_recipes_of_its_runs(tmp_path: Path) -> None:
+    """reign reproduce writes table.csv; the name of the folder counts only if settings were changed."""
+    runs = {}
+    for name in ("zinc/gin/test", "zinc/dss-ego/test"):
+        plan = recipe(name, {"train": {"epochs": 1}})
+        folder = tmp_path / "any" / name
+        folder.mkdir(parents=True)
+        plan.save(folder / "recipe.yaml")
+        runs[name] = plots.Record(folder)
+    assert _table_of(tmp_path / "any", runs, {}) is None
+    (tmp_path / "any" / "table.csv").touch()
+    assert _table_of(tmp_path / "any", runs, {}) == find_table("zinc")
+    recipe("counting/gin/triangle").save(folder / "recipe.yaml")
+    runs[name] = plots.Record(folder)
+    assert _table_of(tmp_path / "any", runs, {}) is None
+    (tmp_path / "any" / "gin").mkdir()
+    (tmp_path / "any").rename(tmp_path / "zinc-quick")
+    assert _table_of(tmp_path / "zinc-quick", runs, {}) == find_table("zinc")
+    points = {TABLE: [Point("gin", 50, 0.3, 0.0, 1, {})] * 2}
+    assert _table_of(tmp_path / "zinc-quick", runs, points) == find_table(TABLE)
 
 
 def test_records(tmp_path: Path) -> None:
