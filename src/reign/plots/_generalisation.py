@@ -78,25 +78,25 @@ def points_of_records(records: Iterable[Record], name: str) -> list[Point]:
 
 def _place(recipe: Recipe) -> tuple[str, str, dict[str, tuple[Any, Any]]] | None:
     """The table and the row of a recipe, and the settings that differ, if it has a number of training graphs and there is such a row."""
-    mine, found = recipe.model_dump(mode="json", exclude={"seeds"}), []
-    for name, table in curve_tables().items() if recipe.data.num_train is not None else ():
-        for row in table.rows:
-            theirs = _settings(name, row)
-            if _key(theirs) == _key(mine):
-                other = differences(theirs, mine)
-                other.pop("data.num_train", None)
-                found.append((name, row, other))
+    found = []
+    for (name, row), theirs in _rows().items() if recipe.data.num_train is not None else ():
+        if _key(theirs) == _key(recipe):
+            values = [each.model_dump(mode="json", exclude={"seeds"}) for each in (theirs, recipe)]
+            other = differences(values[0], values[1])
+            other.pop("data.num_train", None)
+            found.append((name, row, other))
     return min(found, key=lambda place: len(place[2]), default=None)
 
 
 @cache
-def _settings(name: str, row: str) -> dict[str, Any]:
-    table = curve_tables()[name]
-    return table.recipe(row, next(iter(table.columns))).model_dump(mode="json", exclude={"seeds"})
+def _rows() -> dict[tuple[str, str], Recipe]:
+    """The recipes of the first column."""
+    tables = curve_tables()
+    return {(name, row): table.recipe(row, next(iter(table.columns))) for name, table in tables.items() for row in table.rows}
 
 
-def _key(recipe: dict[str, Any]) -> list[object]:
-    return [recipe["data"].get("name"), recipe["data"].get("targets"), recipe["model"].get("name"), recipe["model"].get("policy")]
+def _key(recipe: Recipe) -> list[object]:
+    return [recipe.data.name, recipe.data.targets, recipe.model.name, recipe.model.model_dump().get("policy")]
 
 
 def draw_generalisation(
