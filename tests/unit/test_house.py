@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
     ".": (12, 1127, 8.0),
     "bags": (11, 2055, 4.8),
-    "cli": (12, 2021, 9.4),
+    "cli": (12, 2058, 9.4),
     "data": (18, 3242, 7.0),
     "draw": (4, 427, 6.8),
     "experiments": (11, 1834, 6.0),
@@ -23,7 +23,7 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "explore": (3, 429, 7.0),
     "kernels": (21, 4317, 4.5),
     "nn": (31, 6258, 6.7),
-    "plots": (12, 1854, 7.6),
+    "plots": (13, 2022, 7.7),
     "policies": (8, 1005, 7.8),
     "published": (7, 1372, 7.7),
     "sklearn": (2, 343, 7.6),
