@@ -21,7 +21,7 @@ from commands import reign
 from reign.cli import app, progress
 from reign.cli.training import summary_table
 from reign.plots._report import band
-from reign.theory import family, separate
+from reign.theory import census, family, separate, wl
 from reign.train.engine.callbacks import Callback, Forward
 from reign.train.runs.results import Summary
 
@@ -227,9 +227,23 @@ def test_separate_says_how_much_work_it_is() -> None:
     assert labels == [
         f"ds:nm colours, {size}",
         "3-WL, up to 36 tuples per graph with 6 neighbours each",
+        "3-WL, round 1, graph",
+        "3-WL, round 1, node",
+        "3-WL, round 1, node",
         f"ds:nm/2, {size}",
         "ds:nm/2, layer",
     ]
+
+
+def test_rounds_of_wl_tests_have_an_estimate() -> None:
+    """From the graphs, or from the first nodes of tuples, that are done in a round."""
+    loops: list[tuple[str, int]] = []
+    graphs = [pair.one for pair in family("triangles")] * 3
+    found = census(graphs, rounds=1, progress=lambda items, label: loops.append((label, len(items))) or items)  # type: ignore[arg-type, func-returns-value]
+    assert (found.alike, loops) == (3, [("1-WL, round 1, graph", 3)])
+    loops.clear()
+    wl(graphs[:1], 2, folklore=True, progress=lambda items, label: loops.append((label, len(items))) or items)  # type: ignore[arg-type, func-returns-value]
+    assert loops[:2] == [("3-WL, round 1, graph", 1), ("3-WL, round 1, node", 6)]
 
 
 def test_commands_with_long_work_can_be_quiet() -> None:
@@ -240,7 +254,6 @@ def test_commands_with_long_work_can_be_quiet() -> None:
         "policies",
         "explore",
         "data list",
-        "show bag",
         "show layer",
         "show layers",
         "show orbits",

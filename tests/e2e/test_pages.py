@@ -4,13 +4,21 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import torch
+from torch_geometric.data import Data
 
 from commands import fails, works
 from pictures import browser, look_at
+from reign import plots
+from reign.cli import progress
+from reign.data import Problem
+from reign.plots import _graphs
 
 SMALL = ["--set", "model.hidden_channels=8", "--set", "model.num_layers=1", "-b", "16", "--epochs", "2", "-q", "--report"]
 MOLECULES = ["C" * n + end for end in ("", "O", "N") for n in range(1, 11)] + ["c1ccccc1" + "C" * n for n in range(10)]
@@ -157,8 +165,6 @@ def test_mistakes(runs: Path, tmp_path: Path) -> None:
 
 
 def test_a_report_that_fails_is_a_note(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from reign import plots
-
     def fails(*_: object) -> Path:
         raise RuntimeError("no ink\nat all")
 
@@ -188,6 +194,27 @@ def test_show(tmp_path: Path) -> None:
         assert f"The picture is in {file}." in works("show", *args, "-o", str(file)).stdout
         assert file.read_text().count("<svg") == 1
     assert (tmp_path / "orbits-symmetry.svg").is_file()
+
+
+def test_pages_and_pictures_show_their_progress(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report at the end of a training, and a data set that is made for a picture."""
+    monkeypatch.setattr(progress, "FIRST", 0.0)
+    monkeypatch.setattr(progress, "PERIOD", 0.01)
+    problem = Problem.of([Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.ones(1, 1))])
+
+    def slowly(_: object, track: Any = None) -> Any:
+        for _ in (track or (lambda items, _: items))(range(2), "generating graphs, graph"):
+            time.sleep(0.1)
+        return problem
+
+    monkeypatch.setattr(_graphs, "load_problem", slowly)
+    monkeypatch.setattr(plots, "write_report", slowly)
+    bag = ("show", "bag", "counting", "-o", tmp_path / "bag.svg")
+    assert "generating graphs, graph, 0 of 2, 0 s so far" in works(*bag).stderr
+    assert works(*bag, "-q").stderr == ""
+    start = ["train", "-i", str(runs / "mols.csv"), "--target-columns", "size", *SMALL]
+    assert "writing the report" not in works(*start, "-o", tmp_path / "quiet").stderr
+    assert "writing the report, 0 s so far" in works(*(each for each in start if each != "-q"), "-o", tmp_path / "loud").stderr
 
 
 def test_without_matplotlib(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
         chosen = _options(name, options)
         kind = find_dataset(name)
         with showing_progress(not quiet) as callback:
-            (problem,) = (load_problem(each, **chosen) for each in callback.track([name], f"loading {name}"))
+            (problem,) = (load_problem(each, callback.track, **chosen) for each in callback.track([name], f"loading {name}"))
         sizes = [(s.split, s.graphs, f"{s.nodes:.2f}", s.largest, f"{s.edges:.2f}") for s in split_statistics(problem)]
         console.print(Table(kind.about, ["split", "graphs", "nodes per graph", "largest", "edges per graph"], sizes).rich())
         values = [(t.target, t.split, *map(number, (t.mean, t.std, t.smallest, t.largest))) for t in target_statistics(problem)]
@@ -53,7 +53,7 @@ def info(name: Annotated[str, typer.Argument(help="A data set.")], options: Opti
             with showing_progress(not quiet) as callback:
                 splits = callback.track(kind.splits, "1-WL census, reading")
                 graphs = [data for split in splits for data in kind(split=split, **chosen)]
-                (found,) = map(census, callback.track([graphs], "1-WL census"))
+                (found,) = (census(each, progress=callback.track) for each in callback.track([graphs], "1-WL census"))
             console.print(
                 f"1-WL census: after {found.rounds} rounds, {found.alike:,} of {found.pairs:,} pairs of graphs are not distinguished."
             )
@@ -79,7 +79,8 @@ def prepare(
                 label = name + "".join(f" {key}={value}" for key, value in variant.items())
                 try:
                     with showing_progress(not quiet) as callback:
-                        (problem,) = (load_problem(each, **variant) for each in callback.track([name], f"preparing {label}"))
+                        every = callback.track([name], f"preparing {label}")
+                        (problem,) = (load_problem(each, callback.track, **variant) for each in every)
                 except (ValueError, OSError) as error:
                     if names:
                         raise

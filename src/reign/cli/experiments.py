@@ -7,7 +7,7 @@ import typer
 
 from reign.cli import options
 from reign.cli.options import given, output_option, recipe_for, training_option
-from reign.cli.reports import report_at_end
+from reign.cli.reports import reports_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem, user_mistakes
 
 Results = Annotated[Path, typer.Argument(help="Folder with the records of full-length runs.", metavar="FOLDER")]
@@ -159,7 +159,7 @@ def reproduce(
             write_comparison(folder / "table.csv", plan, found)
             plain_console().print(comparison_table(plan, found, quick).rich())
             if write_report:
-                report_at_end(folder)
+                reports_at_end([folder], quiet)
 
 
 def tune(

@@ -1,5 +1,6 @@
 """``reign report``, ``explain`` and ``export``: pages about runs and predictions, and runs to share."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -84,18 +85,22 @@ def explain(
     plain_console().print(f"{len(found)} of {len(texts)} molecules explained; the page is in {output}.", soft_wrap=True)
 
 
-def report_at_end(folder: Path) -> None:
-    """Write the report of a finished training if matplotlib is installed, and print its path. Failures are printed, but are not errors."""
-    if find_spec("matplotlib") is None:
-        return
-    try:
-        from reign.plots import write_report
+def reports_at_end(folders: Sequence[Path], quiet: bool) -> None:
+    """Write the report of each finished training if matplotlib is installed, and print its path. Failures are printed, but are not errors."""
+    from reign.cli.progress import showing_progress
+    from reign.disk import first_line
 
-        plain_console().print(f"The report is in {write_report([folder])}.", soft_wrap=True)
-    except Exception as error:  # the run itself is finished and complete
-        from reign.disk import first_line
+    done = []
+    with showing_progress(not quiet) as callback:
+        for folder in callback.track(folders if find_spec("matplotlib") else [], "writing the report"):
+            try:
+                from reign.plots import write_report
 
-        plain_console(stderr=True).print(f"The report could not be written ({first_line(error)}).", soft_wrap=True)
+                done.append((f"The report is in {write_report([folder])}.", False))
+            except Exception as error:  # the run itself is finished and complete
+                done.append((f"The report could not be written ({first_line(error)}).", True))
+    for said, failed in done:
+        plain_console(stderr=failed).print(said, soft_wrap=True)
 
 
 # -- a run as one file ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reign.cli.options import machine_option
+from reign.cli.options import Quiet, machine_option
 from reign.cli.tools import check_writable, fail, plain_console, user_mistakes
 
 if TYPE_CHECKING:
@@ -33,13 +33,18 @@ def bag(
         list[int] | None, typer.Option(help="Draw only this subgraph; repeat for more. The first 36 if not given.")
     ] = None,
     dark: Dark = False,
+    quiet: Quiet = False,
 ) -> None:
     """Draw a graph and its subgraphs side by side. Molecules are drawn as molecules."""
     with user_mistakes():
+        from reign.cli.progress import showing_progress
         from reign.plots import draw_bag_of, read_graph
 
         _check(output)
-        _save(draw_bag_of(read_graph(graph, index), policy, subgraph, dark), output)
+        with showing_progress(not quiet) as callback:
+            (found,) = (read_graph(each, index, callback.track) for each in callback.track([graph], f"reading {graph}"))
+            (picture,) = (draw_bag_of(each, policy, subgraph, dark) for each in callback.track([found], "drawing"))
+        _save(picture, output)
 
 
 @app.command()

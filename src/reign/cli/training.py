@@ -17,7 +17,7 @@ from reign.cli.options import (
     rows_option,
     training_option,
 )
-from reign.cli.reports import report_at_end
+from reign.cli.reports import reports_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem, user_mistakes
 from reign.tables import Table, number
 
@@ -199,8 +199,7 @@ def train(
         if num_replicates is None:
             show_predict_command(console, plan.data, folder)
         if write_report:
-            for _, place in plans:
-                report_at_end(place)
+            reports_at_end([place for _, place in plans], quiet)
 
 
 def summary_table(summary: "Summary") -> Table:

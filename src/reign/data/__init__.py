@@ -2,7 +2,7 @@
 
 from reign.data import sets
 from reign.data._base import DATASETS, GraphDataset, find_dataset, list_datasets, load_problem
-from reign.data._files import cache_folder, from_networkx, need_file, read_arrays, unpack
+from reign.data._files import Progress, cache_folder, from_networkx, need_file, read_arrays, unpack
 from reign.data._label_checks import (
     Conflict,
     SplitStatistics,
@@ -28,6 +28,7 @@ __all__ = [
     "Ids",
     "MiniBatch",
     "Problem",
+    "Progress",
     "RootLoader",
     "SplitStatistics",
     "TargetStatistics",

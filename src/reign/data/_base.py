@@ -16,7 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
 from reign._validate import check, did_you_mean
-from reign.data._files import cache_folder
+from reign.data._files import Progress, cache_folder
 from reign.data._pack import GraphPack
 from reign.data._problem import Problem
 from reign.disk import read_tensors, write_tensors
@@ -36,6 +36,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     Args:
         root: folder of processed graphs, which several data sets can share; a folder in the user's cache if not given.
         split: one of ``splits``.
+        progress: function that wraps long loops while graphs are made, to show their progress.
         transform, pre_transform, pre_filter, force_reload: as in PyG. If ``pre_transform`` or ``pre_filter`` is a function, its graphs are
             used again only in the same process, because the function can be another one later.
         options: options of the data set itself. Each combination of options has its own folder.
@@ -53,6 +54,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     classes: Sequence[str] = ()
     sizes: ClassVar[Mapping[str, int]] = {}  # the expected number of graphs of each split, if known
     version: ClassVar[int] = 1  # version of the output of ``make``; a new number invalidates the cache
+    progress: Progress = staticmethod(lambda items, _: items)  # for ``make``
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         pre_transform: Transform | None = None,
         pre_filter: Callable[[Data], bool] | None = None,
         force_reload: bool = False,
+        progress: Progress | None = None,
         **options: Any,
     ) -> None:
         split = self.splits[0] if split is None else split
@@ -70,7 +73,10 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         folder = Path(root) if root is not None else cache_folder()
         label = "-".join([f"v{self.version}", *(f"{key}={value}" for key, value in self.options.items())])
         super().__init__(str(folder / self.name / label), transform, pre_transform, pre_filter)
+        if progress is not None:
+            self.progress = progress
         self._load(split, force_reload)
+        self.__dict__.pop("progress", None)  # it need not be picklable
 
     @classmethod
     def defaults(cls) -> dict[str, object]:
@@ -246,14 +252,16 @@ def find_dataset(name: str) -> type[GraphDataset]:
     return DATASETS[name]
 
 
-def load_problem(name: str, **options: Any) -> Problem:
+def load_problem(name: str, progress: Progress | None = None, **options: Any) -> Problem:
     """Load a data set by name as a problem: all splits and targets, and the encoders of the features.
 
     Args:
         name: one of ``list_datasets()``.
+        progress: function that wraps long loops while graphs are made, to show their progress.
         options: options of the data set, and ``root``, its folder.
     """
     kind = find_dataset(name)
+    options |= {} if progress is None else {"progress": progress}
     made = {split: kind(split=split, **options) for split in kind.splits}
     packs = [dataset.pack() for dataset in made.values()]
     first = next(iter(made.values()))

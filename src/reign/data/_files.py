@@ -1,10 +1,13 @@
 """The folders of data sets, and graphs from arrays on disk or from networkx."""
 
 import os
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Any
+from urllib.response import addinfourl
 
 import networkx as nx
 import numpy as np
@@ -13,6 +16,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from reign.disk import first_line
+
+Progress = Callable[[Iterable[Any], str], Iterable[Any]]  # wraps a loop, whose label is given, to show its progress
+MB = 1_000_000
 
 
 class Arrays(dict[str, np.ndarray]):
@@ -31,10 +37,24 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def download_folder() -> Iterator[str]:
-    """A new folder for downloads of PyG or OGB. They unpickle the files that they find, so it must not hold old files."""
+def download_folder(progress: Progress) -> Iterator[str]:
+    """A new folder for downloads of PyG or OGB, which show their progress. They unpickle the files that they find, so it must not hold old files."""
+    opened = urllib.request.urlopen  # PyG and OGB have no hook of their own
+
+    def fetched(*args: Any, **options: Any) -> addinfourl:
+        with opened(*args, **options) as found:
+            size, file = int(found.headers.get("Content-Length") or 0), TemporaryFile()  # noqa: SIM115
+            for _ in progress(range(-(-size // MB) or 1), f"downloading {found.url}{', MB' * (size > 0)}"):
+                file.write(found.read(MB if size else -1))
+            file.seek(0)
+            return addinfourl(file, found.headers, found.url, found.status)
+
     with TemporaryDirectory(prefix="reign-") as folder:
-        yield folder
+        urllib.request.urlopen = fetched
+        try:
+            yield folder
+        finally:
+            urllib.request.urlopen = opened
 
 
 def local_file(name: str) -> Path | None:

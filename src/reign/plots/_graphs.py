@@ -10,7 +10,7 @@ import networkx as nx
 import torch
 from torch_geometric.data import Data
 
-from reign.data import from_networkx, list_datasets, load_problem
+from reign.data import Progress, from_networkx, list_datasets, load_problem
 from reign.draw import Picture
 from reign.policies import policy
 
@@ -40,12 +40,13 @@ class Named:
     molecule: "Molecule | None" = None
 
 
-def read_graph(text: str, index: int = 0) -> Named:
+def read_graph(text: str, index: int = 0, progress: Progress | None = None) -> Named:
     """Read a graph from a text.
 
     Args:
         text: edges such as "0-1,1-2", a name such as "cycle:6" or "petersen", a data set such as "zinc", a file of graph6 lines, or SMILES.
         index: index of the graph in a data set or file.
+        progress: function that wraps long loops while a data set is made, to show their progress.
 
     >>> read_graph("0-1,1-2").data.num_nodes, read_graph("cycle:6").data.num_edges
     (3, 12)
@@ -56,7 +57,7 @@ def read_graph(text: str, index: int = 0) -> Named:
     if kind in NAMED and (size.isdecimal() or not size):
         return Named(text, _by_name(text, kind, size))
     if text in list_datasets():
-        return _of_dataset(text, index)
+        return _of_dataset(text, index, progress)
     if Path(text).suffix == ".g6" or Path(text).is_file():
         return _of_file(text, index)
     return _of_smiles(text)
@@ -82,8 +83,8 @@ def _by_name(text: str, kind: str, size: str) -> Data:
     return from_networkx(NAMED[kind](*([int(size)] if size else [])))
 
 
-def _of_dataset(name: str, index: int) -> Named:
-    graphs = load_problem(name).graphs
+def _of_dataset(name: str, index: int, progress: Progress | None) -> Named:
+    graphs = load_problem(name, progress).graphs
     if not 0 <= index < len(graphs):
         raise ValueError(f"--index is {index}, expected 0 to {len(graphs) - 1}: {name} has {len(graphs):,} graphs.")
     batch = graphs.batch(torch.tensor([index]))

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch_geometric.data import Batch
 
+from reign.data import Progress
 from reign.nn import Model, SubgraphConv, cost, term
 from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs
 from reign.theory._families import family, list_families
 from reign.theory._linear_layers import SUMS, TABLE
 from reign.theory._plan import plan_of_model
 from reign.theory._rules import Block, Layer, Rule
-from reign.theory._separate import Progress, Verdict, find_method, separate
+from reign.theory._separate import Verdict, find_method, separate
 
 # -- upper bounds on expressive power -----------------------------------------------------------------------------------------
 

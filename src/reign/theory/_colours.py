@@ -8,7 +8,7 @@ Without the term ``own`` a round may lose information, so the test ends when a p
 longer refined.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,6 +21,7 @@ from reign.nn import Aggregation, Model
 from reign.policies import Policy
 from reign.theory._algebra import Hashing, partition
 from reign.theory._plan import Plan, bag_of, plan_of_model, plan_of_terms, trace
+from reign.theory._rules import Rule
 from reign.theory._wl import check_simple
 
 
@@ -103,7 +104,9 @@ def run(plan: Plan, graphs: Sequence[Data], *, endless: bool = True) -> Colours:
     return Colours(torch.stack(list(pooled_rounds(plan, bag_of(plan, graphs), endless=endless))))
 
 
-def pooled_rounds(plan: Plan, bag: SubgraphBag, *, endless: bool = True) -> Iterator[Int[Tensor, "graphs"]]:
+def pooled_rounds(
+    plan: Plan, bag: SubgraphBag, *, endless: bool = True, progress: Callable[[Sequence[Rule]], Iterable[Rule]] = iter
+) -> Iterator[Int[Tensor, "graphs"]]:
     """The colours of graphs at the start and after each round of a plan; with ``endless`` until a partition of pairs occurs again."""
     if endless and (plan.residual or plan.jk != "last"):
         raise ValueError(
@@ -111,7 +114,7 @@ def pooled_rounds(plan: Plan, bag: SubgraphBag, *, endless: bool = True) -> Iter
             "endless=False, or a name with a number of layers, such as 'sun:nm/6'."
         )
     seen: set[int] = set()
-    for values, pooled, ends in trace(plan, bag, Hashing(), endless=endless):
+    for values, pooled, ends in trace(plan, bag, Hashing(), endless=endless, progress=progress):
         yield pooled[:, 0]
         if endless and ends:
             found = partition(values)

@@ -11,12 +11,13 @@ from typing import Any
 
 from torch_geometric.data import Data
 
+from reign.data import Progress
 from reign.policies import policy
 from reign.tables import Table
 from reign.theory._colours import run
 from reign.theory._families import FAMILIES, Pair, family, list_families, small_graphs
 from reign.theory._plan import plan_of_model
-from reign.theory._separate import Progress, find_method, parse_method, separate
+from reign.theory._separate import find_method, parse_method, separate
 from reign.theory._wl import wl_classes
 
 

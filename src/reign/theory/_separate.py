@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from reign.bags import SharedGraph, SubgraphBag, free_memory
+from reign.data import Progress
 from reign.nn import EncoderSlot, Model, PPGNConv, TermSlot, find_model
 from reign.testing import permute_graph, random_permutation
 from reign.theory._algebra import Field, features
@@ -96,7 +97,6 @@ def find_method(method: str | Model, layers: int = LAYERS, **options: Any) -> Me
 # -- margins in float64 -------------------------------------------------------------------------------------------------------
 
 Act = Literal["silu", "sine"]
-Progress = Callable[[Iterable[Any], str], Iterable[Any]]
 FACTOR = 100.0
 FLOOR = 1e-13  # least noise relative to the outputs, given by the precision of float64
 BATCH = 64  # number of pairs processed at a time
@@ -267,8 +267,8 @@ def _wl(k: int, pairs: Sequence[Pair], progress: Progress) -> list[Verdict]:
     n = max(g.num_nodes for pair in pairs for g in (pair.one, pair.other))
     work = f", up to {n ** max(k - 1, 1):,} tuples per graph" + (f" with {n:,} neighbours each" if k > 2 else "")
     for pair in progress(pairs, f"{k}-WL{work}"):
-        weaker = k == 4 and wl_round(pair.one, pair.other, 3) is not None
-        round_ = None if weaker else wl_round(pair.one, pair.other, k)
+        weaker = k == 4 and wl_round(pair.one, pair.other, 3, progress) is not None
+        round_ = None if weaker else wl_round(pair.one, pair.other, k, progress)
         verdicts.append(Verdict(pair.name, f"{k}-WL", weaker or round_ is not None, round_))
     return verdicts
 
@@ -278,14 +278,16 @@ def _exact(method: Method, pairs: Sequence[Pair], progress: Progress, colour_tes
     plan = plan_of_model(method.make(1, "silu"))
     name = f"{method.name} colours" if colour_test else method.name
     verdicts = []
+
+    def layers(rules: Sequence[Rule]) -> Iterable[Rule]:
+        return progress(rules, f"{name}, layer")
+
     for part, graphs in progress(list(batches(pairs, plan)), f"{name}, {_work(plan, pairs)}"):
         place = {id(g): position for position, g in enumerate(graphs)}
         sides = [(place[id(pair.one)], place[id(pair.other)]) for pair in part]
         bag = bag_of(plan, graphs)
         rounds = (
-            _colour_rounds(plan, bag, sides, method.layers is None)
-            if colour_test
-            else _layers(plan, bag, sides, lambda rules: progress(rules, f"{name}, layer"))
+            _colour_rounds(plan, bag, sides, method.layers is None, layers) if colour_test else _layers(plan, bag, sides, layers)
         )
         verdicts += [Verdict(pair.name, name, t is not None, t) for pair, t in zip(part, rounds, strict=True)]
     return verdicts
@@ -317,10 +319,16 @@ def _layers(
     return [row.index(True) + 1 if row[-1] else None for row in apart]
 
 
-def _colour_rounds(plan: Plan, bag: SubgraphBag, sides: list[tuple[int, int]], endless: bool) -> list[int | None]:
+def _colour_rounds(
+    plan: Plan,
+    bag: SubgraphBag,
+    sides: list[tuple[int, int]],
+    endless: bool,
+    progress: Callable[[Sequence[Rule]], Iterable[Rule]],
+) -> list[int | None]:
     """The first round that tells the two graphs apart. It stops as soon as all pairs are told apart."""
     first: list[int | None] = [None] * len(sides)
-    for t, pooled in enumerate(pooled_rounds(plan, bag, endless=endless)):
+    for t, pooled in enumerate(pooled_rounds(plan, bag, endless=endless, progress=progress)):
         colour = pooled.tolist()
         first = [t if was is None and t and colour[a] != colour[b] else was for was, (a, b) in zip(first, sides, strict=True)]
         if None not in first:

@@ -7,8 +7,9 @@ Colours are shared between all given graphs: equal numbers mean equal colours. A
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from reign.bags import free_memory
+from reign.data import Progress
 from reign.theory._algebra import features, mix, rows
 
 BYTES = 80  # scratch memory per tuple, or per neighbour of a tuple with the same first node
@@ -23,7 +25,14 @@ BYTES = 80  # scratch memory per tuple, or per neighbour of a tuple with the sam
 Tuples = Int[Tensor, "..."]
 
 
-def wl(graphs: Sequence[Data], k: int = 1, *, folklore: bool = False, max_rounds: int | None = None) -> list[Tuples]:
+def wl(
+    graphs: Sequence[Data],
+    k: int = 1,
+    *,
+    folklore: bool = False,
+    max_rounds: int | None = None,
+    progress: Progress = lambda items, _: items,
+) -> list[Tuples]:
     """The stable colours of the k-tuples of each graph, as a tensor with k axes of length n.
 
     Args:
@@ -31,14 +40,17 @@ def wl(graphs: Sequence[Data], k: int = 1, *, folklore: bool = False, max_rounds
         k: 1, 2 or 3.
         folklore: whether to run k-FWL in place of k-WL (for k = 1 they are the same).
         max_rounds: stop after this many rounds; if not given, when the colours are stable.
+        progress: function that wraps the loops of a round, to show progress.
     """
-    *_, last = refinements(graphs, k, folklore=folklore, max_rounds=max_rounds)
+    *_, last = refinements(graphs, k, folklore=folklore, max_rounds=max_rounds, progress=progress)
     return last
 
 
-def wl_classes(graphs: Sequence[Data], k: int = 1, *, max_rounds: int | None = None) -> list[int]:
+def wl_classes(
+    graphs: Sequence[Data], k: int = 1, *, max_rounds: int | None = None, progress: Progress = lambda items, _: items
+) -> list[int]:
     """A number for each graph. Two graphs have the same number if k-WL does not tell them apart. It runs (k - 1)-FWL, which is faster."""
-    return histograms(wl(graphs, _order(k), folklore=True, max_rounds=max_rounds))
+    return histograms(wl(graphs, _order(k), folklore=True, max_rounds=max_rounds, progress=progress))
 
 
 def wl_separates(one: Data, other: Data, k: int = 1) -> bool:
@@ -46,16 +58,23 @@ def wl_separates(one: Data, other: Data, k: int = 1) -> bool:
     return wl_round(one, other, k) is not None
 
 
-def wl_round(one: Data, other: Data, k: int = 1) -> int | None:
+def wl_round(one: Data, other: Data, k: int = 1, progress: Progress = lambda items, _: items) -> int | None:
     """The first round of k-WL, run as (k - 1)-FWL, that tells two graphs apart; 0 for the initial colours, None if no round does."""
-    for number, colours in enumerate(refinements([one, other], _order(k), folklore=True)):
+    for number, colours in enumerate(refinements([one, other], _order(k), folklore=True, progress=progress)):
         a, b = histograms(colours)
         if a != b:
             return number
     return None
 
 
-def refinements(graphs: Sequence[Data], k: int, *, folklore: bool = False, max_rounds: int | None = None) -> Iterator[list[Tuples]]:
+def refinements(
+    graphs: Sequence[Data],
+    k: int,
+    *,
+    folklore: bool = False,
+    max_rounds: int | None = None,
+    progress: Progress = lambda items, _: items,
+) -> Iterator[list[Tuples]]:
     """The initial colours of the k-tuples of all graphs, and those after each round, until nothing changes."""
     if k not in (1, 2, 3):
         raise ValueError(f"k is {k!r}, expected 1, 2 or 3.")
@@ -65,8 +84,13 @@ def refinements(graphs: Sequence[Data], k: int, *, folklore: bool = False, max_r
     step = _neighbours if k == 1 else _folklore if folklore else _oblivious
     colours, rounds = _rename(_initial(graphs, k)), 0
     yield colours
+
+    def tell(items: Iterable[Any], unit: str) -> Iterable[Any]:
+        return progress(items, f"{k + (folklore and k > 1)}-WL, round {rounds + 1}, {unit}")
+
     while max_rounds is None or rounds < max_rounds:
-        refined = _rename([mix(c) * 3 + step(c, data) for c, data in zip(colours, graphs, strict=True)])
+        every = tell(list(zip(colours, graphs, strict=True)), "graph")
+        refined = _rename([mix(c) * 3 + step(c, data, tell) for c, data in every])
         if _number(refined) == _number(colours):
             return
         colours, rounds = refined, rounds + 1
@@ -132,24 +156,24 @@ def _initial(graphs: Sequence[Data], k: int) -> list[Tuples]:
     return out
 
 
-def _neighbours(colour: Tuples, data: Data) -> Tuples:
+def _neighbours(colour: Tuples, data: Data, _: Progress) -> Tuples:
     source, target = data.edge_index
     return mix(torch.zeros(data.num_nodes, dtype=torch.long).index_add_(0, target, mix(colour)[source]))
 
 
-def _oblivious(colour: Tuples, data: Data) -> Tuples:
+def _oblivious(colour: Tuples, data: Data, _: Progress) -> Tuples:
     """One multiset per position a: the colours over all u, with position a replaced by u."""
     mixed = mix(colour)
     parts = (mix(mixed.sum(a, keepdim=True) + a).expand_as(colour) * (2 * a + 5) for a in range(colour.dim()))
     return sum(parts, torch.zeros_like(colour))
 
 
-def _folklore(colour: Tuples, data: Data) -> Tuples:
+def _folklore(colour: Tuples, data: Data, progress: Progress) -> Tuples:
     """One multiset over u of the k colours with one position replaced by u. It is computed for one first node at a time, to save memory."""
     first, *others = (mix(colour + 100_003 * (a + 1)) for a in range(colour.dim()))
     first = first.movedim(0, -1).contiguous()  # u is the last axis, and the first node is free
     out = torch.empty_like(colour)
-    for a in range(colour.size(0)):
+    for a in progress(range(colour.size(0)), "node"):
         joint = first
         for p, other in enumerate(others):  # position p + 1 of the tuples that start with a
             joint = joint + other[a].movedim(p, -1).unsqueeze(p)
@@ -177,7 +201,7 @@ class Census:
     pairs: int
 
 
-def census(graphs: Sequence[Data], rounds: int = 6) -> Census:
+def census(graphs: Sequence[Data], rounds: int = 6, progress: Progress = lambda items, _: items) -> Census:
     """Count the pairs of graphs that 1-WL does not distinguish after some rounds."""
-    sizes = Counter(wl_classes(list(graphs), max_rounds=rounds)).values()
+    sizes = Counter(wl_classes(list(graphs), max_rounds=rounds, progress=progress)).values()
     return Census(rounds, sum(n * (n - 1) // 2 for n in sizes), len(graphs) * (len(graphs) - 1) // 2)

@@ -1,20 +1,28 @@
 """Data sets: generators against independent counts, files against their statistics, official sources against what we make of them."""
 
+import pickle
+import random
 import sys
 import types
+import urllib.request
 from collections import Counter
+from collections.abc import Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import permutations
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, download_url
 from torch_geometric.transforms import AddRandomWalkPE, Compose
 from torch_geometric.utils import to_networkx
 
 from reign.data import CSL, EXP, SR, TU, ZINC, Counting, GraphPack, GraphProperties, MolHIV, from_networkx, load_problem
+from reign.data._files import download_folder
 from reign.data.sets._expressive import PATTERNS, counts
 from reign.data.sets._properties import FAMILIES, labels, random_graph
 from reign.data.sets._tu import SETS
@@ -129,6 +137,65 @@ def test_properties_are_divided_by_the_maxima_of_training(monkeypatch: pytest.Mo
     monkeypatch.setattr(GraphProperties, "_generated", lambda self: raw)
     found = {split: torch.cat([data.y for data in GraphProperties(split=split)]).tolist() for split in GraphProperties.splits}
     assert found == {"train": [[1, 0.25, 1], [0, 1, 0.25]], "val": [[1, 2, 0.5]], "test": [[0, 0.5, 3]]}
+
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_making_of_a_set_shows_its_progress() -> None:
+    loops: list[tuple[str, int]] = []
+
+    def progress(items: Iterable[Any], label: str) -> Iterable[Any]:
+        items = list(items)
+        loops.append((label, len(items)))
+        return items
+
+    for _ in range(2):  # the second time it is read from the cache
+        load_problem("counting", progress, kind="er", num_graphs=300)
+        assert loops == [
+            ("generating graphs, graph", 300),
+            *((f"counting cycles of {length} nodes, chunk", 2) for length in (3, 4, 5, 6)),
+        ]
+    loops.clear()
+    made = GraphProperties(share=0.002, progress=progress)
+    assert loops == [(f"generating graphs ({split}), graph", n) for split, n in (("train", 10), ("val", 5), ("test", 5))]
+    assert len(pickle.loads(pickle.dumps(made))) == 10  # although this function cannot be pickled
+
+
+def test_downloads_show_their_progress(tmp_path: Path) -> None:
+    """As PyG and OGB download: all of it arrives, with its headers, and in megabytes if the server says how many there are."""
+    content, loops = random.Random(0).randbytes(2_500_000), []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            if self.path == "/known":
+                self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    def progress(items: Any, label: str) -> Any:
+        loops.append((label, len(items)))
+        return items
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        where = f"http://127.0.0.1:{server.server_port}"
+        before = urllib.request.urlopen
+        with download_folder(progress) as folder:
+            for name in ("known", "unknown"):
+                assert Path(download_url(f"{where}/{name}", folder)).read_bytes() == content
+            assert urllib.request.urlopen(f"{where}/known").info()["Content-Length"] == "2500000"
+        server.shutdown()
+    assert loops == [
+        (f"downloading {where}/known, MB", 3),
+        (f"downloading {where}/unknown", 1),
+        (f"downloading {where}/known, MB", 3),
+    ]
+    assert urllib.request.urlopen is before
 
 
 def test_options_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from reign.data import GraphPack, Problem
 from reign.data.molecules import Molecule, from_smiles
 from reign.experiments import find_recipe
 from reign.train import load, train
+from reign.train.engine.callbacks import Callback
 from reign.train.predict.nearest import Domain
 from reign.train.predict.shards import Actor, predict_folder
 
@@ -174,6 +175,29 @@ def test_rows_beyond_the_training_molecules_are_marked(run: Path, table: Path, t
     both = predictor.predict_file(table, nearest=1)["warning"]
     assert both[0] == ""
     assert both[3].startswith(f"{long}; unlike all training molecules: the largest similarity is 0.")
+
+
+@pytest.mark.usefixtures("signatures_unchecked")
+def test_work_on_training_molecules_shows_its_progress(run: Path, table: Path, tmp_path: Path) -> None:
+    class Loops(Callback):
+        def __init__(self) -> None:
+            self.loops: dict[str, int] = {}
+
+        def track(self, items: Any, label: str) -> Any:
+            self.loops[label] = len(items)
+            return items
+
+    read = {"reading SMILES": 16, "making graphs": 16}
+    near, old = Loops(), Loops()
+    load(run).stream(table, nearest=1, callback=near)
+    assert near.loops == {**read, "fingerprints, molecule": 16, "similarities, molecule": 16}
+    shutil.copytree(run, tmp_path / "old")
+    (tmp_path / "old" / FILE).unlink()
+    predictor = load(tmp_path / "old")
+    predictor.stream(table, callback=old)
+    assert old.loops == read
+    predictor.stream(table, callback=(again := Loops()))
+    assert again.loops == {}  # it is known by now
 
 
 @pytest.mark.usefixtures("signatures_unchecked")

@@ -1,9 +1,8 @@
 """Descriptors, numbers about a whole molecule that are an additional input of a model, and the similarity of molecules."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,13 +10,13 @@ import torch
 from rdkit.Chem import rdFingerprintGenerator
 from torch_geometric.data import Data
 
+from reign.data._files import Progress
 from reign.data.molecules._csv_reader import need_columns
 from reign.data.molecules._labels import read_number
 from reign.data.molecules._table_file import read_table
 from reign.smiles import FEATURIZERS, LARGEST, Molecule, descriptors, in_one_line
 
 Part = Mapping[str, Sequence[str]]
-Progress = Callable[[Iterable[Any], str], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -144,10 +143,12 @@ class Neighbours:
 
     Args:
         molecules: the set; None for molecules that cannot be read, which are never neighbours.
+        progress: function that wraps loops, to show progress.
     """
 
-    def __init__(self, molecules: Sequence[Molecule | None]) -> None:
-        made = [(i, fingerprint(molecule)) for i, molecule in enumerate(molecules) if molecule is not None]
+    def __init__(self, molecules: Sequence[Molecule | None], progress: Progress = lambda items, _: items) -> None:
+        pairs = progress(list(enumerate(molecules)), "fingerprints, molecule")
+        made = [(i, fingerprint(molecule)) for i, molecule in pairs if molecule is not None]
         if not made:
             raise ValueError(f"none of the {len(molecules)} molecules can be read, expected at least one to compare with.")
         self.places = [i for i, _ in made]
@@ -166,11 +167,11 @@ class Neighbours:
         order = np.argsort(-alike, kind="stable")[:number]
         return [(self.places[i], float(alike[i])) for i in order]
 
-    def usual(self, share: float = 0.05) -> float:
+    def usual(self, share: float = 0.05, progress: Progress = lambda items, _: items) -> float:
         """The similarity to the nearest other molecule that all but this share of the set reach, estimated from at most a thousand molecules."""
         step = max(1, len(self.prints) // SAMPLE)
         found = []
-        for i in range(0, len(self.prints), step):
+        for i in progress(range(0, len(self.prints), step), "similarities, molecule"):
             alike = self._alike(self.prints[i])
             alike[i] = 0.0
             found.append(alike.max())

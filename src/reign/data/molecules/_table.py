@@ -10,11 +10,12 @@ import pandas as pd
 import torch
 from torch_geometric.data import Data
 
+from reign.data._files import Progress
 from reign.data._label_checks import check_labels, find_conflicts, find_shared
 from reign.data._pack import GraphPack
 from reign.data._problem import Ids, Problem, column_split, random_split, scaffold_split
 from reign.data.molecules._csv_reader import need_columns
-from reign.data.molecules._descriptors import Descriptors, Progress, num_descriptors
+from reign.data.molecules._descriptors import Descriptors, num_descriptors
 from reign.data.molecules._labels import computed_columns, number_columns, read_labels, read_number, read_weights
 from reign.data.molecules._table_file import read_table
 from reign.nn import OGB_ATOM

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from reign._validate import check
 from reign.bags import SharedGraph
 from reign.data._base import DATASETS, GraphDataset
-from reign.data._files import download_folder, from_networkx, local_file, need_file, read_arrays, unpack
+from reign.data._files import Progress, download_folder, from_networkx, local_file, need_file, read_arrays, unpack
 from reign.data._pack import GraphPack
 from reign.kernels import ragged
 
@@ -38,7 +38,7 @@ class CSL(GraphDataset):
         else:
             from torch_geometric.datasets import GNNBenchmarkDataset
 
-            with download_folder() as folder:
+            with download_folder(self.progress) as folder:
                 graphs = [
                     Data(x=torch.ones(d.num_nodes, 1), edge_index=d.edge_index, y=d.y.view(1, 1).float())
                     for d in GNNBenchmarkDataset(folder, "CSL")
@@ -164,17 +164,17 @@ class Counting(GraphDataset):
         else:
             rng = np.random.default_rng(seed)
             draw = _regular if self.options["kind"] == "regular" else _erdos_renyi
-            graphs = [draw(g, rng) for g in range(number)]
+            graphs = [draw(g, rng) for g in self.progress(range(number), "generating graphs, graph")]
             ends = np.cumsum([round(share * number) for share in SHARES.values()])[:-1]
             ids = dict(zip(SHARES, np.split(rng.permutation(number), ends), strict=True))
-        y = counts(GraphPack.of(graphs)).double()
+        y = counts(GraphPack.of(graphs), self.progress).double()
         y = (y / y.std(0)).float()
         for data, row in zip(graphs, y, strict=True):
             data.y = row[None]
         return {split: [graphs[int(g)] for g in ids[split]] for split in self.splits}
 
 
-def counts(graphs: GraphPack) -> Int[Tensor, "graphs patterns"]:
+def counts(graphs: GraphPack, progress: Progress = lambda items, _: items) -> Int[Tensor, "graphs patterns"]:
     """The number of times each of ``PATTERNS`` occurs in each graph as a subgraph, induced or not.
 
     There are ``tr(A^3) / 6`` triangles, ``sum_i (A^3)_ii / 2 (deg_i - 2)`` tailed triangles, and ``sum_i C(deg_i, 3)`` stars of three
@@ -182,7 +182,7 @@ def counts(graphs: GraphPack) -> Int[Tensor, "graphs patterns"]:
     """
     b = graphs.batch(torch.arange(len(graphs)))
     deg = torch.bincount(b.edge_index[0], minlength=b.x.size(0))
-    found = {length: _cycles(graphs, length) for length in (3, 4, 5, 6)}
+    found = {length: _cycles(graphs, length, progress) for length in (3, 4, 5, 6)}
 
     def add(values: Tensor) -> Tensor:
         return torch.zeros(len(graphs), dtype=torch.long).index_add_(0, b.batch, values)
@@ -192,9 +192,10 @@ def counts(graphs: GraphPack) -> Int[Tensor, "graphs patterns"]:
     return torch.stack([found[3][0], tailed, star, found[4][0], found[5][0], found[6][0]], dim=1)
 
 
-def _cycles(graphs: GraphPack, length: int) -> tuple[Tensor, Tensor]:
+def _cycles(graphs: GraphPack, length: int, progress: Progress) -> tuple[Tensor, Tensor]:
     """The number of cycles of a length in each graph, and through each node."""
-    found = [_list_cycles(graphs, ids, length) for ids in torch.arange(len(graphs)).split(256)]
+    parts = progress(torch.arange(len(graphs)).split(256), f"counting cycles of {length} nodes, chunk")
+    found = [_list_cycles(graphs, ids, length) for ids in parts]
     return torch.cat([a for a, _ in found]), torch.cat([b for _, b in found])
 
 

@@ -154,7 +154,8 @@ class GraphProperties(GraphDataset):
         out = {}
         for split, (number, sizes) in SPLITS.items():
             number = max(1, round(number * self.options["share"]))
-            out[split] = [_featured(random_graph(n, rng), rng) for n in sizes for _ in range(number)]
+            every = self.progress([n for n in sizes for _ in range(number)], f"generating graphs ({split}), graph")
+            out[split] = [_featured(random_graph(n, rng), rng) for n in every]
         return out
 
     def _pna(self) -> dict[str, list[Data]]:

@@ -80,7 +80,7 @@ class TU(GraphDataset):
     def _official(self, name: str) -> list[Data]:
         from torch_geometric.datasets import TUDataset
 
-        with download_folder() as folder:
+        with download_folder(self.progress) as folder:
             found = list(TUDataset(folder, name))
         if "IMDB" not in name:
             return [Data(x=d.x, edge_index=d.edge_index, y=d.y.view(1, 1).float()) for d in found]

@@ -169,25 +169,25 @@ class Domain:
                 unseen.setdefault(g, {})[in_words(name, c, value, self.stereo, seen)] = None
 
 
-def find_domain(ensemble: TrainedEnsemble) -> Domain:
+def find_domain(ensemble: TrainedEnsemble, callback: Callback) -> Domain:
     """The domain of all runs of an ensemble. Runs on other data than SMILES have none."""
     recipe = ensemble.recipe
     if not recipe.data.reads_smiles:
         return Domain()
     with ensemble.given_names():
-        every = [_of_run(run, ensemble) for run in ensemble.runs]
+        every = [_of_run(run, ensemble, callback) for run in ensemble.runs]
     found = every[0]
     for each in every[1:]:
         found = found.joined(each)
     return replace(found, stereo=recipe.data.stereo_of_graphs)
 
 
-def _of_run(run: Run, ensemble: TrainedEnsemble) -> Domain:
+def _of_run(run: Run, ensemble: TrainedEnsemble, callback: Callback) -> Domain:
     if run.files.domain.is_file():
         return Domain.load(run.files.domain)
     known = Domain()
     if run.files.training.is_file():
-        graphs = [data for data in read_training(run.files.training, ensemble.recipe.data, Callback())[2] if data is not None]
+        graphs = [data for data in read_training(run.files.training, ensemble.recipe.data, callback)[2] if data is not None]
         known = Domain.of(GraphPack.of(graphs))
     models = [model for model in ensemble.models if run.folder in model.folder.parents]
     return Domain(known.atoms, known.features, _estimated(models, ensemble.targets, ensemble.task), True)
@@ -251,8 +251,8 @@ class TrainingMolecules:
         graphs, _ = descriptors_of(config).extend(graphs, molecules, {}, progress=callback.track)
         self.rows = list(table["row"])
         self.texts = [".".join(texts) for texts in zip(*(table[column] for column in config.smiles_columns), strict=True)]
-        self.neighbours = Neighbours(molecules)
-        self.least = FAR * self.neighbours.usual()
+        self.neighbours = Neighbours(molecules, callback.track)
+        self.least = FAR * self.neighbours.usual(progress=callback.track)
         self.model, self.callback = model, callback
         self.vectors = self._vectors(GraphPack.of([data for data in graphs if data is not None]))
 

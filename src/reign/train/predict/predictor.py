@@ -147,7 +147,7 @@ class Predictor(TrainedEnsemble):
         job = ForecastJob(self, plan, nearest)
         stream = open_stream(self.recipe.data, job, path, smiles_columns, descriptors_path, num_workers, chunk_rows)
         if warnings:  # after all checks, because it takes a while for an old run
-            job.domain = self.domain
+            job.domain = self._known_domain(callback or Callback())
         if nearest is not None:
             job.trained_on = training_molecules(self, callback or Callback())
         return stream, lambda: fingerprint(self, stream, {"plan": repr(plan), "nearest": nearest})
@@ -171,7 +171,7 @@ class Predictor(TrainedEnsemble):
         if good:
             pack = GraphPack.of([without_targets(data, self.recipe.data) for data in graphs if data is not None])
             job = ForecastJob(self, plan)
-            job.domain = self.domain if plan.warnings else None
+            job.domain = self._known_domain(callback or Callback()) if plan.warnings else None
             columns, failed = job.forecasts(pack, callback or Callback())
             errors |= {good[g]: reason for g, reason in failed.items()}
             good = [i for i in good if i not in errors]
@@ -189,7 +189,13 @@ class Predictor(TrainedEnsemble):
     @cached_property
     def domain(self) -> Domain:
         """What the training molecules of the runs have in common."""
-        return find_domain(self)
+        return find_domain(self, Callback())
+
+    def _known_domain(self, callback: Callback) -> Domain:
+        """The domain; where it must be computed first, with progress."""
+        if "domain" not in vars(self):
+            self.domain = find_domain(self, callback)
+        return self.domain
 
     def evaluate(
         self,

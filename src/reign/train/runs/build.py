@@ -78,7 +78,8 @@ def make_problem(
     else:
         key = json.dumps([config.name, config.options, config.one_edge_type], sort_keys=True, default=str)
         if key not in loaded:
-            (found,) = (load_problem(name, **config.options) for name in callback.track([config.name], f"loading {config.name}"))
+            names = callback.track([config.name], f"loading {config.name}")
+            (found,) = (load_problem(name, callback.track, **config.options) for name in names)
             loaded[key] = found.with_one_edge_type() if config.one_edge_type else found
         problem = loaded[key]
     if config.targets is not None:
