@@ -52,6 +52,7 @@ class Affine:
     number: int
 
     @classmethod
+    @np.errstate(all="ignore")  # what is not finite is found in the loss, or in the predictions
     def make(cls, mean: Vector, var: Vector, scale: Vector, shift: Vector, eps: float, dtype: torch.dtype, number: int) -> "Affine":
         """What norms with these statistics and weights do."""
         inverse = 1 / np.sqrt(var + eps)
@@ -104,6 +105,7 @@ class Moments:
         if y.size(0):
             self.means[b], self.vars[b] = torch.batch_norm_update_stats(y, None, None, 0.0)
 
+    @np.errstate(all="ignore")
     def finish(self, norm: Norm, training: bool) -> Affine:
         """The norm over all rows. In training running statistics are updated, and used where there is no variance."""
         number, dtype = sum(self.number), self.means[0].dtype
@@ -144,6 +146,7 @@ class Slopes:
         return vector(torch.stack(self.one)).sum(0), vector(torch.stack(self.two)).sum(0)
 
 
+@np.errstate(all="ignore")
 def back(affine: Affine, sums: tuple[Vector, Vector]) -> Back:
     """How gradients flow back, given their sums."""
     if affine.number == 0:

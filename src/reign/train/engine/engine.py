@@ -245,7 +245,10 @@ class Engine:
         if "val" not in self.problem.splits:
             return {}
         with self.averaged():
-            return {f"val_{self.metric}": self.score("val", self.predict("val"))}
+            out = self.predict("val")
+        if not bool(out.isfinite().all()):
+            self.callback.note("some predictions for validation graphs are NaN or infinite, although the training loss is not.")
+        return {f"val_{self.metric}": self.score("val", out)}
 
     def averaged(self) -> AbstractContextManager[None]:
         """A context in which the model has averaged weights, if they are to be averaged."""

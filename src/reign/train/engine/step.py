@@ -197,5 +197,6 @@ class DirectBatch:
         return (
             f"{what} ({len(ids)} {kind} of {self.of.problem.name}: {shown}). The weights before this batch are kept. Check the features "
             "and targets of these graphs; if they are fine, start a new run with a smaller learning rate "
-            "(--set train.optimiser.lr=...) or a bound on gradients (--set train.clip=1)."
+            "(--set train.optimiser.lr=...), a bound on gradients (--set train.clip=1) or, on a GPU, products in full float32 "
+            "(--set train.precision=32-ieee)."
         )
