@@ -16,7 +16,7 @@ from learning import CPU, Curve, learn, model
 from reign.data import Problem
 from reign.disk import read_state
 from reign.experiments import find_recipe
-from reign.kernels.blocked._norm import Moments, Norm, back
+from reign.kernels.blocked._norm import Affine, Moments, Norm, back
 from reign.nn import SUN, PPGNNodesConv
 from reign.train import Callback, fit
 from reign.train.engine.engine import Engine
@@ -159,13 +159,13 @@ def test_predictions_that_are_not_finite_are_noted_and_their_epoch_is_not_the_be
         def forward(self, *args: Any, **kwargs: Any) -> Tensor:
             out: Tensor = super().forward(*args, **kwargs)
             Breaks.epoch += not self.training
-            return out * math.nan if not self.training and Breaks.epoch == 2 else out
+            return out * math.nan if not self.training and Breaks.epoch == 3 else out
 
     torch.manual_seed(0)
     curve = Curve()
     result = learn(Breaks(1, 8, 2, 1, policy="ego+:2"), callback=curve, config={"batch_size": 100, "max_pairs": 10_000})
-    assert [math.isnan(row["val_mae"]) for row in curve.rows] == [False, True, False]
-    assert result["best_epoch"] != 1
+    assert [math.isnan(row["val_mae"]) for row in curve.rows] == [False, False, True]
+    assert result["best_epoch"] in (0, 1)
     assert curve.notes.count("some predictions for validation graphs are NaN or infinite, although the training loss is not.") == 1
 
 
@@ -177,6 +177,6 @@ def test_numbers_that_overflow_in_blocks_print_no_warnings_of_numpy() -> None:
     moments.add(1, big * 1e10, None)  # infinity
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        affine = moments.finish(norm, True)
-        back(affine, (np.ones(2), np.full(2, np.inf)))
-    assert not affine.mean.isfinite().any()
+        assert not moments.finish(norm, True).mean.isfinite().any()
+        ordinary = Affine.make(np.zeros(2), np.ones(2), np.ones(2), np.ones(2), 1e-5, torch.float32, 8)
+        assert not back(ordinary, (np.ones(2), np.full(2, np.inf))).lam.isfinite().any()  # type: ignore[union-attr]
