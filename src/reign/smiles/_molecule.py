@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Neighbours of the same class have no order of their own, as the two ways round the ring of 1,4-dimethylcyclohexane, or the two branches of a centre
 # that differ in chirality alone. For these molecules the graph is made from the canonical SMILES, in which neighbours of the same class are in the order
 # of the text. All writings have the same canonical SMILES, and so the same graph. RDKit's is not canonical for some cages with such centres, such as
-# 7-norbornanol, until it was read and written once more.
+# C1C[C@H]2[C@@H]1[C@H]1CC[C@H]12, until it was read and written once more.
 
 
 TETRAHEDRAL = (Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW)
