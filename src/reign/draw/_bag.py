@@ -9,20 +9,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from reign.draw._picture import (
-    BLUE,
-    ORANGE,
-    RED,
-    Axes,
-    Line2D,
-    LineCollection,
-    Picture,
-    Theme,
-    finish,
-    new_figure,
-    style_legend,
-    theme,
-)
+from reign.draw._picture import (  # isort: skip
+    BLUE, ORANGE, RED, Axes, Line2D, LineCollection, Picture, Theme, finish, new_figure, style_legend, theme,
+)  # fmt: skip
 
 # -- the positions of nodes ----------------------------------------------------------------------------------------------------
 

@@ -128,7 +128,7 @@ class Fitted(TypedDict, total=False):
     """
 
     metric: str
-    report: str
+    report: Literal["best", "last"]
     epochs: int
     best_epoch: int
     best_train_loss: float

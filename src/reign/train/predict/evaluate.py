@@ -1,6 +1,6 @@
 """Evaluate models with labels: their metrics, one by one and as an ensemble, and the quality of their uncertainties."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -23,7 +23,18 @@ BINS = 10
 ROUNDING = 1 + 1e-5  # a label exactly on the bound of an interval is inside it
 LEVELS = [level / 20 for level in range(1, 20)]
 Column = Float[Tensor, "graphs"]
-Quality = dict[str, int | float]  # of the uncertainties of a target: the number of labels, and figures by name
+
+
+class Quality(TypedDict, total=False):
+    """The quality of the uncertainties of a target: that of intervals (level, coverage, width), or of probabilities (brier, confidence)."""
+
+    labels: int
+    level: float
+    coverage: float
+    width: float
+    calibration_error: float
+    brier: float
+    confidence: float
 
 
 class Evaluation(TypedDict, total=False):
@@ -230,7 +241,7 @@ def measure_uncertainty(
     return {"uncertainty": worth}
 
 
-def describe_quality(found: Mapping[str, Any]) -> str:
+def describe_quality(found: Quality) -> str:
     """The quality in one line."""
     if "coverage" in found:
         return (
