@@ -18,7 +18,9 @@ ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # plugins of this machine may w
 
 def run(**environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--noconftest", "-p", "no:cacheprovider", str(CHECKS)]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | ALONE | environment, cwd=Path(__file__).parents[3])
+    return subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | ALONE | environment, cwd=Path(__file__).parents[3]
+    )
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
