@@ -1,24 +1,33 @@
-"""Property checks for policies, layers and models, both those of the library and your own.
+"""Property checks for policies, layers, terms and models, both those of the library and your own.
 
-The checks take a function with PyG's arguments, ``f(x, edge_index, edge_attr=..., batch=...)``, that returns a tensor or a
+``check_policy``, ``check_layer`` and ``check_term`` check all that the library expects of one of yours. The ``assert_*`` functions check one
+property of a function with PyG's arguments, ``f(x, edge_index, edge_attr=..., batch=...)``, that returns a tensor or a
 ``SubgraphBag``: a model, a policy, or a function that calls a layer.
 """
 
+import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
+import reign.policies as policies
 from reign._validate import kind_of
-from reign.bags import SubgraphBag
+from reign.bags import Domain, SubgraphBag, Where
+from reign.nn import TERMS, State, Term
+from reign.policies import POLICIES, Policy
 from reign.transforms import AddHopDistance
 
 __all__ = [
     "assert_bags_equal",
     "assert_batch_invariant",
     "assert_equivariant",
+    "check_layer",
+    "check_policy",
+    "check_term",
     "permute_graph",
     "random_graphs",
     "random_permutation",
@@ -167,6 +176,206 @@ def assert_bags_equal(bag: SubgraphBag, other: SubgraphBag) -> None:
         raise AssertionError("bags differ in the edges of their subgraphs, or in the features of these edges")
 
 
+def check_policy(policy: str | Policy, seed: int = 0) -> None:
+    """Check all that the library expects of a policy, on small random graphs; an ``AssertionError`` says what does not hold.
+
+    The bag must be the same for any order of nodes and edges, alone and in a batch, twice in a row, from stored hop distances and in both domains.
+    What the policy says of itself (its name, ``node_based``, ``num_marks`` and ``radius``) must be true.
+
+    >>> check_policy("ego+:2")
+
+    Args:
+        policy: the policy, or its name.
+        seed: seed of the graphs and permutations.
+    """
+    policy = policies.policy(policy)
+    if policy.random:
+        raise ValueError(f"the policy '{policy}' draws its bags at random; check the policy that it draws from.")
+    if any(type(policy) is kind for _, kind in POLICIES.items()):
+        named = policies.policy(str(policy))
+        _need(named == policy, f"the name '{policy}' stands for {named!r}, expected {policy!r}")
+    graphs = random_graphs(5, max_nodes=6, num_features=2, edge_dim=1, seed=seed)
+    for domain in ("all", "members"):
+        make: Function = partial(policy, domain=domain)
+        assert_batch_invariant(make, graphs)
+        for data in graphs:
+            bag = _call(make, data)
+            _need(bag.node_based == policy.node_based, f"node_based is {policy.node_based}, but the bag has {bag!r}")
+            marks = 0 if bag.mark is None else bag.mark.size(1)
+            _need(marks == policy.num_marks, f"the bag has {marks} channels of marks, expected num_marks = {policy.num_marks}")
+            if policy.radius is not None and policy.num_anchors == 1:
+                far = bag.member & (bag.hops(policy.radius + 1) > policy.radius)
+                _need(
+                    not far.any(),
+                    f"{int(far.sum())} members are more than {policy.radius} hops from their root, the radius of the policy",
+                )
+            assert_bags_equal(bag, _call(make, data))
+            if data.num_nodes > 1:
+                assert_equivariant(make, data, seed=seed)
+            order = torch.randperm(data.num_edges, generator=torch.Generator().manual_seed(seed))
+            other = Data(x=data.x, edge_index=data.edge_index[:, order], edge_attr=data.edge_attr[order])
+            assert_bags_equal(bag, _call(make, other))
+            assert_bags_equal(bag, policy.from_data(AddHopDistance()(data), domain=domain))
+    for data in graphs:
+        full, compact = policy.from_data(data).to_dense(), policy.from_data(data, domain="members").to_dense()
+        same = torch.equal(full.A, compact.A) and torch.equal(full.member, compact.member)
+        _need(same, "the bag has other members or edges with domain='members' than with domain='all'")
+
+
+def check_layer(
+    make: Callable[[int, int], nn.Module], policy: str | Policy = "ego+:2", domain: Domain = "all", *, seed: int = 0
+) -> None:
+    """Check all that the library expects of a layer on small random graphs; an ``AssertionError`` says what does not hold.
+
+    The layer maps values of pairs ``h`` and their bag to one row for each pair. It must be equivariant, in training as well; give the same
+    values for a graph alone and in a batch (in evaluation), and twice in a row; leave its input as it is; keep the type of numbers; and have right gradients,
+    which reach all of its weights. With ``domain="members"``, it must give members the same values whether or not the bag stores the other pairs.
+
+    >>> from reign.nn import SUNConv
+    >>> check_layer(SUNConv)
+
+    Args:
+        make: function that makes a layer for numbers of input and output channels, for example the class of the layer.
+        policy: the policy of the bags.
+        domain: the domain of the layer.
+        seed: seed of the graphs, weights and permutations.
+    """
+    policy = policies.policy(policy)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer = make(4, 3).double()
+    graphs = random_graphs(4, min_nodes=2, max_nodes=6, num_features=4, edge_prob=0.5, dtype=torch.float64, seed=seed)
+    batch = Batch.from_data_list(graphs)
+
+    def on_nodes(x: Tensor, edge_index: Tensor, batch: Tensor | None = None, store: Domain = "all") -> Tensor:
+        """The new values, multiplied with values that differ from pair to pair and summed over subgraphs."""
+        bag = policy(x, edge_index, batch=batch, domain=store)
+        h = _pair_values(bag)
+        before = h.clone()
+        out = layer(h, bag)
+        expected = kind_of(h[:, :3])
+        _need(
+            kind_of(out) == expected,
+            f"the layer returned {kind_of(out)}, expected {expected}: one row for each pair, and out_channels channels",
+        )
+        _need(torch.equal(h, before), "the layer changed its input")
+        _need(out.isfinite().all(), "the layer returned numbers that are not finite")
+        kept = out[:, :, None] * (h + 1.5)[:, None] * (bag.member[:, None, None] if domain == "members" else 1)
+        return x.new_zeros(len(x), 12).index_add(0, bag.node, kept.flatten(1))
+
+    for mode in (True, False):
+        layer.train(mode)
+        assert_equivariant(on_nodes, batch, level="node", seed=seed)
+    assert_batch_invariant(on_nodes, graphs)
+    inputs = batch.x, batch.edge_index, batch.batch
+    _close(on_nodes(*inputs), on_nodes(*inputs), "two calls of the layer differ", 0.0, 0.0)
+    if domain == "members":
+        _close(
+            on_nodes(*inputs, store="members"),
+            on_nodes(*inputs),
+            "the values of members depend on how the bag is stored",
+        )
+    bag = policy.from_data(batch)
+    _check_gradients(layer, lambda h: layer(h, bag), _pair_values(bag), seed)
+
+
+def check_term(term: str | Term, *, seed: int = 0) -> None:
+    """Check all that the library expects of a term, on small random graphs; an ``AssertionError`` says what does not hold.
+
+    Its value must pass ``check_layer``, have the rows of its scope, and be at roots what its formula says. What it says of itself must be true:
+    it works without one subgraph per node unless ``node_based``, and with ``stays_inside`` no other subgraph changes its value.
+
+    >>> check_term("needle@Ak")
+
+    Args:
+        term: the term, or its name.
+        seed: seed of the graphs and values.
+    """
+    term = TERMS[term] if isinstance(term, str) else term
+    batch = Batch.from_data_list(
+        random_graphs(3, min_nodes=3, max_nodes=6, num_features=4, edge_prob=0.5, dtype=torch.float64, seed=seed)
+    )
+    for name in ("nm", "ego:1"):
+        policy = policies.policy(name)
+        bag = policy.from_data(batch)
+        state = State(_pair_values(bag), bag)
+        on = state.get(term, "on")
+        _check_rows(term, state)
+        if re.sub(r"\bk\b|(?<=_)k\b", "i", term.formula) == term.formula_at("on"):
+            _close(
+                state.spread(term)[bag.root_row],
+                on,
+                f"term '{term.name}' has another value at roots than for all pairs",
+            )
+        if not term.node_based:
+            chosen = torch.arange(0, bag.num_nodes, 2)
+            some = policy(batch.x, batch.edge_index, batch=batch.batch, roots=chosen)
+            part = State(_pair_values(some), some)
+            _check_rows(term, part)
+            if term.stays_inside:
+                expected_rows = torch.isin(bag.sub, chosen)
+                _close(
+                    part.spread(term),
+                    state.spread(term)[expected_rows],
+                    f"term '{term.name}' stays inside, but other subgraphs change its value",
+                )
+    check_layer(partial(_OneTerm, term), "nm", seed=seed)
+    check_layer(partial(_OneTerm, term, domain="members"), "ego+:2", "members", seed=seed)
+
+
+def _check_rows(term: Term, state: State) -> None:
+    """One row for each element of the scope, and one for each root."""
+    bag = state.bag
+    numbers = {"pair": bag.num_pairs, "subgraph": bag.num_subgraphs, "node": bag.num_nodes, "graph": bag.num_graphs}
+    where: Where
+    for where, each in (("off", term.scope), ("on", "subgraph")):
+        rows = len(state.get(term, where))
+        what = f"one for each {each}" + (", its scope" if where == "off" else " where roots alone are updated")
+        _need(rows == numbers[each], f"term '{term.name}' has {rows} rows, expected {numbers[each]}: {what}")
+
+
+class _OneTerm(nn.Module):
+    """The value of a term for every pair, as a layer."""
+
+    def __init__(self, term: Term, in_channels: int, out_channels: int, domain: Domain = "all") -> None:
+        super().__init__()
+        self.term, self.domain, self.out_channels = term, domain, out_channels
+
+    def forward(self, h: Tensor, bag: SubgraphBag) -> Tensor:
+        return State(h, bag, self.domain).spread(self.term)[:, : self.out_channels]
+
+
+def _pair_values(bag: SubgraphBag) -> Tensor:
+    """Values that differ from pair to pair and move with the nodes: four channels of node i and of the anchors of subgraph k."""
+    x = bag.graph.x
+    anchors = sum((n + 2) * x[anchor].roll(n + 1, 1) for n, anchor in enumerate(bag.anchor.t()))
+    return torch.sin(x[bag.node] + torch.as_tensor(anchors)[bag.sub]) if bag.anchor.size(1) else torch.sin(x[bag.node])
+
+
+def _check_gradients(layer: nn.Module, function: Callable[[Tensor], Tensor], h: Tensor, seed: int) -> None:
+    """Gradients reach all weights, and agree with differences of values along a random direction."""
+    rng = torch.Generator().manual_seed(seed)
+    named = {"h": h.clone().requires_grad_(), **{name: each for name, each in layer.named_parameters() if each.requires_grad}}
+    weight = torch.randn(function(h).shape, generator=rng, dtype=h.dtype)
+
+    def loss() -> Tensor:
+        return (function(named["h"]) * weight).sum()
+
+    grads = dict(zip(named, torch.autograd.grad(loss(), list(named.values()), allow_unused=True), strict=True))
+    unused = [name for name, grad in grads.items() if grad is None]
+    _need(not unused, f"no gradient reaches {', '.join(unused)}")
+    for name, value in named.items():
+        way, step = torch.randn(value.shape, generator=rng, dtype=h.dtype), 1e-6
+        with torch.no_grad():
+            ends = []
+            for sign in (1, -2):
+                value += sign * step * way
+                ends.append(loss())
+            value += step * way
+        expected = (ends[0] - ends[1]) / (2 * step)
+        _close((grads[name] * way).sum(), expected, f"the gradient of {name} differs from the change of values", 1e-4, 1e-4)
+
+
 def _edges(bag: SubgraphBag) -> list[tuple[int, int, Any]]:
     """Every edge with its features, in an order that does not depend on how edges are listed."""
     source, target, edge = (part.tolist() for part in bag.pair_edges)
@@ -182,5 +391,10 @@ def _call(function: Function, data: Data) -> Any:
     return out
 
 
-def _close(actual: Tensor, expected: Tensor, what: str, atol: float | None, rtol: float | None) -> None:
+def _need(holds: Any, message: str) -> None:
+    if not holds:
+        raise AssertionError(message)
+
+
+def _close(actual: Tensor, expected: Tensor, what: str, atol: float | None = None, rtol: float | None = None) -> None:
     torch.testing.assert_close(actual, expected, atol=atol, rtol=rtol, msg=lambda text: f"{what}: {text}")

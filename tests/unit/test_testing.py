@@ -1,17 +1,27 @@
 """The property checks find what they look for, and only that."""
 
 import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Batch
 
-from reign.policies import EgoNets, NodeMarking
+from reign import list_policies, list_terms
+from reign.bags import Domain
+from reign.nn import DSConv, DSSConv, ReIGN2Conv, SSWLConv, SUNConv, Term, term
+from reign.policies import EgoNets, NodeMarking, Policy
 from reign.testing import (
     assert_bags_equal,
     assert_batch_invariant,
     assert_equivariant,
+    check_layer,
+    check_policy,
+    check_term,
     permute_graph,
     random_graphs,
     random_permutation,
@@ -144,3 +154,166 @@ def test_all_that_belongs_to_nodes_moves() -> None:
     assert torch.equal(moved.pos[perm], data.pos)
     n = data.num_nodes
     assert torch.equal(moved.hop_distance.view(n, n)[perm][:, perm], data.hop_distance.view(n, n))
+
+
+# -- contracts: each has a test in which it fails -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule(Policy):
+    """A policy that keeps what a function says; ``claims`` are what it says of itself."""
+
+    kept: Callable[..., Tensor]
+    depth: int | None = None
+
+    def keep(self, pairs: Any) -> Tensor:
+        return self.kept(pairs)
+
+    @property
+    def radius(self) -> int | None:
+        return self.depth
+
+
+@dataclass(frozen=True)
+class Marked(Rule):
+    """A policy that says it has more marks than its bags have."""
+
+    @property
+    def num_marks(self) -> int:
+        return 3
+
+
+class Told:
+    """Answers differ from call to call."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, pairs: Any) -> Tensor:
+        self.calls += 1
+        return pairs.is_anchor[:, 0] | ((pairs.node + pairs.sub + self.calls) % 2 == 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (Rule(lambda pairs: pairs.node % 2 == 0), "bags differ|not equivariant"),
+        (Rule(Told()), "bags differ"),
+        (Rule(lambda pairs: pairs.graph.batch[pairs.node] == 0), "bags differ"),
+        (Rule(lambda pairs: pairs.hops(2)[:, 0] <= 2, depth=1), "more than 1 hops from their root|other members"),
+        (Marked(lambda pairs: pairs.hops(2)[:, 0] <= 2), "0 channels of marks, expected num_marks = 3"),
+    ],
+)
+def test_check_policy_finds(policy: Policy, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_policy(policy)
+
+
+def test_check_policy_takes_what_is_right() -> None:
+    check_policy(Rule(lambda pairs: pairs.hops()[:, 0] != 1))
+    with pytest.raises(ValueError, match="draws its bags at random"):
+        check_policy("nm@2")
+
+
+class Own(nn.Module):
+    """A layer of one linear map and a function of (new values, bag, layer)."""
+
+    def __init__(self, change: Callable[[Tensor, Any, "Own"], Tensor], a: int, b: int) -> None:
+        super().__init__()
+        self.map, self.change, self.calls = nn.Linear(a, b), change, 0
+
+    def forward(self, h: Tensor, bag: Any) -> Tensor:
+        self.calls += 1
+        return self.change(self.map(h), bag, self)
+
+
+def grows(out: Tensor, bag: Any, layer: Own) -> Tensor:
+    return out + layer.calls
+
+
+def other_gradient(out: Tensor, bag: Any, layer: Own) -> Tensor:
+    return out.detach() ** 2 + 2 * out - 2 * out.detach()
+
+
+class Unused(nn.Linear):
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__(a, b)
+        self.left = nn.Parameter(torch.ones(b))
+
+    def forward(self, h: Tensor, bag: Any = None) -> Tensor:
+        return super().forward(h)
+
+
+class InPlace(Unused):
+    def forward(self, h: Tensor, bag: Any = None) -> Tensor:
+        out = super().forward(h)
+        h += 1
+        return out
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (partial(Own, lambda out, bag, _: out * (bag.node % 2)[:, None]), "not equivariant"),
+        (partial(Own, lambda out, bag, _: out * bag.num_graphs), "alone and in a batch differ"),
+        (partial(Own, grows), "not equivariant|two calls of the layer differ|alone and in a batch"),
+        (partial(Own, lambda out, bag, _: out[:, :2]), r"expected a tensor of shape \(\d+, 3\)"),
+        (partial(Own, lambda out, bag, _: out.float()), "dtype torch.float32, expected"),
+        (partial(Own, lambda out, bag, _: out / 0), "not finite"),
+        (partial(Own, other_gradient), "the gradient of h differs"),
+        (Unused, "no gradient reaches left"),
+        (InPlace, "changed its input"),
+    ],
+)
+def test_check_layer_finds(make: Callable[[int, int], nn.Module], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_layer(make)
+
+
+def test_check_layer_compares_how_bags_are_stored() -> None:
+    def rows(out: Tensor, bag: Any, layer: Own) -> Tensor:
+        return out * torch.bincount(bag.node, minlength=bag.num_nodes)[bag.node][:, None]
+
+    check_layer(partial(Own, rows))
+    with pytest.raises(AssertionError, match="depend on how the bag is stored"):
+        check_layer(partial(Own, rows), domain="members")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (replace(term("readout"), scope="node"), "rows, expected"),
+        (replace(term("needle"), stays_inside=True), "other subgraphs change its value"),
+        (replace(term("own"), value=lambda s, where: s.root * 2 if where == "on" else s.h), "another value at roots"),
+        (replace(term("readout"), scope="pair"), "shape|rows"),
+        (
+            replace(term("own"), value=lambda s, where: (s.root if where == "on" else s.h) * s.bag.num_graphs),
+            "alone and in a batch differ",
+        ),
+    ],
+)
+def test_check_term_finds(wrong: Term, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_term(wrong)
+
+
+def test_check_term_tries_terms_that_need_no_root_of_their_own_without() -> None:
+    with pytest.raises(ValueError, match="needs one subgraph per node"):
+        check_term(replace(term("transpose"), node_based=False))
+
+
+@pytest.mark.usefixtures("signatures_unchecked")
+@pytest.mark.parametrize("name", [each.name for each in list_terms()])
+def test_every_term_keeps_its_contract(name: str) -> None:
+    check_term(name)
+
+
+@pytest.mark.parametrize("policy", [policy for policy in list_policies() if "@" not in policy])
+def test_every_policy_keeps_its_contract(policy: str) -> None:
+    check_policy(policy)
+
+
+@pytest.mark.parametrize("make", [SUNConv, DSConv, DSSConv, SSWLConv, ReIGN2Conv])
+@pytest.mark.parametrize("domain", ["all", "members"])
+def test_layers_keep_their_contract(make: type[nn.Module], domain: Domain) -> None:
+    check_layer(partial(make, domain=domain), domain=domain)
