@@ -1,5 +1,6 @@
 """A model as a ``LightningModule``, for Lightning's Trainer. It needs ``pip install 'reign[train]'``."""
 
+import reign._pyg  # noqa: F401  # isort: skip
 from typing import Any, Literal
 
 import lightning

@@ -5,6 +5,7 @@ property of a function with PyG's arguments, ``f(x, edge_index, edge_attr=..., b
 ``SubgraphBag``: a model, a policy, or a function that calls a layer.
 """
 
+import reign._pyg  # noqa: F401  # isort: skip
 import re
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,5 +1,6 @@
 """PyG transforms that prepare graphs for bags of subgraphs."""
 
+import reign._pyg  # noqa: F401  # isort: skip
 import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 # from the lowest layer to the highest; a module may import from its own layer and from those below
 LAYERS = [
-    {"_version", "_validate", "disk", "registry", "tables"},
+    {"_version", "_pyg", "_validate", "disk", "registry", "tables"},
     {"draw", "smiles"},
     {"kernels"},
     {"bags"},

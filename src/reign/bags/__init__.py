@@ -1,5 +1,6 @@
 """Bags of subgraphs: which pairs (k, i) exist, how they are stored, and the maps between scopes."""
 
+import reign._pyg  # noqa: F401
 from reign.bags._assembly import Assembly, maps_of
 from reign.bags._bag import Domain, SubgraphBag
 from reign.bags._graph import Bound, PerRow, SharedGraph

@@ -1,5 +1,6 @@
 """Data: graphs with targets and splits, from named data sets, tables of molecules, or lists of PyG graphs."""
 
+import reign._pyg  # noqa: F401
 from reign.data import sets
 from reign.data._base import DATASETS, GraphDataset, find_dataset, list_datasets, load_problem
 from reign.data._files import Progress, cache_folder, from_networkx, need_file, read_arrays, unpack

@@ -3,6 +3,7 @@
 It needs ``pip install 'reign[train,plot]'``, and the extra ``chem`` for molecules.
 """
 
+import reign._pyg  # noqa: F401
 from reign.explore._answers import MOST_NODES, MOST_NODES_TO_COMPARE, Answers, Graph, read_drawn
 from reign.explore._server import MOST_BYTES, Explorer
 

@@ -7,6 +7,7 @@ A model is made with ``SUN(in_channels, hidden_channels, num_layers, out_channel
 from importlib import import_module
 from typing import Any
 
+import reign._pyg  # noqa: F401
 from reign.nn import models
 from reign.nn._catalogue import MODELS, ModelSummary, build_model, find_model, list_models, model_summaries
 from reign.nn._convs import CONVS, GIN, BaseEncoder, Folklore, GraphConv, make_conv

@@ -1,5 +1,6 @@
 """Pictures and pages: layers, orbits, reports of runs, and explanations of predictions. This needs ``pip install 'reign[plot]'``."""
 
+import reign._pyg  # noqa: F401
 from reign.plots._curves import Curve, draw_curves
 from reign.plots._curves import Panel as CurvePanel
 from reign.plots._generalisation import curve_tables, draw_generalisation, points_of_records, points_of_runs

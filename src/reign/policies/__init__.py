@@ -1,5 +1,6 @@
 """Selection policies pi: graph -> bag of subgraphs."""
 
+import reign._pyg  # noqa: F401
 from reign.policies._base import POLICIES, Mark, Missing, Pairs, Policy
 
 # isort: off

@@ -3,6 +3,7 @@
 A file is a family: its models, and functions that make one of them from the settings of the authors' code and map its weights.
 """
 
+import reign._pyg  # noqa: F401
 from reign.published._gnnak import GNNAKctxPublished, GNNAKPlusPublished, GNNAKPublished
 from reign.published._nested import IDGNNPublished, NGNNPublished, NGNNTUPublished
 from reign.published._paper import from_authors

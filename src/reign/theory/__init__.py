@@ -1,6 +1,7 @@
 """Expressive power in executable form: colour tests, networks over a finite field, WL tests, invariant graph networks, the paper's
 constructions, and pairs of graphs that are hard to tell apart."""
 
+import reign._pyg  # noqa: F401
 from reign.theory._card import Card, bound_of_terms, card
 from reign.theory._colours import Colours, colours, model_colours
 

@@ -2,6 +2,7 @@
 
 import sys
 
+import reign._pyg  # noqa: F401
 from reign.train.engine import execution
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.loop import fit
