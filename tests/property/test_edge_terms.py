@@ -88,13 +88,17 @@ class Setting:
 
 
 def spread(name: str, value: Tensor, bag: reign.SubgraphBag) -> Tensor:
-    return value[{"pair": torch.arange(bag.num_pairs), "subgraph": bag.sub, "node": bag.node, "graph": bag.pair_batch}[TERMS[name].scope]]
+    return value[
+        {"pair": torch.arange(bag.num_pairs), "subgraph": bag.sub, "node": bag.node, "graph": bag.pair_batch}[TERMS[name].scope]
+    ]
 
 
 def same(one: Tensor, other: Tensor, *leaves: Tensor) -> None:
     torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10)
     weight = torch.randn(one.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    for ours, theirs in zip(*(torch.autograd.grad((out * weight).sum(), leaves, retain_graph=True) for out in (one, other)), strict=True):
+    for ours, theirs in zip(
+        *(torch.autograd.grad((out * weight).sum(), leaves, retain_graph=True) for out in (one, other)), strict=True
+    ):
         torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
 
 
@@ -103,7 +107,9 @@ def test_every_term_along_edges_has_a_formula_here() -> None:
     assert {name for name in (*REIGN2_OFF, *REIGN2_ON) if "@" in name} <= {*OFF, "readout@Ak"}
 
 
-@pytest.mark.parametrize(("policy", "domain"), [("null", "all"), ("nd", "all"), ("ego:1", "all"), ("ego:1", "members"), ("ego+:2", "members")])
+@pytest.mark.parametrize(
+    ("policy", "domain"), [("null", "all"), ("nd", "all"), ("ego:1", "all"), ("ego:1", "members"), ("ego+:2", "members")]
+)
 @pytest.mark.parametrize("name", OFF)
 def test_term(name: str, policy: str, domain: str) -> None:
     here = Setting(policy, domain)
@@ -111,7 +117,10 @@ def test_term(name: str, policy: str, domain: str) -> None:
     state = State(here.h, here.bag, domain).with_edges(edges)
     dense = here.dense(here.h, edges)
     if domain == "members":  # messages of pairs that are no members are left out
-        dense = [(X.masked_fill(here.bag[g].to_dense().member.logical_not()[..., None], -1e300), *rest) for g, (X, *rest) in enumerate(dense)]
+        dense = [
+            (X.masked_fill(here.bag[g].to_dense().member.logical_not()[..., None], -1e300), *rest)
+            for g, (X, *rest) in enumerate(dense)
+        ]
     if "needle_msg" in name:
         dense = here.dense(here.h, edges)  # messages of sums over subgraphs, which every node has
     off = torch.cat([OFF[name](*tensors).flatten(0, 1) for tensors in dense])
@@ -127,9 +136,12 @@ def test_compact_storage_equals_full_storage_with_a_mask(name: str, where: str) 
     compact = reign.policy("ego:2").from_data(here.batch, domain="members")
     edges, rows = torch.randn(here.batch.num_edges, 2, dtype=torch.float64), here.bag.wiring.member_rows
     masked, stored = (
-        State(h, bag, "members").with_edges(edges).get(TERMS[name], where) for h, bag in ((here.h, here.bag), (here.h[rows], compact))
+        State(h, bag, "members").with_edges(edges).get(TERMS[name], where)
+        for h, bag in ((here.h, here.bag), (here.h[rows], compact))
     )
-    torch.testing.assert_close(masked[rows] if TERMS[name].scope == "pair" and where == "off" else masked, stored, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(
+        masked[rows] if TERMS[name].scope == "pair" and where == "off" else masked, stored, atol=1e-12, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", OFF)
@@ -170,7 +182,9 @@ def test_the_whole_layer(training: bool) -> None:
 
     off, on = values(False), values(True)
     others = here.bag.wiring.off_mask.values
-    expected = normed(layer.norm, off, others).index_copy(0, here.bag.root_row, normed(layer.root_norm, on, torch.ones(len(on), dtype=torch.bool)))
+    expected = normed(layer.norm, off, others).index_copy(
+        0, here.bag.root_row, normed(layer.root_norm, on, torch.ones(len(on), dtype=torch.bool))
+    )
     same(layer(here.h, here.bag), expected, here.h, *layer.parameters())
     total = sum(slot.edge_encoder is not None for on in (False, True) for slot in layer.slots(on))
     assert total == sum(name.endswith(("@A", "@Ak")) for name in (*REIGN2_OFF, *REIGN2_ON)) == 20

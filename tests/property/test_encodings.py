@@ -97,7 +97,9 @@ PLAIN: dict[str, Callable[[Data], np.ndarray]] = {
 }
 PLAIN_NODES: dict[str, Callable[[Data], np.ndarray]] = {
     "return:4": lambda d: np.stack([np.diag(np.linalg.matrix_power(walk(d), t)) for t in range(1, 5)], axis=1),
-    "central:5": lambda d: np.stack([np.diag(np.linalg.matrix_power(simple(d), s)) / math.factorial(s) for s in range(1, 6)], axis=1),
+    "central:5": lambda d: np.stack(
+        [np.diag(np.linalg.matrix_power(simple(d), s)) / math.factorial(s) for s in range(1, 6)], axis=1
+    ),
     "laplacian:3": lambda d: np.sqrt(np.maximum(np.einsum("iis->is", projectors(d, 3)), 0)),
 }
 

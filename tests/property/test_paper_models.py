@@ -134,7 +134,9 @@ def test_a_model_by_name_is_the_formula(case: str, training: bool) -> None:
     torch.testing.assert_close(ours, expected, atol=1e-10, rtol=1e-10)
     weight = torch.randn(ours.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     leaves = [x, *model.parameters()]
-    for one, other in zip(*(torch.autograd.grad((out * weight).sum(), leaves, allow_unused=True) for out in (ours, expected)), strict=True):
+    for one, other in zip(
+        *(torch.autograd.grad((out * weight).sum(), leaves, allow_unused=True) for out in (ours, expected)), strict=True
+    ):
         assert (one is None) == (other is None)
         if one is not None:
             torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10)
@@ -154,5 +156,8 @@ def test_means_the_linear_map_and_the_norm_are_options() -> None:
     assert (layer.aggregation, layer.domain, model.domain, model.pooling.over_roots) == ("mean", "members", "members", "mean")
     assert (layer.mix.in_features, layer.mix.out_features, layer.norm.num_features) == (3 * WIDTH, WIDTH, WIDTH)
     assert isinstance(layer.act, nn.ReLU)
-    assert repr(GNNAKctx(3, WIDTH, 2)) == "GNNAKctx(3 -> 4 x 2, policy='ego:3', terms=['own+local', 'node_root & node_readout & needle'])"
+    assert (
+        repr(GNNAKctx(3, WIDTH, 2))
+        == "GNNAKctx(3 -> 4 x 2, policy='ego:3', terms=['own+local', 'node_root & node_readout & needle'])"
+    )
     assert [layer.out_channels for layer in GNNAKctx(3, WIDTH, 2, widths=[2, 5]).layers] == [6, 15]

@@ -54,7 +54,7 @@ def test_the_mean_of_a_sum_over_all_samples_is_the_full_sum(name: str, m: int, d
     h = torch.randn(full.num_pairs, 2, dtype=torch.float64)
     for where in ("off", "on"):
         expected = State(h, full, domain).get(term, where)
-        space = "subgraph" if where == "on" and term.scope == "pair" or name in ON and where == "on" else term.scope
+        space = "subgraph" if (where == "on" and term.scope == "pair") or (name in ON and where == "on") else term.scope
         if where == "on" and space != "subgraph":
             continue  # the value of the node or the graph, looked up
         total, count = torch.zeros_like(expected), torch.zeros(len(expected), 1, dtype=torch.float64)

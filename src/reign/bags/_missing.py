@@ -78,7 +78,9 @@ class SampledWiring(Wiring):
         share, others = (values[self.bag.sub_batch].to(root.dtype)[:, None] for values in (self.share, self.share_of_others))
         return total[self.bag.root] * (others / share) + root * (1 - others)
 
-    def over_two(self, total: Float[Tensor, "nodes channels"], h: Float[Tensor, "pairs channels"]) -> Float[Tensor, "nodes channels"]:
+    def over_two(
+        self, total: Float[Tensor, "nodes channels"], h: Float[Tensor, "pairs channels"]
+    ) -> Float[Tensor, "nodes channels"]:
         """sum_g sum_{j ~_g i} sum_h x[h, j], from this sum with scales for g and for h apart: g = h is in the sample more often than g and another h."""
         share, others = (values[self.bag.graph.batch].to(h.dtype)[:, None] for values in (self.share, self.share_of_others))
         return total * (others / share) + self.rows("agg", "kj")(h) * (1 - others)

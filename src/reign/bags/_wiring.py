@@ -255,7 +255,7 @@ class Wiring:
         """The sum of x[a, b] over the neighbours. ``values`` holds the letters a and b, each one of k, i, j."""
 
         def entries() -> Entries:
-            t, (a, b) = self.triples(neighbours, where), values
+            t, a, b = self.triples(neighbours, where), values[0], values[1]
             sub = t.k if a == "k" else self.sub_of(getattr(t, a))
             node = self.root_of(t.k) if b == "k" else getattr(t, b)
             return Entries(self.row(sub, node), t.edge, t.target, t.size)

@@ -46,6 +46,7 @@ class State:
 
     h: Shaped[Tensor, "pairs channels"]
     bag: SubgraphBag
+    domain: Domain
     _featured: FeaturedWiring | None = None
 
     def __init__(
@@ -203,7 +204,8 @@ class State:
         bag = self.bag.plain
 
         def count() -> Tensor:
-            counted = bag.real("pair") if bag.real("pair") is not None else bag.member.new_ones(bag.num_pairs)
+            real = bag.real("pair")
+            counted = bag.member.new_ones(bag.num_pairs) if real is None else real
             ones = self.masked_values(counted.to(torch.float64)[:, None])
             return State(ones, bag, domain, inner).get(term, where)
 
@@ -257,7 +259,9 @@ class State:
             return values
         if name == "readout":
             return at_nodes(self.bag, values)
-        return self.filled(values.new_zeros(self.bag.num_nodes, values.size(1)).index_copy(0, self.bag.root, values), None, lambda mean: mean)
+        return self.filled(
+            values.new_zeros(self.bag.num_nodes, values.size(1)).index_copy(0, self.bag.root, values), None, lambda mean: mean
+        )
 
     @property
     def transpose(self) -> Shaped[Tensor, "pairs channels"]:

@@ -138,7 +138,9 @@ def _local(
     def value(s: "State", where: Where) -> Rows:
         wiring = s.wiring
         total = wiring.rows(neighbours, values, where)(s.h)
-        return s.filled(total, s.bag.node, lambda mean: wiring.nodes(neighbours)(mean)) if values == "ij" and where == "off" else total
+        return (
+            s.filled(total, s.bag.node, lambda mean: wiring.nodes(neighbours)(mean)) if values == "ij" and where == "off" else total
+        )
 
     return Term(name, formula, "pair", value, paper, values != "kj", _of_roots(formula), **facts)
 

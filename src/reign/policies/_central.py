@@ -121,7 +121,9 @@ class _Ties:
         colours, number = _by_rank(start), 0
         while len(set(colours)) > number:
             number = len(set(colours))
-            colours = _by_rank([(c, *sorted((kind, way, colours[u]) for kind, way, u in self.near[v])) for v, c in enumerate(colours)])
+            colours = _by_rank(
+                [(c, *sorted((kind, way, colours[u]) for kind, way, u in self.near[v])) for v, c in enumerate(colours)]
+            )
         return colours
 
     def with_own_colour(self, colours: Colours, node: int) -> Colours:
@@ -131,7 +133,9 @@ class _Ties:
     def pick(self, colours: Colours, nodes: list[int]) -> int:
         """One of some nodes of equal colour, unique up to automorphisms that keep colours."""
         depth, seen = 0, [sorted(self.near[v]) for v in nodes]
-        nodes = [v for v, near in zip(nodes, seen, strict=True) if nodes[seen.index(near)] == v]  # nodes with equal neighbours are exchanged
+        nodes = [
+            v for v, near in zip(nodes, seen, strict=True) if nodes[seen.index(near)] == v
+        ]  # nodes with equal neighbours are exchanged
         while not self._exchanged(colours, nodes):
             keys = {v: self._certificate(self.with_own_colour(colours, v), depth) for v in nodes}
             smallest, depth = min(keys.values()), depth + 1
@@ -161,10 +165,13 @@ class _Ties:
         if self._certificate(ours, 0) != self._certificate(theirs, 0):
             return None
         image = [0] * len(ours)
-        for a, b in zip(sorted(range(len(ours)), key=ours.__getitem__), sorted(range(len(ours)), key=theirs.__getitem__), strict=True):
+        for a, b in zip(
+            sorted(range(len(ours)), key=ours.__getitem__), sorted(range(len(ours)), key=theirs.__getitem__), strict=True
+        ):
             image[a] = b
         if all(
-            Counter((kind, way, image[u]) for kind, way, u in self.near[v]) == Counter(self.near[image[v]]) for v in range(len(ours))
+            Counter((kind, way, image[u]) for kind, way, u in self.near[v]) == Counter(self.near[image[v]])
+            for v in range(len(ours))
         ):
             return image
         cell = _cell(ours)
@@ -176,7 +183,9 @@ class _Ties:
         """What isomorphic coloured graphs have in common: all that there is to know, if depth is large enough."""
         cell = _cell(colours)
         if depth == 0 or cell is None:
-            return sorted((c, self.features[v], sorted((k, w, colours[u]) for k, w, u in self.near[v])) for v, c in enumerate(colours))
+            return sorted(
+                (c, self.features[v], sorted((k, w, colours[u]) for k, w, u in self.near[v])) for v, c in enumerate(colours)
+            )
         inside = (v for v, c in enumerate(colours) if c == cell)
         return sorted(self._certificate(self.with_own_colour(colours, v), depth - 1) for v in inside)
 
@@ -188,7 +197,11 @@ def _by_rank(values: Sequence[Any]) -> Colours:
 
 def _ranks(rows: Tensor) -> list[int]:
     """The rank of each row among the different rows."""
-    return rows.detach().reshape(rows.size(0), -1).cpu().unique(dim=0, return_inverse=True)[1].tolist() if rows.numel() else [0] * rows.size(0)
+    return (
+        rows.detach().reshape(rows.size(0), -1).cpu().unique(dim=0, return_inverse=True)[1].tolist()
+        if rows.numel()
+        else [0] * rows.size(0)
+    )
 
 
 def _cell(colours: Colours) -> int | None:

@@ -5,13 +5,13 @@ Also the sizes of the bags that all of them make of a graph.
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch_geometric.data import Data
 
 from reign._validate import did_you_mean
-from reign.policies._base import POLICIES, Policy, make, parse
+from reign.policies._base import POLICIES, Missing, Policy, make, parse
 from reign.policies._sampled import Sampled
 from reign.policies._tuples import Tuples
 
@@ -59,7 +59,8 @@ def policy(name: str | Policy) -> Policy:
     named = make(name, part)
     if part["tuple"] and part["tuple"] != "1":  # 1-tuples and sets of one node are the nodes
         named = Tuples(named, int(part["tuple"]), not part["set"])
-    return Sampled(named, **_sample(name, part["sample"]), missing=part["missing"]) if part["sample"] else named
+    missing = cast("Missing | None", part["missing"])
+    return Sampled(named, **_sample(name, part["sample"]), missing=missing) if part["sample"] else named
 
 
 def _sample(name: str, text: str) -> dict[str, Any]:

@@ -61,7 +61,9 @@ class Sampled(Wrapper):
         if self.missing not in (None, "zero", "mean"):
             raise ValueError(f"missing is {self.missing!r}, expected 'zero', 'mean' or None.")
         if self.missing and not self.policy.node_based:
-            raise ValueError(f"missing is {self.missing!r}, but policy '{self.policy}' does not have one subgraph per node; use missing=None.")
+            raise ValueError(
+                f"missing is {self.missing!r}, but policy '{self.policy}' does not have one subgraph per node; use missing=None."
+            )
         self.generator = torch.Generator().manual_seed(self.seed)
 
     @property
@@ -129,4 +131,6 @@ class Sampled(Wrapper):
     def __str__(self) -> str:
         if self.seed or self.eval_draws is not None:
             return repr(self)
-        return f"{self.policy}@{self.number if self.share is None else float(self.share)}{f'+{self.missing}' if self.missing else ''}"
+        return (
+            f"{self.policy}@{self.number if self.share is None else float(self.share)}{f'+{self.missing}' if self.missing else ''}"
+        )

@@ -59,7 +59,11 @@ def test_dense_graphs_do_not_overflow() -> None:
 
 
 def test_a_graph_has_the_same_roots_alone_and_in_a_batch() -> None:
-    graphs = [*random_graphs(5, max_nodes=9), data_of(nx.petersen_graph(), torch.ones(10, 3)), data_of(nx.star_graph(4), torch.ones(5, 3))]
+    graphs = [
+        *random_graphs(5, max_nodes=9),
+        data_of(nx.petersen_graph(), torch.ones(10, 3)),
+        data_of(nx.star_graph(4), torch.ones(5, 3)),
+    ]
     for graph in graphs:
         graph.x = graph.x.float()
     bag = reign.policy("central:3").from_data(Batch.from_data_list(graphs))
@@ -124,7 +128,10 @@ def test_predictions_do_not_depend_on_the_order_of_nodes() -> None:
     torch.manual_seed(0)
     model = DS(1, 8, 2, 2, policy="central:1", encodings={"nodes": ["central:20"]}).double().eval()
     for graph in CFI:
-        data, perm = data_of(graph).apply(lambda t: t.double() if t.is_floating_point() else t), torch.randperm(graph.number_of_nodes())
+        data, perm = (
+            data_of(graph).apply(lambda t: t.double() if t.is_floating_point() else t),
+            torch.randperm(graph.number_of_nodes()),
+        )
         moved = Data(x=data.x[perm.argsort()], edge_index=perm[data.edge_index])
         torch.testing.assert_close(model(data), model(moved), atol=1e-9, rtol=1e-9)
 
