@@ -15,7 +15,7 @@ Nearly all counts are made from the text with ``ast``, and nothing is imported. 
     dict[str, Any]         places where this stands in the text
     modules that name files of a run   modules with a string, other than a docstring, whose last part is one of ``FILES``
     training steps         modules in which a function computes gradients of a loss, or is a ``training_step``; a function with the name ``backward``
-                           only passes it on; kernels, explain and theory have gradients of their own
+                           only passes it on; kernels, explain, theory and testing have gradients of their own
     renderers of tables    modules that make a rich Table, or hold a table of HTML or Markdown as text
     duplicates             pairs that the program ``duplicates`` lists for the folder, if it is installed
 
@@ -107,7 +107,7 @@ class Source:
 
     def training_steps(self) -> list[str]:
         """Modules that compute the gradients of a loss."""
-        others = ("reign.kernels", "reign.explain", "reign.theory")
+        others = ("reign.kernels", "reign.explain", "reign.theory", "reign.testing")
         return [name for name in self._with(_is_step) if not name.startswith(others)]
 
     def renderers(self) -> list[str]:
