@@ -175,6 +175,21 @@ def test_lines_of_loops_in_loops(clock: list[float]) -> None:
     assert bars.work == []
 
 
+def test_rounds_are_alike(clock: list[float]) -> None:
+    """After the first line about one of them, the next comes after a minute."""
+    out = StringIO()
+    bars = progress.ProgressBars(Console(file=out, width=200), Progress(disable=True))
+    for number in range(9):
+        for _ in bars.track("ab", f"round {number}, node"):
+            clock[0] += 11
+            bars.speak()
+    assert out.getvalue().splitlines() == [
+        "round 0, node, 0 of 2, 11 s so far",
+        "round 3, node, 0 of 2, 11 s so far",
+        "round 6, node, 0 of 2, 11 s so far",
+    ]
+
+
 def test_a_step_that_reports_nothing_is_not_silent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress, "FIRST", 0.0)
     monkeypatch.setattr(progress, "PERIOD", 0.01)

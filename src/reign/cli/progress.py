@@ -1,6 +1,7 @@
 """Progress in the terminal, on stderr: bars, or without a terminal a line now and then."""
 
 import math
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -86,7 +87,7 @@ class ProgressBars(Callback):
     def speak(self) -> None:
         """Without a terminal, say what is running if nothing was printed for a while."""
         running = [work for work in self.work if work.done < work.total]
-        kind = (running[-1].unit or running[-1].label) if running else ""  # epochs are alike
+        kind = re.sub(r"\d+", "", running[-1].unit or running[-1].label) if running else ""  # epochs are alike, and so are rounds
         if running and time.monotonic() - self.printed > (MINUTE if kind in self.said else FIRST):
             self.said.add(kind)
             self.print(str(running[-1]))
