@@ -5,7 +5,7 @@
 ``runs_8599632.tar.xz`` was made by that commit, with ``python tests/e2e/test_old_run.py FILE.tar.xz``; a later change of a format adds another such file:
 
     table          a run of a table of SMILES with two seeds, its zip model.zip, and what it predicts: table.csv
-    folds          a run of a data set with two folds, that of the class ``Circles`` below
+    folds          a run of a data set with two folds, that of the class ``Circles`` in ``tests/circles.py``
     whole, half    a run of ``SplitCircles``, and the same run when it was stopped in its second epoch
     saved          a model that ``save_pretrained`` wrote, and its output: saved.json
 """
@@ -24,13 +24,12 @@ import pandas as pd
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 import reign
+from circles import Stop, circle, register
 from commands import works
-from reign.data import DATASETS, GraphDataset
 from reign.disk import read_json
-from reign.train import Callback, Recipe, train
+from reign.train import Recipe, train
 
 ARCHIVE = Path(__file__).parent / "data" / "run_0_1_0.zip"
 LATER = Path(__file__).parent / "data" / "runs_8599632.tar.xz"
@@ -95,36 +94,6 @@ def test_seeds_can_be_added(run: Path) -> None:
 MOLECULES = ["C" * n for n in range(1, 9)] + ["C" * n + "O" for n in range(1, 5)] + ["c1ccccc1" + "C" * n for n in range(4)]
 
 
-class Circles(GraphDataset):
-    """Circles of three to ten nodes with one chord in every second one; what is learnt is how long they are, and whether there is a chord."""
-
-    name = "circles"
-    about = "circles"
-    targets = ("length", "chord")
-    splits = ("all",)
-
-    def make(self) -> dict[str, list[Data]]:
-        return {"all": [circle(3 + n % 8, n % 2) for n in range(16)]}
-
-
-class SplitCircles(Circles):
-    """The same in three parts."""
-
-    name = "split-circles"
-    splits = ("train", "val", "test")
-
-    def make(self) -> dict[str, list[Data]]:
-        made = super().make()["all"]
-        return {"train": made[:8], "val": made[8:12], "test": made[12:]}
-
-
-def circle(length: int, chord: int) -> Data:
-    """A circle, with its length and whether it has a chord as labels."""
-    ends = [(i, (i + 1) % length) for i in range(length)] + [(0, length // 2)] * chord
-    edge_index = torch.tensor(ends + [(b, a) for a, b in ends]).t()
-    return Data(x=torch.arange(length)[:, None] / length, edge_index=edge_index, y=torch.tensor([[length / 10, float(chord)]]))
-
-
 def recipe(folds: int | None) -> Recipe:
     """Training whose checkpoint holds as much as possible: a schedule, averaged weights, scaled targets."""
     steps = {"epochs": 3, "batch_size": 6, "average": 2.0, "scale_targets": True, "clip": 1.0, "checkpoint_seconds": 0.0}
@@ -138,19 +107,6 @@ def outputs(model: Any) -> Tensor:
     data = circle(5, 1)
     with torch.no_grad():
         return model.eval()(data.x, data.edge_index)
-
-
-class Stop(Callback):
-    """Stops in the second epoch, as Ctrl-C does."""
-
-    def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
-        if row["epoch"] == 1:
-            raise KeyboardInterrupt
-
-
-def register() -> None:
-    for each in (Circles, SplitCircles):
-        DATASETS.register()(each)
 
 
 def make(file: Path) -> None:

@@ -363,7 +363,7 @@ def trace(
         progress: function that wraps the loop over all layers.
     """
 
-    def pooled(values: Values) -> Values:
+    def pooled(values: Int[Tensor, "pairs width"]) -> Int[Tensor, "graphs width"]:
         """The values of graphs, as residues: equal sums of residues can differ by a multiple of the prime."""
         return algebra.scale(("graph",), plan.pool(values, bag, plan.domain, algebra))
 
