@@ -197,7 +197,7 @@ def make_study(name: str, storage: str | None, sampler: Any, metric: str, recipe
         raise ValueError(
             f"the study cannot be saved in {storage!r} ({str(error).splitlines()[0]}); use a URL such as sqlite:///study.db."
         ) from None
-    if known not in (None, about):
+    if known not in (None, about) and Recipe.check({"format": 1, **json.loads(known), "seeds": recipe.seeds}, name) != recipe:
         raise ValueError(f"the study '{name}' in {storage} has other data or settings; choose another name with --study.")
     return study
 

@@ -104,6 +104,14 @@ def test_the_rows_of_gnn_ak_are_its_authors_models() -> None:
     assert not molhiv.rows["gnn-ak+"].paper
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_rows_name_the_options_whose_defaults_have_changed(name: str) -> None:
+    """So that a row is the same model as before, and the same recipe as that of a run of an earlier version."""
+    for row, column in cells(table := find_table(name)):
+        settings = table.settings_of(row, column)
+        assert Recipe.check(settings | {"format": 1}) == Recipe.check(settings)
+
+
 def test_the_paper_numbers() -> None:
     table = find_table("zinc")
     assert table.rows["sun-ego"].paper["test"] == (0.083, 0.003)

@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import nn
 
 import reign
 from model_inputs import batch, run
-from reign.nn import DS, SUN, Model, SubgraphGNN
+from reign.nn import DS, MODELS, SUN, Model, SubgraphGNN, todays_options
 from reign.policies import NodeMarking, Pairs, Policy, Sampled
 
 
@@ -81,6 +82,30 @@ def test_what_was_given_is_saved_and_nothing_else(model: Callable[[], Model], te
     """What was given, in the order of the signature, and then further options in the order of the call."""
     model().save_pretrained(tmp_path)
     assert (tmp_path / "config.json").read_text() == '{\n  "format": 2,\n  "model": ' + text + "\n}\n"
+
+
+class Deeper(reign.nn.NGNN):
+    """A model of a user, which has a default of its own."""
+
+    def __init__(self, *sizes: int, readout: str = "sum", **options: Any) -> None:
+        super().__init__(*sizes, readout=readout, **options)
+
+
+def test_defaults_that_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class that is derived from a model has had its defaults, but for those that it declares. Published models have not changed."""
+    for table in ("_entries", "_aliases"):
+        monkeypatch.setattr(MODELS, table, dict(getattr(MODELS, table)))
+    MODELS.register("deeper")(Deeper)
+    assert todays_options("deeper", {}, 1) == {"graph_pooling": "mean"}
+    assert todays_options("deeper", {"graph_pooling": "sum"}, 1) == {"graph_pooling": "sum"}
+    assert todays_options("GNN-AK-ctx", {"combine": "cat", "domain": "all"}, 1) == {
+        "combine": "linear", "domain": "all", "aggregation": "mean", "end_norm": True, "end_act": True, "graph_pooling": "mean",
+    }  # fmt: skip
+    assert todays_options("gnnak", {"combine": "sum"}, 1)["combine"] == "sum"
+    assert todays_options("gnnakplus", {"combine": "cat"}, 1) == {"combine": "linear"}
+    for name in ("gnnakpublished", "ds", "unknown"):
+        assert todays_options(name, {"combine": "cat"}, 1) == {"combine": "cat"}
+    assert todays_options("gnnak", {"combine": "cat"}, 2) == {"combine": "cat"}
 
 
 def test_copies_can_be_saved(tmp_path: Path) -> None:
