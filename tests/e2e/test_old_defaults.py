@@ -74,7 +74,9 @@ def make(file: Path) -> None:
         works("export", str(folder / "whole"), "-o", str(folder / "model.zip"))
         run = reign.load(folder / "whole").predict([circle(5, 1), circle(8, 0)])
         known = {"saved": outputs(model), "run": outputs(reign.load(folder / "whole" / "seed-0" / "last"))}
-        (folder / "out.json").write_text(json.dumps({key: out.tolist() for key, out in known.items()} | {"predicted": run.to_dict("list")}))
+        (folder / "out.json").write_text(
+            json.dumps({key: out.tolist() for key, out in known.items()} | {"predicted": run.to_dict("list")})
+        )
     with tarfile.open(file, "w:xz") as archive:
         for each in sorted(place for name in NAMES for place in Path(name).rglob("*") if place.is_file()):
             if each.name != ".lock" and (each.parts[1] == "half" or each.name != "checkpoint.pt") and "best" not in each.parts:
@@ -117,7 +119,10 @@ def test_a_run_and_its_zip_predict_the_same(name: str, kind: str, old: Path) -> 
     if kind == "whole":
         same(outputs(last_of(old / name / kind)), known["run"])
         works("export", str(old / name / kind), "-o", "again.zip")
-        same(reign.load(old / "again.zip").predict([circle(5, 1), circle(8, 0)])["length_pred"].tolist(), known["predicted"]["length_pred"])
+        same(
+            reign.load(old / "again.zip").predict([circle(5, 1), circle(8, 0)])["length_pred"].tolist(),
+            known["predicted"]["length_pred"],
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -155,7 +160,9 @@ def test_files_of_a_newer_format_are_refused(old: Path) -> None:
     for file, load in (("ngnn/saved/config.json", reign.load), ("ngnn/whole/recipe.yaml", lambda folder: Run(folder).recipe)):
         values = yaml.safe_load((old / file).read_text())
         (old / file).write_text(json.dumps(values | {"format": 3}))
-        with pytest.raises(ValueError, match="has the format 3, expected a number up to 2; a newer one needs a newer version of reign"):
+        with pytest.raises(
+            ValueError, match="has the format 3, expected a number up to 2; a newer one needs a newer version of reign"
+        ):
             load((old / file).parent)
 
 
