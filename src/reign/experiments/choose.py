@@ -24,9 +24,10 @@ from reign.train.settings.metrics import METRICS
 from reign.train.settings.yaml import merge, nested
 
 CHOICE = "choice.json"
+Point = dict[str, Any]  # of a grid: the value of each setting, or of several at once
 
 
-def points_of(grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+def points_of(grid: Mapping[str, list[Any]]) -> list[Point]:
     """All points of a grid.
 
     >>> points_of({"a": [1, 2], "b": [3]})
@@ -35,7 +36,7 @@ def points_of(grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
-def settings_at(point: Mapping[str, Any]) -> dict[str, Any]:
+def settings_at(point: Point) -> Mapping[str, Any]:
     """The settings of a point. A value of a grid can be several settings at once.
 
     >>> settings_at({"train.epochs": 3, "model": {"num_layers": 1, "inner_layers": 6}})
@@ -44,7 +45,7 @@ def settings_at(point: Mapping[str, Any]) -> dict[str, Any]:
     return merge(*(nested(key, value) for key, value in point.items()))
 
 
-def in_words(point: Mapping[str, Any]) -> str:
+def in_words(point: Point) -> str:
     """A point in one line.
 
     >>> in_words({"model.num_layers": 6, "model": {"inner_layers": 1}})
@@ -62,7 +63,7 @@ def weights_of(recipe: Recipe, loaded: dict[str, Problem], callback: Callback | 
 class Tried(Settings):
     """A point of a grid: its settings, its number of weights, and its validation metric for each seed or fold, unless it was left out."""
 
-    settings: dict[str, Any]
+    settings: Point
     parameters: int
     validation: list[float]
 
@@ -85,7 +86,7 @@ class Choice(Settings):
         return self.points[min(means, key=lambda pair: (isnan(pair[0]), *pair))[1]]
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Mapping[str, Any]:
         """The settings of the chosen point."""
         return settings_at(self.best.settings)
 
@@ -98,9 +99,7 @@ class Choice(Settings):
             raise ValueError(f"{file} is not a valid choice: {explain(error, cls)}; delete it to search again.") from None
 
 
-def small_enough(
-    points: Sequence[Mapping[str, Any]], weights: Sequence[int], most: int | None, name: str, callback: Callback
-) -> list[int]:
+def small_enough(points: Sequence[Point], weights: Sequence[int], most: int | None, name: str, callback: Callback) -> list[int]:
     """The numbers of the points with at most so many weights. The others are named once; ``ValueError`` if there are no points left."""
     over = [n for n, number in enumerate(weights) if most is not None and number > most]
     if over:
@@ -120,7 +119,7 @@ class Grid:
 
     name: str
     folder: Path
-    points: list[dict[str, Any]]
+    points: list[Point]
     recipes: list[Recipe]
     max_weights: int | None = None
 
@@ -191,7 +190,9 @@ def chosen(table: PaperTable, folder: Path, row: str, column: str) -> Choice | N
     return Choice.read(place / CHOICE)
 
 
-def grid_of(table: PaperTable, folder: Path, row: str, column: str, *changes: dict[str, Any], quick: bool = False) -> Grid | None:
+def grid_of(
+    table: PaperTable, folder: Path, row: str, column: str, *changes: Mapping[str, Any], quick: bool = False
+) -> Grid | None:
     """The search for a cell; None if there is nothing to choose, or the row uses runs of another table."""
     points, place = points_of(table.grid_of(row)), _search_folder(table, folder, row, column)
     if len(points) < 2 or table.rows[row].runs is not None:

@@ -7,7 +7,7 @@ A row can extend a row of any table, with ``extends: TABLE/ROW``: it takes the t
 of its table or of single cells, nor the numbers of the paper or the runs that the row uses.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -67,7 +67,7 @@ class PaperTable(Settings):
     )
     grid: dict[str, list[Any]] = Field(default_factory=dict)
     max_weights: int | None = Field(None, description="the largest number of weights of a point of a grid")
-    search: dict[str, Any] | None = Field(
+    search: Mapping[str, Any] | None = Field(
         None, description="settings of the data with which a grid is searched once for all columns of a row"
     )
     quick: Quick = Quick()

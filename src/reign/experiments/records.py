@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from reign.disk import read_json, write_json
 from reign.experiments.choose import Choice, chosen
 from reign.experiments.paper import PaperTable, find_table, list_tables
-from reign.experiments.trivial import predict_mean
+from reign.experiments.reproduce import predict_mean
 from reign.train.engine.execution import make_fabric
 from reign.train.runs.results import MemberResult, Summary, deviation
 from reign.train.runs.run import Environment, Run
@@ -100,7 +100,7 @@ class Record(Settings):
             for member in _members(summary)
         ]  # fmt: skip
         return cls(
-            table=table, row=row, column=column, metric=summary.metric, report=summary.report, recipe=recipe, results=results
+            table=table, row=row, column=column, metric=summary.metric, report=summary.report, recipe=dict(recipe), results=results
         )
 
     @classmethod

@@ -6,11 +6,11 @@ from pathlib import Path
 from reign.disk import write_csv
 from reign.experiments.choose import choose, chosen, grid_of
 from reign.experiments.paper import PaperTable, cells, in_print, mean_and_std
-from reign.experiments.trivial import predict_mean
 from reign.tables import Table, number
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import Fabric
-from reign.train.runs.results import Summary
+from reign.train.runs.build import make_problem
+from reign.train.runs.results import MemberResult, Spread, Summary
 from reign.train.runs.run import Run
 from reign.train.runs.train import train_all
 from reign.train.settings.config import Recipe
@@ -99,6 +99,28 @@ def _has(folder: Path, recipe: Recipe) -> bool:
     """Whether a folder has a finished run of a recipe."""
     run = Run(folder)
     return run.finished and set(recipe.seeds) <= set(run.recipe.seeds) and run.continued({"seeds": recipe.seeds}) == recipe
+
+
+def predict_mean(recipe: Recipe) -> Summary:
+    """The metric of the trivial predictor on each split: the mean of the training targets for every graph, without a model. It has the form of the results of one model.
+
+    Its lowest training loss is the metric on the training graphs.
+    """
+    problem, _ = make_problem(recipe.data)
+    if problem.task != "regression":
+        raise ValueError(f"{problem.name} is a task of {problem.task}, but a mean of targets is for regression.")
+    metric = choose_metric(METRICS, recipe.train.metric, problem.task)
+    constant = problem.y[problem.splits["train"]].nanmean(0)
+    scores = {
+        split: METRICS[metric](constant.expand(len(ids), -1), problem.y[ids]) for split, ids in problem.splits.items() if len(ids)
+    }
+    member = MemberResult(
+        folder="-", seed=0, epochs=0, best_epoch=0, parameters=constant.numel(), seconds=0.0, best=scores, last=scores,
+        best_train_loss=scores["train"],
+    )  # fmt: skip
+    spread = {split: Spread.over([value]) for split, value in {**scores, "best_train": scores["train"]}.items()}
+    about = {"metric": metric, "report": recipe.train.report, "parameters": constant.numel(), "seconds": 0.0}
+    return Summary.model_validate({**about, **spread, "members": [member]})
 
 
 def cell_of(table: PaperTable, row: str, column: str, summary: Summary) -> Cell:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reign.data import Problem
-from reign.experiments.choose import points_of, settings_at, small_enough, weights_of
+from reign.experiments.choose import Point, points_of, settings_at, small_enough, weights_of
 from reign.experiments.paper import YAML, find_recipe, find_table
 from reign.tables import Table
 from reign.train.engine.callbacks import Callback, Forward
@@ -48,7 +48,7 @@ class Search:
         cls,
         source: str,
         choices: Mapping[str, list[Any]],
-        *changes: dict[str, Any],
+        *changes: Mapping[str, Any],
         seeds: int | None = None,
         max_weights: int | None = None,
     ) -> "Search":
@@ -64,12 +64,12 @@ class Search:
     @property
     def base(self) -> Recipe:
         """The recipe without any point of the grid."""
-        return find_recipe(self.source, *map(dict, self.changes))[0]
+        return find_recipe(self.source, *self.changes)[0]
 
-    def recipe(self, point: Mapping[str, Any], whole: bool = False) -> Recipe:
+    def recipe(self, point: Point, whole: bool = False) -> Recipe:
         """The recipe of a point of the grid, with the seeds of the search, or as a ``whole`` with those of the recipe."""
         seeds = {} if whole or self.seeds is None else {"seeds": list(range(self.seeds))}
-        return find_recipe(self.source, *map(dict, self.changes), settings_at(point), seeds)[0]
+        return find_recipe(self.source, *self.changes, settings_at(point), seeds)[0]
 
     def recipes(self) -> list[Recipe]:
         """The recipes of all points. Raise ``ValueError`` if one is not valid."""
@@ -120,7 +120,7 @@ def tune(
     sampler = Grid(words, seed=0)
     study = make_study(study_name or search.name, storage, sampler, metric, search.base)
 
-    def point_of(trial: Any) -> dict[str, Any]:
+    def point_of(trial: Any) -> Point:
         return {key: values[words[key].index(trial.suggest_categorical(key, words[key]))] for key, values in search.grid.items()}
 
     left = len(small) - len({tuple(trial.params[key] for key in words) for trial in best_first(study)})
@@ -208,7 +208,7 @@ def best_first(study: Any) -> list[Any]:
     return sorted((trial for trial in study.trials if trial.state.name == "COMPLETE"), key=lambda trial: sign * trial.value)
 
 
-def best_point(search: Search, study: Any) -> dict[str, Any]:
+def best_point(search: Search, study: Any) -> Point:
     """The best point of a grid, with the values of the grid in place of the words for them in the study."""
     done = best_first(study)
     if not done:

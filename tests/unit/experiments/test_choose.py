@@ -12,7 +12,7 @@ from reign.experiments import find_table, reproduce
 from reign.experiments.choose import Choice, Grid, choose, points_of, settings_at
 from reign.experiments.paper import find_recipe
 from reign.experiments.records import read_records, record_table
-from reign.experiments.trivial import predict_mean
+from reign.experiments.reproduce import predict_mean
 from reign.train import Recipe, train
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import make_fabric
