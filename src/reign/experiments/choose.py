@@ -57,7 +57,10 @@ def in_words(point: Point) -> str:
 
 def weights_of(recipe: Recipe, loaded: dict[str, Problem], callback: Callback | None = None) -> int:
     """The number of weights of the model of a recipe. Data sets are added to those that were loaded before."""
-    return num_parameters(make_model(recipe.model, make_problem(recipe.data, loaded, callback)[0], 0, recipe.train.loss))
+    key = recipe.data.model_dump_json()
+    if key not in loaded:
+        loaded[key] = make_problem(recipe.data, loaded, callback)[0]
+    return num_parameters(make_model(recipe.model, loaded[key], 0, recipe.train.loss))
 
 
 class Tried(Settings):
@@ -175,6 +178,8 @@ def choose(
                 write_json(grid.folder / CHOICE, choice.model_dump(mode="json"))
         callback.note(f"{grid.name}: validation chooses {in_words(choice.best.settings)} ({mean(choice.best.validation):.4g}).")
         out.append(choice)
+    if fabric is not None:
+        fabric.barrier()  # other processes read the files that the first one has written
     return out
 
 

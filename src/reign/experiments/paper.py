@@ -40,7 +40,9 @@ class Row(Settings):
     cells: dict[str, RawSettings] = Field(default_factory=dict, description="settings that were chosen for a column")
     paper: dict[str, float | Number] = Field(default_factory=dict)
     grid: dict[str, list[Any]] = Field(default_factory=dict)
-    runs: str | None = Field(None, description="TABLE/ROW/COLUMN, whose runs are used again where they are finished")
+    runs: str | None = Field(
+        None, pattern=r"^[^/]+/[^/]+/[^/]+$", description="TABLE/ROW/COLUMN, whose runs are used again where they are finished"
+    )
     trivial: bool = Field(False, description="the mean of the training targets for all graphs, without a model")
 
 
@@ -216,7 +218,11 @@ def find_recipe(name: str, *changes: RawSettings) -> tuple[Recipe, str]:
     if len(rest) > 2:
         raise ValueError(f"'{name}' has {len(rest) + 1} parts, expected TABLE, TABLE/ROW or TABLE/ROW/COLUMN.")
     table = find_table(start)
-    row = table.find_row(rest[0]) if rest else next(iter(name for name, about in table.rows.items() if not about.trivial))
+    row = (
+        table.find_row(rest[0])
+        if rest
+        else next((name for name, about in table.rows.items() if not about.trivial), next(iter(table.rows)))
+    )
     if table.rows[row].trivial:
         raise ValueError(f"{start}/{row} has no model to train; reign reproduce {start} computes it.")
     column = table.find_column(rest[1]) if len(rest) > 1 else next(iter(table.columns))
