@@ -157,6 +157,9 @@ the best validation epoch. The difference is in standard deviations of the paper
 divided by the number of models that were trained on the same GPU at the same time, where the file has it, on the device on
 which most models of the table were trained; other devices are named.
 
+Where settings were chosen from a grid with `reign reproduce --tune`, the file also holds the validation metric of every point, and a second table shows them: test data
+played no part. What was chosen in other ways is in the notes of the recipes and in docs/readings.md.
+
 """
 
 
