@@ -33,6 +33,7 @@ eq:sparsification_iij eq:sparsification_kik eq:sparsification_kij eq:linear_SUN 
 eq:sun_exp_on eq:sun_exp_off eq:sun_exp_hiv_on eq:sun_exp_hiv_off
 """
 LABELS = TEXT.split()  # of all definitions, theorems, proofs, figures, tables and equations in the source of the paper
+LATER = ["HyMN"]  # quoted rows that are not of this paper
 KINDS = ("def", "lemma", "thm", "cor", "prop", "proof", "fig", "tab", "eq")
 
 
@@ -117,7 +118,8 @@ def test_every_row_with_a_number_of_the_paper_is_on_the_page() -> None:
         table = find_table(name)
         line = next(line for line in text.splitlines() if f"`reign reproduce {name}` |" in line)
         assert [row for row, about in table.rows.items() if about.paper and f"{name}/{row}" not in found] == [], name
-        assert [title for title in table.quoted if title.split(" (")[0].lower() not in line.lower()] == [], name
+        quoted = [title.split(" (")[0] for title in table.quoted]
+        assert [title for title in quoted if title not in LATER and title.lower() not in line.lower()] == [], name
 
 
 def test_every_row_is_one_line_of_its_table() -> None:
