@@ -4,7 +4,7 @@ A subgraph k = (u, v) with two roots is one of n subgraphs (h, v) in which only 
 node, a *slice*: h is the root of (h, v). There is a slice for each v, and every term for bags with one subgraph per node is defined on it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -61,8 +61,6 @@ def check_along(bag: "SubgraphBag", place: str, who: str) -> None:
 
 def slices(bag: "SubgraphBag", place: str) -> Slices:
     """The slices of a bag along a root."""
-    from reign.bags._bag import SubgraphBag
-
     graph, roots, subs = bag.graph, bag.anchor.size(1), bag.num_subgraphs
     chosen = range(roots) if place == ALL else [int(place) - 1]
     numbers = torch.arange(subs, device=bag.device)
@@ -104,9 +102,9 @@ def slices(bag: "SubgraphBag", place: str) -> Slices:
     if bag.cut is not None:
         ends = [bag.cut + torch.stack([part[bag.cut[:, 0]] for part in parts], dim=1) for parts in _moves(at, shift[copy], numbers)]
         cut = torch.cat(ends)
-    made = SubgraphBag(
+    made = replace(
+        bag,
         graph=shared,
-        policy=bag.policy,
         domain=bag.domain if complete else "members",
         node_based=True,
         anchor=torch.arange(nodes, device=bag.device)[:, None],
@@ -117,6 +115,7 @@ def slices(bag: "SubgraphBag", place: str) -> Slices:
         member=member,
         mark=None,
         cut=cut,
+        targets=None,
     )
     if not complete:  # rows of missing subgraphs do not count in means
         made._cache["real", "pair"] = torch.zeros_like(member).index_fill_(0, target, True)
