@@ -102,4 +102,5 @@ def test_work_that_does_not_fit_is_refused_before_it_starts() -> None:
 def test_the_table_of_the_documentation(k: int, real_data: Path) -> None:
     pairs = [p for name in list_families() if name not in ("csl", "exp", "cexp") for p in family(name) if p.one.num_nodes <= 40]
     page = (Path(__file__).parents[2] / "docs/questions.md").read_text()
-    assert conjecture(pairs, TUPLE_POLICIES[k], k) in page
+    for line in conjecture(pairs, TUPLE_POLICIES[k][::3], k).splitlines():
+        assert line in page
