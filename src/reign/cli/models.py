@@ -17,7 +17,7 @@ def policies(
     from reign.policies import policy_meanings
 
     console = plain_console()
-    caption = "Depths can be any number; add @0.5 or @8 to sample subgraphs."
+    caption = "Depths, and sizes of tuples and sets, can be any number; add @0.5 or @8 to sample subgraphs."
     table = Table("Selection policies", ["name", "subgraphs"], policy_meanings().items(), caption, "l", names=True)
     console.print(table.rich())
     if example:

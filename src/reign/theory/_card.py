@@ -35,11 +35,16 @@ def bound_of_terms(names: Sequence[str]) -> list[str]:
 
     >>> bound_of_terms(["own", "local", "transpose"])
     ['inside the ReIGN(2) table, so 3-WL bounds them: own, local, transpose']
+    >>> bound_of_terms(["needle:1", "needle:2"])
+    ['along roots of subgraphs, where (k + 2)-WL is conjectured for k roots: needle:1, needle:2']
     """
     names = list(dict.fromkeys(term(name).name for name in names))
+    along = [name for name in names if term(name).place is not None]
+    names = [name for name in names if name not in along]
     inside = [f"{name} = {SUMS[name]}" if name in SUMS else name for name in names if name in TABLE]
     lines = [f"inside the ReIGN(2) table, so 3-WL bounds them: {', '.join(inside)}"] if inside else []
     lines += [f"outside the table, but bounded by 3-WL: {name} ({BEYOND[name]})" for name in names if name in BEYOND]
+    lines += [f"along roots of subgraphs, where (k + 2)-WL is conjectured for k roots: {', '.join(along)}"] if along else []
     unknown = [name for name in names if name not in TABLE and name not in BEYOND]
     return lines + ([f"outside the table, without a known bound: {', '.join(unknown)}"] if unknown else [])
 

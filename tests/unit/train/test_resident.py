@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -243,3 +244,22 @@ def test_after_a_failure_in_an_epoch_it_is_repeated_from_its_start(monkeypatch: 
 
 def _fails(*_: Any) -> None:
     raise RuntimeError("no such luck\nand more lines")
+
+
+@pytest.mark.parametrize(
+    ("model", "policy", "along"),
+    [("tuplesun", "2-nm", True), ("tuplesun", "nm", False), ("dss", "2-nm", False), ("sun", "nm", False)],
+)
+def test_terms_along_several_roots_are_not_captured(model: str, policy: str, along: bool) -> None:
+    """Their sums are in no frame, so that training runs batch by batch."""
+    data = problem()
+    found: Any = SimpleNamespace(
+        config=TrainingConfig(),
+        model=reign.build_model(model, 4, 4, 2, 1, policy=policy),
+        fabric=SimpleNamespace(device=torch.device("cuda"), world_size=1),
+        problem=data,
+        budget=SimpleNamespace(pairs=data.graphs.sizes**3, bound=10**9),
+    )
+    reason = engine.why_not_captured(found)
+    assert (reason is not None and "along several roots" in reason) == along
+    assert along or reason is None
