@@ -16,12 +16,13 @@ FORMULAS = {  # member[k, i]; d is the hop distance
     "ed": r"A_{k} = A - \{ (u,v), (v,u) \}, \quad k = (u,v)",
     "2-": r"\mathrm{member}[(u,v),i] = 1 \;(\mathrm{nm}), \quad \mathbf{1}_{[i \neq u, i \neq v]} \;(\mathrm{nd}), \quad"
     r" \mathbf{1}_{[\min(d(u,i), d(v,i)) \leq h]} \;(\mathrm{ego})",
+    "central": r"\mathrm{member}[k,i] = 1, \quad k \in \mathrm{argmax}^T_k \exp(A)_{kk}",
     "whole": r"\mathrm{member}[1,i] = 1",
     "sampled": r"k \in R, \quad R \subseteq V \;\mathrm{drawn\ at\ random}",
 }
 TITLES = {
     "null": "Null", "nd": "Node deletion (ND)", "nm": "Node marking (NM)", "ego": "Ego nets (EGO, EGO+)", "ed": "Edge deletion (ED)",
-    "2-": "Policies on pairs of nodes (2-ND, 2-NM, 2-EGO)", "whole": "The whole graph", "sampled": "Sampled bags",
+    "2-": "Policies on pairs of nodes (2-ND, 2-NM, 2-EGO)", "central": "The most central nodes", "whole": "The whole graph", "sampled": "Sampled bags",
 }  # fmt: skip
 FILES = {"2-": "tuples"}
 

@@ -28,7 +28,7 @@ def sampled(policy: str, roots: list[int], missing: str) -> Policy:
 
 def pair() -> list[Data]:
     """A graph whose samples are enumerated, and one of which all subgraphs are in the sample."""
-    first, second = random_graphs(2, min_nodes=4, max_nodes=5, edge_prob=0.6, dtype=torch.float64, seed=1)
+    first, second = (random_graphs(1, min_nodes=n, max_nodes=n, edge_prob=0.6, dtype=torch.float64, seed=n)[0] for n in (5, 6))
     first.edge_index = torch.cat([first.edge_index, torch.tensor([[0, 2, 0], [0, 2, 1]])], dim=1)  # loops and a parallel edge
     return [first, second]
 
@@ -43,18 +43,16 @@ def values_of(full: reign.SubgraphBag, bag: reign.SubgraphBag, h: Tensor) -> Ten
 
 
 @pytest.mark.parametrize("domain", ["all", "members"])
-@pytest.mark.parametrize("m", [1, 2, 3])
-@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize(("name", "m"), [(name, m) for name in SUMS for m in (1, 2, 3) if (name, m) != ("needle_msg@agg", 1)])
 def test_the_mean_of_a_sum_over_all_samples_is_the_full_sum(name: str, m: int, domain: str) -> None:
-    if m == 1 and name == "needle_msg@agg":
-        pytest.skip("it sums over two subgraphs, and no sample has two")
+    """A sum over two subgraphs (needle_msg@agg) needs samples of at least two."""
     data, term = pair(), TERMS[name]
     batch, n = Batch.from_data_list(data), data[0].num_nodes
     full = reign.policy("ego:1").from_data(batch, domain=domain)
     h = torch.randn(full.num_pairs, 2, dtype=torch.float64)
     for where in ("off", "on"):
         expected = State(h, full, domain).get(term, where)
-        space = "subgraph" if (where == "on" and term.scope == "pair") or (name in ON and where == "on") else term.scope
+        space = "subgraph" if where == "on" and (term.scope == "pair" or name in ON) else term.scope
         if where == "on" and space != "subgraph":
             continue  # the value of the node or the graph, looked up
         total, count = torch.zeros_like(expected), torch.zeros(len(expected), 1, dtype=torch.float64)
@@ -122,7 +120,7 @@ def test_among_members_means_are_over_the_subgraphs_that_a_node_is_in() -> None:
 def test_sampled_terms_of_both_domains_agree(name: str, missing: str, storage: str) -> None:
     """Members alone, with either storage; and a bag with edge weights of 1."""
     batch = Batch.from_data_list(pair())
-    roots = [1, 3, 4, 5, 6]
+    roots = [1, 3, 5, 6, 8]
     full, bag = (sampled("ego+:2", roots, missing).from_data(batch, domain=d) for d in ("all", storage))
     h = torch.randn(full.num_pairs, 2, dtype=torch.float64)
     weighted = bag.weighted(torch.ones(batch.num_edges, dtype=torch.float64))

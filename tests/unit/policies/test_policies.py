@@ -19,6 +19,7 @@ from reign.bags import FAR, SharedGraph
 from reign.cli import app
 from reign.policies import (
     POLICIES,
+    Central,
     EdgeDeletion,
     EgoNets,
     Mark,
@@ -58,6 +59,9 @@ NAMED = {
     "3-set-nd@0.5": Sampled(Tuples(NodeDeletion(), 3, False), share=0.5),
     "ego+:3@0.5": Sampled(EgoNets(3, mark=True), share=0.5),
     "ed@8": Sampled(EdgeDeletion(), number=8),
+    "nm@0.25+zero": Sampled(NodeMarking(), share=0.25, missing="zero"),
+    "ego+:3@8+mean": Sampled(EgoNets(3, mark=True), number=8, missing="mean"),
+    "central:2": Central(2),
 }
 
 
@@ -111,6 +115,11 @@ def test_wrong_names(name: str, message: str) -> None:
         (lambda: Sampled(Null()), "share is None and number is None, expected exactly one of the two"),
         (lambda: Sampled(Null(), share=0.5, number=2), "expected exactly one of the two"),
         (lambda: Sampled(Null(), share=0.5, eval_draws=0), "eval_draws is 0"),
+        (
+            lambda: Sampled(EdgeDeletion(), share=0.5, missing="mean"),
+            "missing is 'mean', but policy 'ed' does not have one subgraph per node",
+        ),
+        (lambda: _unchecked_sampled(policy=Null(), number=2, missing="half"), "missing is 'half', expected 'zero', 'mean' or None"),
     ],
 )
 def test_wrong_arguments(make, message: str) -> None:
@@ -121,7 +130,7 @@ def test_wrong_arguments(make, message: str) -> None:
 def _unchecked_sampled(**values: object) -> None:
     """As a user makes it: without the checks of signatures that only tests have."""
     made = object.__new__(Sampled)
-    made.__dict__.update({"share": None, "number": None, "seed": 0, "eval_draws": None} | values)
+    made.__dict__.update({"share": None, "number": None, "seed": 0, "eval_draws": None, "missing": None} | values)
     inspect.unwrap(Sampled.__post_init__)(made)
 
 
