@@ -209,7 +209,9 @@ def test_cards(name: str) -> None:
     assert "x[k,i] <- " in text
     assert "invariant to permutations of nodes (S_n): checked" in text
     assert "rook: 0 of 1 pair; with the model's layers 0" in text
-    assert f"triangles: {int(name in ('sun', 'gnnak'))} of 1 pair" in text  # ego nets of depth 3 leave out half of the graph with two triangles
+    assert (
+        f"triangles: {int(name in ('sun', 'gnnak'))} of 1 pair" in text
+    )  # ego nets of depth 3 leave out half of the graph with two triangles
     assert page.markdown().startswith("# ")
     assert page.html().startswith("<!doctype html>")
     assert "&lt;-" in page.html()
