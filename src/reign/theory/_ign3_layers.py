@@ -63,8 +63,7 @@ def policy_program(policy: str | Policy, channels: int, features: int) -> Progra
     if isinstance(chosen, EgoNets):
         program += _ego_nets(channels, reach, chosen.num_hops)
     if chosen.mark:  # two channels in front: [1, 0] at the root, [0, 1] elsewhere; or the first one alone
-        other: dict[str, dict[int, float] | Tensor] = {"abb": {1: 1.0}} if chosen.mark is True else {}
-        program += Step(channels, bias={"aaa": {0: 1.0}, **other})
+        program += Step(channels, bias={"aaa": {0: 1.0}, "abb": {1: 1.0} if chosen.mark is True else {}})
     return program
 
 
