@@ -11,7 +11,7 @@ import pytest
 
 import reign
 from reign.experiments import find_recipe, find_table, list_tables
-from reign.nn import TERMS, find_model
+from reign.nn import find_model, term
 from reign.theory import family, parse_method
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +50,14 @@ def names_of(text: str) -> dict[str, Any]:
     return names
 
 
+def is_term(name: str) -> bool:
+    """Whether there is such a term."""
+    try:
+        return bool(term(name))
+    except ValueError:
+        return False
+
+
 def check(word: str, names: dict[str, Any]) -> None:
     """Raise an error if there is no such label, command, test, file, recipe, table, term, policy, option or expression."""
     if word.split(":")[0] in KINDS:
@@ -61,8 +69,10 @@ def check(word: str, names: dict[str, Any]) -> None:
         assert (ROOT / file).is_file(), f"{file} does not exist"
         assert not test or re.search(rf"^def {test}\(", (ROOT / file).read_text(), re.MULTILINE), f"{word} does not exist"
     elif word.split("/")[0] in list_tables():
-        find_recipe(word)
-    elif all(part in TERMS for part in word.split("+")):
+        table, *rest = word.split("/")
+        for name, find in zip(rest, (find_table(table).find_row, find_table(table).find_column), strict=False):
+            find(name)
+    elif all(is_term(part) for part in word.split("+")):
         return
     elif re.fullmatch(r"\w+=[^()]+", word):
         eval(f"reign.nn.SUN(4, 8, 2, 1, {word})", names)
