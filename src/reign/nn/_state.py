@@ -205,7 +205,7 @@ class State:
 
         def count() -> Tensor:
             real = bag.real("pair")
-            counted = bag.member.new_ones(bag.num_pairs) if real is None else real
+            counted = torch.ones_like(bag.member) if real is None else real
             ones = self.masked_values(counted.to(torch.float64)[:, None])
             return State(ones, bag, domain, inner).get(term, where)
 

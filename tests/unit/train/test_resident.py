@@ -263,3 +263,6 @@ def test_terms_along_several_roots_are_not_captured(model: str, policy: str, alo
     reason = engine.why_not_captured(found)
     assert (reason is not None and "along several roots" in reason) == along
     assert along or reason is None
+    found.fabric.device, found.problem = torch.device("cpu"), data
+    reason = engine.why_not_cached(found)
+    assert (reason is not None and "several roots" in reason) == along

@@ -314,6 +314,8 @@ def why_not_cached(engine: Engine) -> str | None:
         return ""
     if fabric.world_size > 1 or model.policy.random:
         return ""  # each process sees other graphs in every epoch; each batch has other subgraphs
+    if model.along_roots:
+        return "bags with terms along several roots hold several times as many index maps as others"
     splits = engine.problem.splits
     graphs = torch.cat([splits[name] for name in ("train", "val") if name in splits]).unique()
     needed, limit = BYTES * int(engine.budget.pairs[graphs].sum()), int(SHARE * free_memory(fabric.device))
