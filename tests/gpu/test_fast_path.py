@@ -42,9 +42,12 @@ def small(name: str, **options: Any) -> ModelConfig:
     return ModelConfig(name=name, hidden_channels=16, num_layers=3, **options)
 
 
+ALONG = ("tuplesun", "tuplereign2")  # models of terms along several roots, which run batch by batch
+
+
 def molecules_for(name: str) -> Problem:
     problem = _random_molecules(64)
-    if name in ("idgnnpublished", "ngnntupublished", "reign2"):  # which take no edge features
+    if name in ("idgnnpublished", "ngnntupublished", "reign2", "tuplereign2"):  # which take no edge features
         problem = replace(problem, edge_encoder=None, graphs=replace(problem.graphs, edge_attr=None))
     return problem
 
@@ -71,7 +74,7 @@ def test_the_first_ten_losses_are_those_of_the_plain_path(name: str) -> None:
     )  # with seed 0 a hidden number is so near to 0 that rounding decides its sign, which shows as 3e-5
     config = changed(IEEE, optimiser=OptimiserConfig(name="sgd", lr=0.002, momentum=0.9))
     fast, plain = (curve(problem, changed(config, eager=eager), small(name), seed) for eager in (False, True))
-    assert (len(fast.losses), fast.notes) == (10, [])
+    assert (len(fast.losses), fast.notes == []) == (10, name not in ALONG)
     assert fast.losses[-1] != pytest.approx(fast.losses[0], rel=1e-3)
     if name == "ppgnrrwp":  # the slope of its square roots is 1,000 near 0, so rounding shows in plain float32 too: 5e-4 on a CPU
         exact = curve(problem, changed(config, eager=True, precision="64-true"), small(name)).losses
@@ -118,7 +121,7 @@ def test_the_same_seed_gives_the_same_losses(name: str, precision: str) -> None:
     problem = molecules_for(name)
     config = changed(IEEE, precision=precision, batch_size=16)
     curves = [curve(problem, config, small(name)) for _ in range(2)]
-    assert [found.notes for found in curves] == [[], []]
+    assert [found.notes == [] for found in curves] == [name not in ALONG] * 2
     first, second = (found.losses for found in curves)
     assert first == second
     assert first[-1] < first[0]
