@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[2]
 
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
     ".": (13, 1320, 7.6),
-    "bags": (12, 2477, 4.6),
-    "cli": (12, 2099, 9.5),
+    "bags": (12, 2476, 4.6),
+    "cli": (12, 2100, 9.5),
     "data": (18, 3234, 6.6),
     "draw": (3, 410, 7.3),
-    "experiments": (13, 2213, 6.6),
+    "experiments": (12, 2221, 6.3),
     "explain": (2, 310, 4.8),
     "explore": (3, 431, 7.4),
     "kernels": (20, 4278, 4.1),
@@ -28,8 +28,8 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "published": (7, 1330, 7.9),
     "sklearn": (2, 344, 7.8),
     "smiles": (6, 837, 6.0),
-    "theory": (15, 3887, 5.8),
-    "train": (37, 8469, 6.4),
+    "theory": (15, 3891, 5.8),
+    "train": (37, 8471, 6.4),
 }
 
 WHOLE = {
@@ -39,7 +39,7 @@ WHOLE = {
     "cycles of imports": 3,
     "modules in cycles": 32,
     "equal class names": 6,
-    "dict[str, Any]": 71,
+    "dict[str, Any]": 62,
 }
 
 
