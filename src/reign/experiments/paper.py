@@ -100,13 +100,13 @@ class PaperTable(Settings):
         layers = [self.settings, self.columns[column].settings, about.settings, about.cells.get(column, {})]
         return merge({"seeds": list(range(self.seeds))}, *layers, self.quick.settings if quick else {})
 
-    def recipe(self, row: str, column: str, *changes: RawSettings, quick: bool = False) -> Recipe:
+    def recipe(self, row: str, column: str, *changes: Mapping[str, Any], quick: bool = False) -> Recipe:
         """The recipe of a cell, with some changes."""
         return Recipe.check(
             merge(self.settings_of(row, column, quick), *changes), self.title if self.is_single else f"{row}/{column}"
         )
 
-    def precision(self, *changes: RawSettings) -> str:
+    def precision(self, *changes: Mapping[str, Any]) -> str:
         """The precision of the first cell. All cells of a table share the devices that are set up for it."""
         return self.recipe(next(iter(self.rows)), next(iter(self.columns)), *changes).train.precision
 
@@ -212,7 +212,7 @@ def find_table(name: str) -> PaperTable:
         raise ValueError(f"{name}: {explain(error, PaperTable)}") from None
 
 
-def find_recipe(name: str, *changes: RawSettings) -> tuple[Recipe, str]:
+def find_recipe(name: str, *changes: Mapping[str, Any]) -> tuple[Recipe, str]:
     """Find a recipe by ``TABLE[/ROW[/COLUMN]]`` or in a YAML file, and its full name. The default is the first row and the first column."""
     start, rest = (name, []) if name.endswith(YAML) else (name.split("/")[0], name.split("/")[1:])
     if len(rest) > 2:

@@ -1,7 +1,9 @@
 """Run a table of the paper, and compare our numbers with the paper's."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from reign.disk import write_csv
 from reign.experiments.choose import choose, chosen, grid_of
@@ -14,7 +16,8 @@ from reign.train.runs.results import MemberResult, Spread, Summary
 from reign.train.runs.run import Run
 from reign.train.runs.train import train_all
 from reign.train.settings.config import Recipe
-from reign.train.settings.yaml import RawSettings
+from reign.train.settings.losses import choose as choose_metric
+from reign.train.settings.metrics import METRICS
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Cell:
 def reproduce(
     table: PaperTable,
     folder: Path,
-    *changes: RawSettings,
+    *changes: Mapping[str, Any],
     rows: list[str] | None = None,
     columns: list[str] | None = None,
     quick: bool = False,
