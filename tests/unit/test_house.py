@@ -18,7 +18,7 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "cli": (12, 2100, 9.5),
     "data": (18, 3234, 6.6),
     "draw": (3, 410, 7.3),
-    "experiments": (12, 2221, 6.3),
+    "experiments": (12, 2224, 6.5),
     "explain": (2, 310, 4.8),
     "explore": (3, 431, 7.4),
     "kernels": (20, 4278, 4.1),
