@@ -295,7 +295,7 @@ def test_records_hold_the_recipes_of_today() -> None:
         if found.choice is not None:
             assert [point.settings for point in found.choice.points] == points_of(table.grid_of(found.row))
         now = table.recipe(found.row, found.column, choice, {"seeds": [0]})
-        then = Recipe.model_validate({**found.recipe, "seeds": [0]})
+        then = Recipe.model_validate({"format": 1, **found.recipe, "seeds": [0]})
         if table.rows[found.row].trivial:  # has no model
             assert "model" not in found.recipe
             now = now.model_copy(update={"model": then.model})
