@@ -24,7 +24,10 @@ MODELS = [
     ("gnnakplus", {"policy": "ego+:2"}),
     ("idgnn", {}),
     ("reign2", {"policy": "ego:1"}),
-    ("subgraphgnn", {"policy": "ego:1", "terms": ["own", "readout@Vk", "needle@Ai", "swap_local@Ai"], "root_terms": ["swap_local@Ai"]}),
+    (
+        "subgraphgnn",
+        {"policy": "ego:1", "terms": ["own", "readout@Vk", "needle@Ai", "swap_local@Ai"], "root_terms": ["swap_local@Ai"]},
+    ),
     ("subgraphgnn", {"policy": "ego:2", "terms": ["own", "readout@Vk", "swap_local@Ai"], "domain": "members"}),
     ("gnnakctx", {"policy": "ego+single:2"}),
     ("ign2", {}),
