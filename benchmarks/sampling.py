@@ -31,6 +31,8 @@ def main() -> None:
     data = table.recipe(next(iter(table.rows)), "all").data
     problem = load_problem(data.name, **data.options)
     batch = problem.graphs.batch(torch.as_tensor(problem.splits["test"]))
+    assert batch.y is not None
+    assert data.targets is not None
     y = batch.y[:, [problem.targets.index(target) for target in data.targets]]
 
     def error(model: Model) -> float:
