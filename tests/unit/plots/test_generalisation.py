@@ -81,12 +81,12 @@ def test_the_table_of_a_folder_is_that_of_the_recipes_of_its_runs(tmp_path: Path
         folder = tmp_path / "any" / name
         folder.mkdir(parents=True)
         plan.save(folder / "recipe.yaml")
-        runs[name] = plots.Record(folder)
+        runs[name] = plots.FinishedRun(folder)
     assert _table_of(tmp_path / "any", runs, {}) is None
     (tmp_path / "any" / "table.csv").touch()
     assert _table_of(tmp_path / "any", runs, {}) == find_table("zinc")
     recipe("counting/gin/triangle").save(folder / "recipe.yaml")
-    runs[name] = plots.Record(folder)
+    runs[name] = plots.FinishedRun(folder)
     assert _table_of(tmp_path / "any", runs, {}) is None
     (tmp_path / "any" / "gin").mkdir()
     (tmp_path / "any").rename(tmp_path / "zinc-quick")
