@@ -8,9 +8,8 @@ from reign.bags._hops import FAR, HopTable, hop_table, near_table, node_values, 
 from reign.bags._kernel import kernel_edges, kernel_near, kernel_pairs
 from reign.bags._memory import SMALL, STATE_BYTES, DoesNotFit, check_fits, free_memory, out_of_memory, warn_of_size
 from reign.bags._missing import SampledWiring, at_nodes
-from reign.bags._slices import ALL, Slices, check_along
 from reign.bags._store import BagStore, Column, Frame, all_real
-from reign.bags._views import DenseBag
+from reign.bags._views import ALL, DenseBag, Slices, along, check_along
 from reign.bags._wiring import FeaturedWiring, FolkloreMessages, Messages, Neighbours, Where, Wiring
 
 __all__ = [
@@ -39,6 +38,7 @@ __all__ = [
     "Where",
     "Wiring",
     "all_real",
+    "along",
     "at_nodes",
     "check_along",
     "check_fits",

@@ -1,7 +1,7 @@
 """The bag of subgraphs: one shared graph, a membership bit per pair, and the maps between scopes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
@@ -13,7 +13,6 @@ from reign.bags import _views as views
 from reign.bags._graph import Bound, Cached, PairEdges, PerRow, SharedGraph, cached, pair_edges
 from reign.bags._hops import on_several_paths, resistance, root_hops
 from reign.bags._missing import SampledWiring, at_nodes
-from reign.bags._slices import ALL, Slices, check_along, slices
 from reign.bags._wiring import PLAIN, WEIGHT, WeightedWiring, Wiring, weigh
 from reign.kernels import Segments, kernels_for, ragged
 
@@ -139,7 +138,7 @@ class SubgraphBag(Cached):
                 "bag without roots=..."
             )
         if not self.node_based:
-            place = None if not term or self.policy.num_anchors < 2 else ALL if self.policy.unordered else "1"
+            place = None if not term or self.policy.num_anchors < 2 else "*" if self.policy.unordered else "1"
             along = "" if place is None else f"'{term}:{place}', or "
             sampled = ", or say what to read where a subgraph is missing, as in 'nm@0.5+mean'" if self.policy.random else ""
             raise ValueError(
@@ -186,12 +185,6 @@ class SubgraphBag(Cached):
             return self._shift[sub] + node
         position, there = ragged.find(self._key, sub * self.num_nodes + node)
         return torch.where(there, position, -1)
-
-    def along(self, place: str, who: str = "a bag along a root") -> Slices:
-        """The bag along its first ("1"), second ("2"), ... root, or along all of its roots ("*"): see ``Slices``."""
-        check_along(self, place, who)
-        found = self.plain.cache(("along", place), lambda: slices(self.plain, place))
-        return found if self.edge_weight is None else replace(found, bag=found.bag.weighted(self.edge_weight[found.edge]))
 
     @cached
     def edge_row(self) -> Int[Tensor, "edges"]:

@@ -17,6 +17,7 @@ from reign.bags import (
     SubgraphBag,
     Where,
     Wiring,
+    along,
     at_nodes,
     check_along,
     kernel_near,
@@ -162,7 +163,7 @@ class State:
         else:
             if where == "on":
                 self.bag.root  # noqa: B018  # raises an error: there are several
-            slices = self.bag.along(place, name)
+            slices = along(self.bag, place, name)
             if self._featured is not None:
                 raise ValueError(f"{name} has edge features, but terms along one of several roots take none; leave edge_terms out.")
             if term.along is not None and not slices.complete:
