@@ -15,7 +15,8 @@ from reign.policies import Policy, Sampled
 from reign.testing import random_graphs
 
 LOOKUPS = ["transpose", "node_root", "node_readout", "node_readout_strict", "node_readout@Ak", "node_readout@A"]
-SUMS = [name for name in TERMS if name not in LOOKUPS]
+REFUSED = ["needle@Ai", "swap_local@Ai"]  # along the edges of subgraph i, which are not known if it is missing
+SUMS = [name for name in TERMS if name not in LOOKUPS + REFUSED]
 MISSING = ["zero", "mean"]
 
 
@@ -97,7 +98,8 @@ def test_a_missing_subgraph_reads_zero_or_the_mean_of_the_others(name: str, miss
         A.index_put_((data[0].edge_index[1], data[0].edge_index[0]), torch.ones(1, dtype=torch.float64), accumulate=True)
         gone = [i for i in range(n) if i not in roots]
         X[gone] = X[roots[:2]].mean(0) if missing == "mean" else 0
-        expected = OFF[name](X, A, full[0].to_dense().A)
+        dense = full[0].to_dense()
+        expected = OFF[name](X, A, dense.A, dense.member.to(X.dtype))
         first = bag.pair_batch == 0
         torch.testing.assert_close(state.spread(TERMS[name])[first].view(2, n, 2), expected[roots[:2]], atol=1e-12, rtol=1e-12)
         torch.testing.assert_close(state.get(TERMS[name], "on")[:2], expected[roots[:2], roots[:2]], atol=1e-12, rtol=1e-12)
@@ -114,9 +116,18 @@ def test_among_members_means_are_over_the_subgraphs_that_a_node_is_in() -> None:
         assert state.get(TERMS["node_readout"]).flatten().tolist() == [3, 36, 19.5, 19.5]
 
 
+@pytest.mark.parametrize("name", REFUSED)
+def test_terms_along_edges_of_a_missing_subgraph_are_refused(name: str) -> None:
+    batch = Batch.from_data_list(pair())
+    bag = sampled("ego+:2", [1, 3, 5], "mean").from_data(batch)
+    for where in ("off", "on"):
+        with pytest.raises(ValueError, match="needs one subgraph per node, got 3 for 11 nodes"):
+            State(bag.lift(batch.x), bag).get(TERMS[name], where)
+
+
 @pytest.mark.parametrize("storage", ["all", "members"])
 @pytest.mark.parametrize("missing", MISSING)
-@pytest.mark.parametrize("name", TERMS)
+@pytest.mark.parametrize("name", SUMS + LOOKUPS)
 def test_sampled_terms_of_both_domains_agree(name: str, missing: str, storage: str) -> None:
     """Members alone, with either storage; and a bag with edge weights of 1."""
     batch = Batch.from_data_list(pair())

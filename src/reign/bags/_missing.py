@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from reign.bags._graph import cached
-from reign.bags._wiring import Entries, FolkloreMessages, Messages, Neighbours, WeightedSum, Where, Wiring, _targets
+from reign.bags._wiring import Entries, FolkloreMessages, Messages, Neighbours, Triples, WeightedSum, Where, Wiring, _targets
 from reign.kernels import Sum
 
 if TYPE_CHECKING:
@@ -93,6 +93,12 @@ class SampledWiring(Wiring):
         return torch.where(read == own, 1.0, self.share_of_others[self.bag.sub_batch[read]])
 
     # -- sums ------------------------------------------------------------------------------------------------------
+
+    def triples(self, neighbours: Neighbours, where: Where = "off") -> Triples:
+        """See ``Wiring.triples``. The edges of a subgraph that is missing are not known."""
+        if neighbours == "Ai":
+            self.bag.require_node_based("a sum along the edges of subgraph i")
+        return super().triples(neighbours, where)
 
     def roots(self, neighbours: Neighbours, where: Where = "off") -> WeightedSum:
         """See ``Wiring.roots``."""

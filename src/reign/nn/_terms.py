@@ -186,6 +186,11 @@ def _needle_msg_agg(s: "State") -> Rows:
     return wiring.over_two(out, s.h) if isinstance(wiring, SampledWiring) and s.aggregation.get("needle") != "mean" else out
 
 
+def _needle_Ai(s: "State") -> Rows:
+    s.bag.require_node_based("term 'needle@Ai'")  # the edges of a subgraph that is missing are not known
+    return s.sum(TERMS["needle@Ak"], "on")
+
+
 def _own_root(s: "State", where: Where) -> Rows:
     return s.root if where == "on" else s.h.new_zeros(s.h.shape).index_copy(0, s.bag.wiring.root_row, s.root)
 
@@ -257,7 +262,7 @@ _ALL = [
     ),
     _local("swap_local", "sum_{h ~ k} x[h,i]", "ji", "", "swap"),
     # along the edges of subgraph i
-    _term("needle@Ai", "sum_{h ~_i i} x[h,i]", "node", lambda s: s.sum(TERMS["needle@Ak"], "on"), "", True, same_sum="needle@Ak"),
+    _term("needle@Ai", "sum_{h ~_i i} x[h,i]", "node", _needle_Ai, "", True, same_sum="needle@Ak"),
     _local("swap_local@Ai", "sum_{h ~_i k} x[h,i]", "ji", "", "Ai"),
     _folklore("folklore", "sum_{j ~ i} x[k,j] x[j,i]", "A"),
     _folklore("swap_folklore", "sum_{j ~ k} x[k,j] x[j,i]", "swap"),
