@@ -67,6 +67,10 @@ def test_saving_keeps_precision_and_refuses_policies_without_a_name(tmp_path: Pa
             '    "needle": "sum",\n    "jk": null,\n    "act": "silu"\n  }',
         ),
         (
+            lambda: SUN(3, 6, 2, policy=NodeMarking(mark="single")),
+            '"SUN",\n  "arguments": {\n    "in_channels": 3,\n    "hidden_channels": 6,\n    "num_layers": 2,\n    "policy": "nm+single"\n  }',
+        ),
+        (
             lambda: reign.nn.GNNAKPlus(3, 6, 2, 1, norm=None, inner_layers=1),
             '"GNNAKPlus",\n  "arguments": {\n    "in_channels": 3,\n    "hidden_channels": 6,\n    "num_layers": 2,\n'
             '    "out_channels": 1,\n    "inner_layers": 1,\n    "norm": null\n  }',
@@ -80,8 +84,10 @@ def test_saving_keeps_precision_and_refuses_policies_without_a_name(tmp_path: Pa
 )
 def test_what_was_given_is_saved_and_nothing_else(model: Callable[[], Model], text: str, tmp_path: Path) -> None:
     """What was given, in the order of the signature, and then further options in the order of the call."""
-    model().save_pretrained(tmp_path)
+    made = model()
+    made.save_pretrained(tmp_path)
     assert (tmp_path / "config.json").read_text() == '{\n  "format": 2,\n  "model": ' + text + "\n}\n"
+    assert Model.from_pretrained(tmp_path).policy == made.policy
 
 
 class Deeper(reign.nn.NGNN):
