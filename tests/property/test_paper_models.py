@@ -151,7 +151,7 @@ def test_dss_sums_over_subgraphs() -> None:
 
 def test_means_the_linear_map_and_the_norm_are_options() -> None:
     """The models of the experiments: what these options give is tested with the blocks and poolings themselves."""
-    model = GNNAKctx(3, WIDTH, 1, **todays_options("gnnakctx", {}, 1))
+    model = GNNAKctx(3, WIDTH, 1, **todays_options(GNNAKctx, {}, 1))
     (layer,) = model.layers
     assert (layer.aggregation, layer.domain, model.domain, model.pooling.over_roots) == ("mean", "members", "members", "mean")
     assert (layer.mix.in_features, layer.mix.out_features, layer.norm.num_features) == (3 * WIDTH, WIDTH, WIDTH)

@@ -8,7 +8,7 @@ name are the formulas of the paper.
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,10 @@ from reign.policies import Policy
 if TYPE_CHECKING:
     from reign.nn._model import Model
 
+Options = dict[str, object]
 FORMAT = 2
 
-_BLOCKS = {
+_BLOCKS: Options = {
     "combine": "linear",
     "aggregation": "mean",
     "end_norm": True,
@@ -33,7 +34,7 @@ _BLOCKS = {
     "graph_pooling": "mean",
     "domain": "members",
 }
-OLD_DEFAULTS: dict[str, dict[str, Any]] = {  # of format 1: model -> option -> default
+OLD_DEFAULTS: dict[str, Options] = {  # of format 1: model -> option -> default
     "GNNAK": _BLOCKS,
     "GNNAKctx": _BLOCKS,
     "NGNN": {"readout": "mean", "graph_pooling": "mean"},
@@ -51,31 +52,25 @@ def read_format(found: object, source: object) -> int:
     return found
 
 
-def todays_options(model: str, options: Mapping[str, Any], format: int) -> dict[str, Any]:
+def todays_options(model: type, options: Mapping[str, object], format: int) -> Options:
     """The options of a model in a file as this version reads them: with defaults that have changed since spelled out.
 
-    >>> todays_options("ngnn", {"outer_layers": 2}, 1)
+    >>> from reign.nn import NGNN
+    >>> todays_options(NGNN, {"outer_layers": 2}, 1)
     {'outer_layers': 2, 'readout': 'mean', 'graph_pooling': 'mean'}
-    >>> todays_options("ngnn", {"outer_layers": 2}, 2)
+    >>> todays_options(NGNN, {"outer_layers": 2}, 2)
     {'outer_layers': 2}
     """
-    found = dict(options)
-    if format >= 2 or model not in MODELS:
-        return found
-    parents = MODELS[model].__mro__
-    for name, values in OLD_VALUES.items():
-        if MODELS[name] in parents:
-            found |= {option: new[found[option]] for option, new in values.items() if found.get(option) in new}
-    for name, defaults in OLD_DEFAULTS.items():
-        if MODELS[name] in parents:  # a class of a user has the same defaults, unless it declares its own
-            own = {option for kind in parents[: parents.index(MODELS[name])] for option in _declared(kind)}
-            found |= {option: default for option, default in defaults.items() if found.get(option) is None and option not in own}
+    found, declared = dict(options), set[str]()  # a class of a user has the defaults of its parents, but for those that it declares
+    for kind in model.__mro__ if format < 2 else ():
+        name = kind.__name__ if kind.__module__.startswith("reign.nn.models.") else ""
+        for option, new in OLD_VALUES.get(name, {}).items():
+            found |= {option: new[value]} if (value := found.get(option)) in new else {}
+        given = {option for option in found if found[option] is not None}
+        found |= {option: old for option, old in OLD_DEFAULTS.get(name, {}).items() if option not in given | declared}
+        if not OLD_DEFAULTS.get(name) and "__init__" in vars(kind):
+            declared |= set(inspect.signature(vars(kind)["__init__"]).parameters)
     return found
-
-
-def _declared(kind: type) -> list[str]:
-    constructor = vars(kind).get("__init__")
-    return [] if constructor is None else list(inspect.signature(constructor).parameters)
 
 
 @dataclass(frozen=True)
@@ -86,11 +81,13 @@ class Pretrained:
         model: name of the model.
         arguments: the arguments that its constructor was given.
         weights: its ``state_dict``.
+        format: the format of the file.
     """
 
     model: str
     arguments: dict[str, Any]
     weights: dict[str, Tensor]
+    format: int = FORMAT
 
     def write(self, folder: Path) -> None:
         """Write both files, or nothing if the arguments cannot be written."""
@@ -106,7 +103,7 @@ class Pretrained:
 
     @classmethod
     def read(cls, folder: Path) -> "Pretrained":
-        """Read both files. Options that a file of an earlier format does not have get the defaults of that time."""
+        """Read both files."""
         config, weights = folder / "config.json", folder / "model.safetensors"
         if not config.is_file() or not weights.is_file():
             raise ValueError(f"{folder} holds no config.json and model.safetensors, expected a folder written by save_pretrained.")
@@ -114,8 +111,7 @@ class Pretrained:
         tensors, _ = read_tensors(weights)
         if bad := [name for name, value in tensors.items() if value.is_floating_point() and not bool(value.isfinite().all())]:
             raise ValueError(f"{weights} holds NaN or infinity in '{bad[0]}', expected finite weights.")
-        format = read_format(saved.get("format", 1), config)
-        return cls(saved["model"], todays_options(saved["model"], saved["arguments"], format), tensors)
+        return cls(saved["model"], saved["arguments"], tensors, read_format(saved.get("format", 1), config))
 
     def check_sizes(self, kind: Callable[..., nn.Module]) -> None:
         """Raise ``ValueError`` if the weights do not have the sizes that the arguments describe. No memory is allocated for the model."""
@@ -165,6 +161,7 @@ def load_model(base: type["Model"], folder: Path) -> "Model":
     if not issubclass(kind, base):
         raise ValueError(f"{folder} holds a {saved.model}, expected a {base.__name__}; use {saved.model}.from_pretrained.")
     try:
+        saved = replace(saved, arguments=todays_options(kind, saved.arguments, saved.format))
         saved.check_sizes(kind)
         model = kind(**saved.arguments)
         model.to(next((value.dtype for value in saved.weights.values() if value.is_floating_point()), torch.float32))

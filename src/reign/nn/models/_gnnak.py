@@ -467,9 +467,22 @@ class GNNAKPlus(GNNAKctx):
         domain: Domain = "members",
         **options: Unpack[MemberModelOptions],
     ) -> None:
-        own: dict[str, Any] = {"policy": policy, "inner_layers": inner_layers, "combine": combine, "aggregation": aggregation}
-        own |= {"end_norm": end_norm, "end_act": end_act, "remark": remark, "graph_pooling": graph_pooling, "domain": domain}
-        super().__init__(in_channels, hidden_channels, num_layers, out_channels, **own, **options)
+        super().__init__(
+            in_channels,
+            hidden_channels,
+            num_layers,
+            out_channels,
+            policy=policy,
+            inner_layers=inner_layers,
+            combine=combine,
+            aggregation=aggregation,
+            end_norm=end_norm,
+            end_act=end_act,
+            remark=remark,
+            graph_pooling=graph_pooling,
+            domain=domain,
+            **options,
+        )
 
     def _max_distance(self, policy: str | Policy) -> int:
         made = policies.policy(policy)

@@ -56,8 +56,16 @@ class ReIGN2Conv(SubgraphConv):
         edge_terms: bool = False,
         **options: Unpack[LayerOptions],
     ) -> None:
-        how: dict[str, Any] = {"transform": transform, "aggregation": aggregation, "edge_terms": edge_terms}
-        super().__init__(in_channels, out_channels, terms, root_terms, **how, **options)
+        super().__init__(
+            in_channels,
+            out_channels,
+            terms,
+            root_terms,
+            transform=transform,
+            aggregation=aggregation,
+            edge_terms=edge_terms,
+            **options,
+        )
 
 
 class ReIGN2Options(ModelOptions, total=False):
@@ -98,6 +106,8 @@ class ReIGN2(SubgraphGNN):
         edge_terms: bool = False,
         **options: Unpack[ReIGN2Options],
     ) -> None:
-        own: dict[str, Any] = {"aggregation": options.pop("aggregation", None), "edge_terms": edge_terms}
-        layer = partial(ReIGN2Conv, terms=terms, root_terms=root_terms, transform=transform, **own)
+        aggregation = options.pop("aggregation", None)
+        layer = partial(
+            ReIGN2Conv, terms=terms, root_terms=root_terms, transform=transform, aggregation=aggregation, edge_terms=edge_terms
+        )
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, **options)

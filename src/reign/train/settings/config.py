@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from reign._validate import did_you_mean
 from reign.data import find_dataset
 from reign.disk import write_text
-from reign.nn import FORMAT, find_model, read_format, todays_options
+from reign.nn import FORMAT, MODELS, find_model, read_format, todays_options
 from reign.registry import Registry
 from reign.train.settings.losses import LOSSES
 from reign.train.settings.metrics import METRICS
@@ -311,8 +311,8 @@ class Recipe(Settings):
         if not isinstance(values, dict) or "format" not in values:
             return values
         model, format = values.get("model"), read_format(values["format"], "the recipe")
-        if isinstance(model, dict) and isinstance(model.get("name"), str):
-            values = {**values, "model": todays_options(model["name"], model, format)}
+        if isinstance(model, dict) and isinstance(name := model.get("name"), str) and name in MODELS:
+            values = {**values, "model": todays_options(MODELS[name], model, format)}
         return {**values, "format": FORMAT}
 
     @model_validator(mode="after")
