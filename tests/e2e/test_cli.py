@@ -59,6 +59,29 @@ def test_separate_a_list_of_terms_and_colour_tests() -> None:
     assert "C6 / 2xC3, own, local, transpose (roots: own): separated at layer 2 (exact)" in done.stdout
 
 
+def test_separate_policies_of_two_nodes() -> None:
+    args = (
+        "--wl",
+        "ds:nm",
+        "--wl",
+        "ds:2-set-nd",
+        "--model",
+        "tuplesun:2-nm/2",
+        "--terms",
+        "own,local,own_root:1,own_root:2",
+        "--policy",
+        "2-null",
+    )
+    done = reign("separate", "rook", *args, "--act", "none", "--per-pair")
+    assert "rook / Shrikhande, ds:nm colours: not separated (exact)" in done.stdout
+    assert "rook / Shrikhande, ds:2-set-nd colours: separated at layer 2 (exact)" in done.stdout
+    assert "rook / Shrikhande, tuplesun:2-nm/2: separated at layer 2 (exact)" in done.stdout
+    assert "rook / Shrikhande, own, local, own_root:1, own_root:2: separated at layer 3 (exact)" in done.stdout
+    wrong = reign("separate", "rook", "--terms", "own,needle:1", "--policy", "2-set-nm", "--act", "none")
+    assert wrong.exit_code == 2
+    assert "term 'needle:1' needs roots in an order" in " ".join(wrong.output.split())
+
+
 def test_separate_compares_several_lists_of_terms() -> None:
     """The n-th --root-terms are for the n-th --terms."""
     done = reign(
