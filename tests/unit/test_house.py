@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
     ".": (13, 1320, 7.6),
-    "bags": (11, 2462, 4.2),
+    "bags": (11, 2472, 4.2),
     "cli": (12, 2100, 9.5),
     "data": (18, 3234, 6.6),
     "draw": (3, 410, 7.3),
@@ -22,7 +22,7 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "explain": (2, 310, 4.8),
     "explore": (3, 431, 7.4),
     "kernels": (20, 4278, 4.1),
-    "nn": (31, 6783, 6.7),
+    "nn": (31, 6808, 6.7),
     "plots": (11, 2014, 7.1),
     "policies": (9, 1257, 7.2),
     "published": (7, 1330, 7.9),
@@ -39,7 +39,7 @@ WHOLE = {
     "cycles of imports": 3,
     "modules in cycles": 31,
     "equal class names": 6,
-    "dict[str, Any]": 62,
+    "dict[str, Any]": 57,
 }
 
 

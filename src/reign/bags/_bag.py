@@ -140,7 +140,11 @@ class SubgraphBag(Cached):
         if not self.node_based:
             place = None if not term or self.policy.num_anchors < 2 else "*" if self.policy.unordered else "1"
             along = "" if place is None else f"'{term}:{place}', or "
-            sampled = ", or say what to read where a subgraph is missing, as in 'nm@0.5+mean'" if self.policy.random and self.missing is None else ""
+            sampled = (
+                ", or say what to read where a subgraph is missing, as in 'nm@0.5+mean'"
+                if self.policy.random and self.missing is None
+                else ""
+            )
             raise ValueError(
                 f"{who} needs one subgraph per node, got {self.num_subgraphs} for {self.num_nodes} nodes: policy "
                 f"'{self.policy}' is not node-based; use {along}'nm', 'ego:h' or 'ego+:h'{sampled}."
