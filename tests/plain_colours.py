@@ -22,6 +22,7 @@ class PlainBag:
     start: dict[Pair, Any]
     roots: list[tuple[int, ...]]
     ordered: bool
+    members: list[list[bool]]
 
 
 def plain_bag(bag: SubgraphBag, domain: str) -> PlainBag:
@@ -35,7 +36,7 @@ def plain_bag(bag: SubgraphBag, domain: str) -> PlainBag:
     pairs = {(k, i) for k in range(m) for i in range(n) if domain == "all" or member[k][i]}
     root = bag.root.tolist() if bag.anchor.size(1) == 1 else None
     start, roots = {(k, i): tuple(x[k][i]) for k, i in pairs}, [tuple(anchor) for anchor in bag.anchor.tolist()]
-    return PlainBag(n, m, near, near_in, root, pairs, start, roots, not bag.policy.unordered)
+    return PlainBag(n, m, near, near_in, root, pairs, start, roots, not bag.policy.unordered, member)
 
 
 def summed(b: PlainBag, name: str, k: int, i: int, on: bool) -> Iterable[Pair]:
@@ -73,6 +74,9 @@ def summed(b: PlainBag, name: str, k: int, i: int, on: bool) -> Iterable[Pair]:
         "needle_msg": lambda: [(h, j) for j in A for h in S],
         "needle_msg@agg": lambda: [(h, j) for g in S for j in b.near_in[g][i] for h in S],
         "swap_local": lambda: [(h, i) for h in b.near[k]],
+        "readout@Vk": lambda: [(k, j) for j in V if b.members[k][j]],
+        "needle@Ai": lambda: [(h, i) for h in b.near_in[i][i]],
+        "swap_local@Ai": lambda: [(h, i) for h in b.near_in[i][k]],
         "root_msg": lambda: [(k, r)] if r in Ak else [],
         "own_root": lambda: [(k, r)] if i == r else [],
         "local_others": lambda: [(k, j) for j in Ak if j != r],
@@ -87,7 +91,8 @@ def along(b: PlainBag, name: str, place: str, k: int, i: int) -> Iterable[Pair]:
         names = [(*b.roots[k][:r], h, *b.roots[k][r + 1 :]) for h in range(b.n)]
         at = [number.get(name if b.ordered else tuple(sorted(name))) for name in names]
         near_in = [[[]] * b.n if h is None else b.near_in[h] for h in at]
-        one = PlainBag(b.n, b.n, b.near, near_in, list(range(b.n)), set(), {}, [], True)
+        members = [[False] * b.n if h is None else b.members[h] for h in at]
+        one = PlainBag(b.n, b.n, b.near, near_in, list(range(b.n)), set(), {}, [], True, members)
         yield from ((there, j) for h, j in summed(one, name, b.roots[k][r], i, False) if (there := at[h]) is not None)
 
 

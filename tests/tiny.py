@@ -25,7 +25,7 @@ def problem(number: int = 24, seed: int = 0) -> Problem:
     return Problem.of(made[:half], made[half:most], made[most:], name="tiny")
 
 
-def like(name: str, **options: object) -> Problem:
+def like(name: str, progress: object = None, **options: object) -> Problem:
     """A tiny problem with the features, targets and splits of a data set."""
     kind = DATASETS[name]
     rng = torch.Generator().manual_seed(0)

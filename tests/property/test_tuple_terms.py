@@ -20,7 +20,7 @@ ALONG = [name for name in TERMS if name not in SAME]
 LINEAR = [name for name in ALONG if name not in FOLKLORE]
 
 
-def tensors(bag: reign.SubgraphBag, h: Tensor, data: list[Data]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+def tensors(bag: reign.SubgraphBag, h: Tensor, data: list[Data]) -> Iterator[tuple[Tensor, ...]]:
     """For each graph X[roots..., i], A and B[roots..., i, j] with zeros where a subgraph is missing, and the subgraph at [roots...] (or -1)."""
     for g, graph in enumerate(data):
         one, n, rows = bag[g], graph.num_nodes, bag.pair_batch == g
@@ -37,20 +37,22 @@ def tensors(bag: reign.SubgraphBag, h: Tensor, data: list[Data]) -> Iterator[tup
         known = at >= 0
         X = X.index_put(known.nonzero().unbind(1), values[at[known]])
         B[known] = one.to_dense().A[at[known]].to(h.dtype)
-        yield X, A, B, at
+        M = torch.zeros(*[n] * (roots + 1), dtype=h.dtype)
+        M[known] = one.to_dense().member[at[known]].to(h.dtype)
+        yield X, A, B, M, at
 
 
 def dense(name: str, place: str, bag: reign.SubgraphBag, h: Tensor, data: list[Data]) -> Tensor:
     """The term by its formula for one subgraph per node, in every slice. Along all roots it is the sum of those along each."""
     parts = []
-    for X, A, B, at in tensors(bag, h, data):
+    for X, A, B, M, at in tensors(bag, h, data):
         n, roots = len(A), at.dim()
         out = torch.zeros_like(X)
         for r in range(roots) if place == "*" else [int(place) - 1]:
             for fixed in product(range(n), repeat=roots - 1):
                 cut = (*fixed[:r], slice(None), *fixed[r:])
                 there = torch.zeros_like(out)
-                there[cut] = OFF[name](X[cut], A, B[cut])
+                there[cut] = OFF[name](X[cut], A, B[cut], M[cut])
                 out = out + there
         parts.append(out[bag[len(parts)].anchor.unbind(1)].flatten(0, 1))
     return torch.cat(parts)
@@ -109,7 +111,7 @@ def test_terms_of_pairs_written_out(name: str) -> None:
     (graph,) = random_graphs(1, min_nodes=5, max_nodes=5, edge_prob=0.6, dtype=torch.float64, seed=7)
     bag = reign.policy("2-ego:1").from_data(graph)
     h = torch.randn(bag.num_pairs, 2, dtype=torch.float64)
-    ((X, A, B, _),) = tensors(bag, h, [graph])
+    ((X, A, B, *_),) = tensors(bag, h, [graph])
     formula, letters = WRITTEN[name]
     given = {"X": X, "A": A, "B": B, "1": torch.ones(5, dtype=X.dtype)}
     of = term(name)

@@ -39,7 +39,9 @@ def refused(name: str, policy: str, domain: str, on: bool) -> bool:
     if TERMS[name].node_based and not chosen.node_based:
         return True
     rootless = (
-        on or name in ("root", "own_root", "node_root", "roots", "non_roots", "roots@Ak", "roots@A") or name.endswith("_strict")
+        on
+        or name in ("root", "own_root", "node_root", "roots", "non_roots", "roots@Ak", "roots@A", "needle@Ai")
+        or name.endswith("_strict")
     )
     return policy == "nd" and domain == "members" and rootless
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from reign.bags._graph import cached
@@ -66,7 +66,7 @@ class SampledWiring(Wiring):
     def _number(self) -> Int[Tensor, "graphs"]:
         return torch.bincount(self.bag.sub_batch, minlength=self.bag.num_graphs)
 
-    def scaled(self, total: Float[Tensor, "rows channels"], rows: Literal["node", "graph"]) -> Float[Tensor, "rows channels"]:
+    def scaled(self, total: Shaped[Tensor, "rows channels"], rows: Literal["node", "graph"]) -> Shaped[Tensor, "rows channels"]:
         """n / m times a sum over the subgraphs in the sample."""
         share = self.share if rows == "graph" else self.share[self.bag.graph.batch]
         return total * share.to(total.dtype)[:, None]

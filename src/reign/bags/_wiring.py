@@ -128,7 +128,7 @@ class Wiring:
         """The row of a pair, or -1 if it is not stored."""
         return self.bag.row_within(sub, node)
 
-    def scaled(self, total: Float[Tensor, "rows channels"], rows: Literal["node", "graph"]) -> Float[Tensor, "rows channels"]:
+    def scaled(self, total: Shaped[Tensor, "rows channels"], rows: Literal["node", "graph"]) -> Shaped[Tensor, "rows channels"]:
         """Sums over the subgraphs of a graph, scaled if some are missing."""
         return total
 

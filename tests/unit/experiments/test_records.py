@@ -91,7 +91,7 @@ def test_folds_share_the_reported_epoch(report: str, tmp_path: Path, monkeypatch
         "model": {"hidden_channels": 4, "num_layers": 1},
         "train": {"epochs": 3, "report": report},
     }
-    monkeypatch.setattr(build, "load_problem", lambda name, **options: tiny.like(name, **options))
+    monkeypatch.setattr(build, "load_problem", lambda name, progress, **options: tiny.like(name, **options))
     recipe, _ = find_recipe("tu/gin/MUTAG", changes)
     train(recipe, tmp_path, fabric=make_fabric("32-true", "cpu"))
     summary = json.loads((tmp_path / "summary.json").read_text())

@@ -19,9 +19,9 @@ from reign.train.settings.config import DataConfig, ModelConfig
 def test_problems_that_differ_in_targets_share_their_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, real = list[dict[str, Any]](), build.load_problem
 
-    def counted(name: str, **options: Any) -> Problem:
+    def counted(name: str, progress: Any, **options: Any) -> Problem:
         calls.append(options)
-        return real(name, **options)
+        return real(name, progress, **options)
 
     monkeypatch.setattr(build, "load_problem", counted)
     loaded: dict[str, Problem] = {}

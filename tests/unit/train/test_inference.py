@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, precision: str) -> tuple[dict[str, Any], Predictor]:
-    monkeypatch.setattr(build, "load_problem", lambda name: tiny.problem(40))
+    monkeypatch.setattr(build, "load_problem", lambda name, progress: tiny.problem(40))
     recipe = Recipe.check({**SETTINGS, "train": {**SETTINGS["train"], "precision": precision}})  # type: ignore[dict-item]
     return train(recipe, folder, fabric=make_fabric(precision, accelerator="cpu")), load(folder)
 
