@@ -93,7 +93,7 @@ class Modules(Resettable):
         check("residual", residual, residual in (True, False, "identity"), "True, False or 'identity'")
         check("domain", domain, domain in ("all", "members"), "'all' or 'members'")
         makers = [layer] * num_layers if callable(layer) else list(layer)
-        widths = [hidden_channels] * len(makers) if widths is None else list(widths)
+        widths = [hidden_channels] * len(makers) if widths is None else list(widths) if isinstance(widths, Sequence) else [widths]
         valid = len(widths) == len(makers) and all(type(size) is int and size >= 1 for size in widths)
         check("widths", widths, valid, f"one whole number of at least 1 for each of {len(makers)} layers")
         same = len(set(widths)) == 1

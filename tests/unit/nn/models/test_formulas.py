@@ -1,5 +1,6 @@
 """The layers of models and the poolings against dense formulas, written once more from the papers, on directed graphs and in float64."""
 
+import re
 from typing import Any
 
 import networkx as nx
@@ -351,3 +352,15 @@ def test_policies_by_default() -> None:
         }
         == found
     )
+
+
+@pytest.mark.parametrize("widths", [[None], ["a", "b"], [1, 2, 3], [1.5, 2], 5])
+@pytest.mark.usefixtures("signatures_unchecked")
+def test_wrong_widths_are_refused_as_they_were_given(widths: Any) -> None:
+    """Also by GNN-AK, whose layers are several times as wide."""
+    given = widths if isinstance(widths, list) else [widths]
+    for name in ("gnnak", "sun"):
+        with pytest.raises(
+            ValueError, match=re.escape(f"widths is {given}, expected one whole number of at least 1 for each of 2 layers")
+        ):
+            reign.build_model(name, 4, 8, 2, 1, widths=widths)
