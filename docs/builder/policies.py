@@ -22,7 +22,7 @@ FORMULAS = {  # member[k, i]; d is the hop distance
 }
 TITLES = {
     "null": "Null", "nd": "Node deletion (ND)", "nm": "Node marking (NM)", "ego": "Ego nets (EGO, EGO+)", "ed": "Edge deletion (ED)",
-    "2-": "Policies on pairs of nodes (2-ND, 2-NM, 2-EGO)", "central": "The most central nodes", "whole": "The whole graph", "sampled": "Sampled bags",
+    "2-": "Policies on tuples and sets of nodes (2-ND, 2-NM, 2-EGO)", "central": "The most central nodes", "whole": "The whole graph", "sampled": "Sampled bags",
 }  # fmt: skip
 FILES = {"2-": "tuples"}
 

@@ -18,7 +18,8 @@ from torch_geometric.data import Batch, Data
 import reign.policies as policies
 from reign._validate import kind_of
 from reign.bags import Domain, SubgraphBag, Where
-from reign.nn import TERMS, State, Term
+from reign.nn import State, Term
+from reign.nn import term as find_term
 from reign.policies import POLICIES, Policy
 from reign.transforms import AddHopDistance
 
@@ -242,6 +243,8 @@ def check_layer(
         seed: seed of the graphs, weights and permutations.
     """
     policy = policies.policy(policy)
+    if policy.random:
+        raise ValueError(f"the policy '{policy}' draws its bags at random; check the layer with the policy that it draws from.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layer = make(4, 3).double()
@@ -292,7 +295,7 @@ def check_term(term: str | Term, *, seed: int = 0) -> None:
         term: the term, or its name.
         seed: seed of the graphs and values.
     """
-    term = TERMS[term] if isinstance(term, str) else term
+    term = find_term(term) if isinstance(term, str) else term
     batch = Batch.from_data_list(
         random_graphs(3, min_nodes=3, max_nodes=6, num_features=4, edge_prob=0.5, dtype=torch.float64, seed=seed)
     )
@@ -308,7 +311,7 @@ def check_term(term: str | Term, *, seed: int = 0) -> None:
                 on,
                 f"term '{term.name}' has another value at roots than for all pairs",
             )
-        if not term.node_based:
+        if not term.node_based and term.place is None:
             chosen = torch.arange(0, bag.num_nodes, 2)
             some = policy(batch.x, batch.edge_index, batch=batch.batch, roots=chosen)
             part = State(_pair_values(some), some)

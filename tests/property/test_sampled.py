@@ -223,3 +223,20 @@ def test_without_missing_the_error_says_what_to_do() -> None:
     model = MODELS["SUN"](batch.x.size(1), 8, 1, 1, policy="nm@0.5").double()
     with pytest.raises(ValueError, match=r"or say what to read where a subgraph is missing, as in 'nm@0.5\+mean'"):
         model(batch)
+
+
+def test_chosen_roots_are_no_random_sample() -> None:
+    (data,) = random_graphs(1, min_nodes=5, max_nodes=5)
+    policy = reign.policy("ego:2@0.5+mean").eval()
+    with pytest.raises(ValueError, match="roots were given, but policy 'ego:2@0.5.mean' does not have one subgraph per node"):
+        policy(data.x, data.edge_index, roots=torch.tensor([0, 2]))
+
+
+@pytest.mark.parametrize(
+    ("policy", "hint"),
+    [("nm@2", r"or say what .* as in 'nm@0.5\+mean'"), ("2-nm@2", r"or 'ego\+:h'\."), ("central:2@1", r"or 'ego\+:h'\.")],
+)
+def test_errors_propose_what_is_possible(policy: str, hint: str) -> None:
+    bag = reign.policy(policy).from_data(random_graphs(1, min_nodes=5, max_nodes=5)[0])
+    with pytest.raises(ValueError, match=f"use 'nm', 'ego:h' .*{hint}"):
+        State(bag.x, bag).get(TERMS["transpose"])

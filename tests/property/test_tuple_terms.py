@@ -202,3 +202,26 @@ def test_weights_of_edges_reach_the_slices() -> None:
     for name in ("needle@A:1", "roots@Ak:2", "swap_local:*"):
         ours = State(h, plain.weighted(weight)).get(term(name))
         torch.testing.assert_close(ours, State(h, reign.policy("2-nm").from_data(without)).get(term(name)))
+
+
+@pytest.mark.parametrize("policy", ["nm", "ego:1"])
+@pytest.mark.parametrize("name", ["needle_msg", "needle_msg@agg"])
+def test_means_of_means_along_the_only_root(name: str, policy: str) -> None:
+    bag = reign.policy(policy).from_data(Batch.from_data_list(graphs()))
+    h = torch.randn(bag.num_pairs, 2, dtype=torch.float64)
+    plain = State(h, bag, "all", {"needle": "mean", name: "mean"})
+    along = State(h, bag, "all", {"needle:1": "mean", f"{name}:1": "mean"})
+    torch.testing.assert_close(along.spread(term(f"{name}:1")), plain.spread(term(name)))
+
+
+def test_facts_of_terms_along_roots() -> None:
+    """Those that stay inside need all subgraphs nevertheless, and products of pairs have no messages with edge features."""
+    options = {"policy": "ego+:2", "domain": "members", "task_level": "node"}
+    models = [SubgraphGNN(3, 4, 1, 1, terms=["own", "local", name], **options) for name in ("root", "root:1")]
+    assert [model.needs_every_root for model in models] == [False, True]
+    assert [term(name).along_edges for name in ("folklore", "folklore:1", "needle@A:1")] == [False, False, True]
+
+
+def test_models_along_roots_have_no_batches_of_fixed_sizes() -> None:
+    models = [reign.build_model("tuplesun", 3, 4, 1, 1, policy=policy) for policy in ("2-nm", "central:2", "nm")]
+    assert [model.along_roots for model in models] == [True, True, False]

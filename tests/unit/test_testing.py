@@ -317,3 +317,9 @@ def test_every_policy_keeps_its_contract(policy: str) -> None:
 @pytest.mark.parametrize("domain", ["all", "members"])
 def test_layers_keep_their_contract(make: type[nn.Module], domain: Domain) -> None:
     check_layer(partial(make, domain=domain), domain=domain)
+
+
+def test_terms_along_a_root_and_random_policies() -> None:
+    check_term("needle:1")
+    with pytest.raises(ValueError, match="draws its bags at random; check the layer with the policy that it draws from"):
+        check_layer(SUNConv, "nm@0.5+mean")

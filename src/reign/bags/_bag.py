@@ -138,11 +138,11 @@ class SubgraphBag(Cached):
                 "bag without roots=..."
             )
         if not self.node_based:
-            place = None if not term or self.policy.num_anchors < 2 else "*" if self.policy.unordered else "1"
+            place = None if not term or self.policy.num_anchors < 2 or self.policy.random else "*" if self.policy.unordered else "1"
             along = "" if place is None else f"'{term}:{place}', or "
             sampled = (
                 ", or say what to read where a subgraph is missing, as in 'nm@0.5+mean'"
-                if self.policy.random and self.missing is None
+                if self.policy.random and self.missing is None and self.policy.inner.node_based
                 else ""
             )
             raise ValueError(
@@ -272,7 +272,7 @@ class SubgraphBag(Cached):
     def subgraph(self, k: int, members_only: bool = False) -> Data:
         """Subgraph k as a PyG ``Data`` on all nodes of its graph, in their original order.
 
-        It has ``x`` (marks, then features), ``edge_index``, ``edge_attr``, ``member``, and ``root`` (the root, or both
+        It has ``x`` (marks, then features), ``edge_index``, ``edge_attr``, ``member``, and ``root`` (the root, or the
         nodes of an edge or a tuple). Nodes without a row (outside the subgraph, with ``domain="members"``) have zeros as ``x``.
 
         Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from reign.data import Problem
 from reign.disk import read_json, write_json
@@ -64,8 +64,12 @@ def weights_of(recipe: Recipe, loaded: dict[str, Problem], callback: Callback | 
 
 
 class Tried(Settings):
-    """A point of a grid: its settings, its number of weights, and its validation metric for each seed or fold, unless it was left out."""
+    """A point of a grid: its settings, its number of weights, and its validation metric for each seed or fold, unless it was left out.
 
+    The metric of a model that has diverged is NaN.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
     settings: Point
     parameters: int
     validation: list[float]

@@ -276,9 +276,9 @@ class Model(Claims, Modules, metaclass=ModelType):
 
     @property
     def along_roots(self) -> bool:
-        """Whether the model has terms along one of several roots, such as needle:2."""
+        """Whether the model has terms along roots, such as needle:2, which are computed in slices of its bags."""
         slots = (part for part in self.modules() if isinstance(part, TermSlot))
-        return self.policy.num_anchors > 1 and any(slot.term.place is not None for slot in slots)
+        return (self.policy.num_anchors > 1 or not self.policy.node_based) and any(slot.term.place is not None for slot in slots)
 
     @property
     def _terms(self) -> list[Term] | None:

@@ -65,7 +65,7 @@ def todays_options(model: type, options: Mapping[str, object], format: int) -> O
     for kind in model.__mro__ if format < 2 else ():
         name = kind.__name__ if kind.__module__.startswith("reign.nn.models.") else ""
         for option, new in OLD_VALUES.get(name, {}).items():
-            found |= {option: new[value]} if (value := found.get(option)) in new else {}
+            found |= {option: new[value]} if isinstance(value := found.get(option), str) and value in new else {}
         given = {option for option in found if found[option] is not None}
         found |= {option: old for option, old in OLD_DEFAULTS.get(name, {}).items() if option not in given | declared}
         if not OLD_DEFAULTS.get(name) and "__init__" in vars(kind):

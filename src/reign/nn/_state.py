@@ -192,16 +192,13 @@ class State:
 
     def _mean(self, term: Term, where: Where) -> Rows:
         total = self.sum(term, where)
-        key = ("count", term.name, where, self.aggregation.get("needle", "sum"), str(total.dtype))
+        key = ("count", term.name, where, self.aggregation.get(term.over or "", "sum"), str(total.dtype))
         return total / self.once_for_all(key, lambda: self._count(term, where).clamp(min=1).to(total.dtype))
 
     def _count(self, term: Term, where: Where) -> Rows:
         """The number of values that a term sums, computed as the term of ones. It depends on the bag only, so the bag stores it."""
         domain: Domain = "members" if self.masked else self.bag.domain
-        inner: dict[str, Aggregation] = (
-            {"needle": "mean"} if self.aggregation.get("needle") == "mean" and term.name != "needle" else {}
-        )
-
+        inner: dict[str, Aggregation] = {term.over: "mean"} if term.over and self.aggregation.get(term.over) == "mean" else {}
         bag = self.bag.plain
 
         def count() -> Tensor:

@@ -331,7 +331,7 @@ def _along(name: str, place: str) -> Term:
         reads="pairs",
         same_sum=None,
         over=None if base.over is None else f"{base.over}:{place}",
-        along=None,
+        stays_inside=False,
         place=place,
     )
 

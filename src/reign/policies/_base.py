@@ -54,7 +54,7 @@ class Pairs:
 
     @property
     def is_anchor(self) -> Bool[Tensor, "pairs anchors"]:
-        """Whether the node is an anchor of the subgraph: its root (one column), or its first and second anchor (two columns)."""
+        """Whether the node is an anchor of the subgraph: a column for each of its anchors."""
         return self.anchor[self.sub] == self.node[:, None]
 
     def hops(self, max_hops: int | None = None) -> Int[Tensor, "pairs anchors"]:
@@ -102,6 +102,11 @@ class Policy(ABC):
 
     random: ClassVar[bool] = False
     """Whether new subgraphs are drawn at each call in training."""
+
+    @property
+    def inner(self) -> "Policy":
+        """The policy whose subgraphs are drawn, if they are drawn at random; otherwise the policy itself."""
+        return self
 
     @abstractmethod
     def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
@@ -225,7 +230,7 @@ class Policy(ABC):
 
     def _checked_roots(self, roots: Any, graph: SharedGraph) -> Int[Tensor, "chosen"]:
         """Distinct roots in ascending order; ``ValueError`` if they are not nodes, or if the subgraphs do not belong to nodes."""
-        if not self.node_based:
+        if not self.node_based or self.random:
             raise ValueError(
                 f"roots were given, but policy '{self}' does not have one subgraph per node; use 'ego:h', 'ego+:h' or 'nm'."
             )

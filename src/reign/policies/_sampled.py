@@ -67,6 +67,11 @@ class Sampled(Wrapper):
         self.generator = torch.Generator().manual_seed(self.seed)
 
     @property
+    def inner(self) -> Policy:
+        """See ``Policy.inner``."""
+        return self.policy
+
+    @property
     def _sampling(self) -> bool:
         return self.training or self.eval_draws is not None
 

@@ -107,6 +107,7 @@ def test_defaults_that_have_changed(tmp_path: Path) -> None:
         "combine": "linear", "domain": "all", "aggregation": "mean", "end_norm": True, "end_act": True, "graph_pooling": "mean",
     }  # fmt: skip
     assert todays_options(MODELS["gnnak"], {"combine": "sum", "aggregation": None}, 1)["combine"] == "sum"
+    assert todays_options(MODELS["gnnak"], {"combine": ["cat"]}, 1)["combine"] == ["cat"]  # refused later, by the model
     assert todays_options(MODELS["gnnak"], {"aggregation": None}, 1)["aggregation"] == "mean"
     assert todays_options(MODELS["gnnakplus"], {"combine": "cat"}, 1) == {"combine": "linear"}
     for name in ("gnnakpublished", "ds"):

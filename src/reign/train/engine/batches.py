@@ -211,7 +211,7 @@ class Budget:
         where = f"graph {graph}" if self.rows is None else f"row {self.rows[graph]}"
         return GraphTooLarge(
             f"there is too little memory for {where} of {self.name} alone, {what}; use fewer hidden_channels or num_layers, a sampled policy such as "
-            "'ego+:3@0.5' (for models without root terms), or leave this graph out.",
+            "'ego+:3@0.5+mean', or leave this graph out.",
             graph,
             f"{TOO_LARGE}, {what}",
         )

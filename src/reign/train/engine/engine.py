@@ -342,7 +342,7 @@ def why_not_captured(engine: Engine) -> str | None:
     if model.policy.random:
         return f"policy '{model.policy}' draws new subgraphs at each step"
     if model.along_roots:
-        return "the model has terms along several roots, for which there are no batches of fixed sizes"
+        return "the model has terms along the roots of subgraphs, for which there are no batches of fixed sizes"
     order = engine.problem.splits["train"]
     largest = int(engine.budget.pairs[order].topk(min(config.batch_size, order.numel())).values.sum())
     if largest > engine.budget.bound:

@@ -234,7 +234,7 @@ def leave_out(problem: Problem, report: "Report", rows: dict[str, str]) -> Probl
     if len(graphs) == len(problem.graphs) or graphs.issuperset(problem.splits["train"].tolist()):
         raise ValueError(
             f"{problem.name} has no row to learn from; row {name}: {reason}. Use fewer hidden_channels or num_layers, or a sampled policy such as "
-            "'ego+:3@0.5' (for models without root terms)."
+            "'ego+:3@0.5+mean'."
         )
     report.leave_out({int(row): reason for row, reason in rows.items()})
     kept = problem.without(graphs)
