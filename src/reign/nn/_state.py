@@ -204,8 +204,7 @@ class State:
         def count() -> Tensor:
             real = bag.real("pair")
             counted = torch.ones_like(bag.member) if real is None else real
-            ones = self.masked_values(counted.to(torch.float64)[:, None])
-            return State(ones, bag, domain, inner).get(term, where)
+            return State(counted.to(torch.float64)[:, None], bag, domain, inner).get(term, where)
 
         rows = "sub" if where == "on" or term.scope == "subgraph" else term.scope
         return bag.cache(("count", term.name, where, domain, bool(inner)), lambda: PerRow(count(), rows)).values
