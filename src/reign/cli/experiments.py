@@ -267,7 +267,7 @@ def tune(
                     train(best, place, resume=True, fabric=fabric, callback=callback, jobs=jobs)
             except KeyboardInterrupt:
                 fail("stopped; if --storage was given, run the same command again to continue.")
-        plain_console().print(study_table(found).rich())
+        plain_console().print(study_table(found, search).rich())
         if with_best:
             plain_console().print(f"The best run is in {place}.", soft_wrap=True)
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Search:
     name: str
     seeds: int | None = None
     max_weights: int | None = None
+    _small: list[Point] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -75,6 +76,17 @@ class Search:
         """The recipes of all points. Raise ``ValueError`` if one is not valid."""
         return [self.recipe(point) for point in points_of(self.grid)]
 
+    def small(self, callback: Callback | None = None) -> list[Point]:
+        """The points with at most ``max_weights`` weights. The first call makes the models, and names the points that are left out."""
+        if not self._small:
+            points, loaded = points_of(self.grid), dict[str, Problem]()
+            bound = self.max_weights is not None
+            weights = [weights_of(recipe, loaded, callback) if bound else 0 for recipe in self.recipes()]
+            self._small.extend(
+                points[n] for n in small_enough(points, weights, self.max_weights, self.name, callback or Callback())
+            )
+        return self._small
+
 
 def tune(
     search: Search,
@@ -102,13 +114,7 @@ def tune(
     """
     optuna: Any = need_optuna()
     words = {key: [_word(value) for value in values] for key, values in search.grid.items()}
-    points, recipes, loaded = (
-        points_of(search.grid),
-        search.recipes(),
-        dict[str, Problem](),
-    )  # check all before the first one is trained
-    weights = [weights_of(recipe, loaded, callback) for recipe in recipes] if search.max_weights is not None else [0] * len(recipes)
-    small = [points[n] for n in small_enough(points, weights, search.max_weights, search.name, callback or Callback())]
+    recipes, small = search.recipes(), search.small(callback)  # check all before the first one is trained
     metric = choose(METRICS, recipes[0].train.metric, recipes[0].data.task_of_graphs)
 
     class Grid(optuna.samplers.GridSampler):  # type: ignore[misc]
@@ -123,7 +129,7 @@ def tune(
     def point_of(trial: Any) -> Point:
         return {key: values[words[key].index(trial.suggest_categorical(key, words[key]))] for key, values in search.grid.items()}
 
-    left = len(small) - len({tuple(trial.params[key] for key in words) for trial in best_first(study)})
+    left = len(small) - len({tuple(trial.params[key] for key in words) for trial in best_first(study, search)})
     left = left if trials is None else min(trials, left)
     at_once = jobs or (MOST if fabric is not None and fabric.device.type == "cuda" else 1)
     _try_again(study, words)
@@ -202,23 +208,25 @@ def make_study(name: str, storage: str | None, sampler: Any, metric: str, recipe
     return study
 
 
-def best_first(study: Any) -> list[Any]:
-    """The finished trials of a study, best first."""
+def best_first(study: Any, search: Search | None = None) -> list[Any]:
+    """The finished trials of a study, best first; those at points of a grid that are small enough, if a ``search`` is given."""
     sign = -1 if study.direction.name == "MAXIMIZE" else 1
-    return sorted((trial for trial in study.trials if trial.state.name == "COMPLETE"), key=lambda trial: sign * trial.value)
+    done = sorted((trial for trial in study.trials if trial.state.name == "COMPLETE"), key=lambda trial: sign * trial.value)
+    small = [{key: _word(value) for key, value in point.items()} for point in search.small()] if search else []
+    return [trial for trial in done if search is None or trial.params in small]
 
 
 def best_point(search: Search, study: Any) -> Point:
     """The best point of a grid, with the values of the grid in place of the words for them in the study."""
-    done = best_first(study)
+    done = best_first(study, search)
     if not done:
         raise ValueError(f"{search.name} has no finished point; use more --trials.")
     return {key: next(value for value in values if _word(value) == done[0].params[key]) for key, values in search.grid.items()}
 
 
-def study_table(study: Any) -> Table:
-    """The points of a grid, best first."""
-    done = best_first(study)
+def study_table(study: Any, search: Search | None = None) -> Table:
+    """The points of a grid, best first; see ``best_first``."""
+    done = best_first(study, search)
     names = list(done[0].params) if done else []
     rows = [[str(trial.number), *(str(trial.params[name]) for name in names), float(trial.value)] for trial in done]
     columns = ["trial", *names, "validation"]

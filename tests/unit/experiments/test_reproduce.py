@@ -1,14 +1,17 @@
 """Ours beside the paper's, and the points of a grid: by hand."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from reign.experiments import tune
 from reign.experiments.paper import Column, PaperTable, Quick, Row
 from reign.experiments.reproduce import Cell, cell_of
 from reign.experiments.tune import Search, best_first, best_point
 from reign.train.runs.results import Spread, Summary
+from reign.train.settings.config import Recipe
 from reign.train.settings.yaml import choices
 
 
@@ -88,11 +91,38 @@ def test_the_seeds_of_a_search() -> None:
         ],
     )
     lists = Search.of("ablation/shared", {"model.terms": [["own"], ["own", "own+local"]]})
-    lists = replace(lists, grid={"model.terms": lists.grid["model.terms"]})
+    lists = replace(lists, grid={"model.terms": lists.grid["model.terms"]}, max_weights=None)
     assert best_point(lists, study) == {"model.terms": ["own", "own+local"]}
     study.trials.clear()
     with pytest.raises(ValueError, match="ablation/shared/EGO has no finished point; use more --trials"):
         best_point(lists, study)
+
+
+def test_a_bound_on_weights_that_is_lowered_in_a_saved_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finished points over the new bound count no longer: the open point below it is trained, and none of them is the best one. The models and
+    results are made up."""
+    trained = []
+
+    def result(recipe: Recipe) -> Summary:
+        trained.append((recipe.model.hidden_channels, recipe.train.optimiser.lr))
+        val = recipe.train.optimiser.lr / recipe.model.hidden_channels  # larger models are better
+        return Summary.model_construct(val=Spread(mean=val, std=None, values=[val]))
+
+    monkeypatch.setattr(tune, "weights_of", lambda recipe, *_: 100 if recipe.model.hidden_channels == 128 else 10)
+    monkeypatch.setattr(tune, "train_all", lambda plans, **_: [result(recipe) for recipe, _ in plans])
+    monkeypatch.setattr(Summary, "splits", property(lambda self: {"val": self.val}))
+    grid = {"model.hidden_channels": [4, 128], "train.optimiser.lr": [0.1, 0.2]}
+    search = replace(Search.of("zinc/gin", grid), grid=grid, max_weights=None)
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    tune.tune(search, tmp_path, storage=storage, trials=3)
+    first, tight = set(trained), replace(search, max_weights=50)
+    assert len(first) == 3
+    study = tune.tune(tight, tmp_path, storage=storage)
+    assert set(trained[3:]) == {(4, 0.1), (4, 0.2)} - first
+    assert len(set(trained[3:])) == 1
+    assert best_point(search, study)["model.hidden_channels"] == 128
+    assert best_point(tight, study) == {"model.hidden_channels": 4, "train.optimiser.lr": 0.1}
+    assert [row[1:3] for row in tune.study_table(study, tight).rows] == [["4", "0.1"], ["4", "0.2"]]
 
 
 def test_whose_settings_count() -> None:
