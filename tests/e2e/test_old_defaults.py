@@ -154,6 +154,17 @@ def test_the_recipe_of_an_old_run_means_what_it_meant(old: Path) -> None:
     assert find_recipe(str(old / "mine.yaml"))[0].model.model_dump() == expected
 
 
+def test_changes_of_the_recipe_of_an_old_run_mean_what_they_mean_today(old: Path) -> None:
+    from reign.experiments import find_recipe
+
+    file = str(old / "gnnak" / "whole" / "recipe.yaml")
+    found = find_recipe(file, {"model": {"combine": "cat"}})[0].model
+    assert found == find_recipe(file)[0].model.model_copy(update={"combine": "cat"})
+    file = str(old / "ngnn" / "whole" / "recipe.yaml")
+    found = find_recipe(file, {"model": {"name": "gnnak", "policy": "ego:1"}})[0].model
+    assert found.options.keys().isdisjoint({"combine", "aggregation", "end_norm", "end_act"})
+
+
 def test_files_of_a_newer_format_are_refused(old: Path) -> None:
     from reign.train.runs.run import Run
 

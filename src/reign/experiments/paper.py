@@ -205,7 +205,10 @@ def find_table(name: str) -> PaperTable:
         old = (
             {"format": 1} if Run(Path(name).parent).files.problem.is_file() else {}
         )  # the recipe of a run, perhaps of an older version
-        return PaperTable.single(name, old | {str(key): value for key, value in values.items()})
+        values = old | {str(key): value for key, value in values.items()}
+        if values.get("format") == 1:
+            values = Recipe.todays(values)  # before any changes, which have the defaults of today
+        return PaperTable.single(name, values)
     try:
         return PaperTable.model_validate(values)
     except ValidationError as error:

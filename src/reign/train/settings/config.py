@@ -306,8 +306,8 @@ class Recipe(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _today(cls, values: Any) -> Any:
-        """Spell out the defaults of an earlier format."""
+    def todays(cls, values: Any) -> Any:
+        """Plain values with the defaults of an earlier format spelled out."""
         if not isinstance(values, dict) or "format" not in values:
             return values
         model, format = values.get("model"), read_format(values["format"], "the recipe")
