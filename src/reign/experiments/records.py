@@ -50,6 +50,11 @@ class Result(Settings):
         """The seed and the fold."""
         return self.seed, -1 if self.fold is None else self.fold
 
+    @property
+    def numbers(self) -> RawSettings:
+        """All but when, where and by which version it was made."""
+        return self.model_dump(exclude={"seconds", "date", "device", "versions", "commit"})
+
 
 class Record(Settings):
     """The results of one run of a table. ``best_train`` of a result is the lowest training loss of all epochs. If settings were chosen from a grid,
@@ -113,13 +118,15 @@ class Record(Settings):
 
     def write(self, folder: Path) -> Path:
         """Write the record to ``folder/table/row.json``, with the column in the name if there are several. Existing results of other seeds
-        are kept."""
+        are kept, and so is an existing record of the trivial predictor, which has no run, if its numbers are the same."""
         file = folder / self.table / (f"{self.row}.json" if self.column == "test" else f"{self.row}--{self.column}.json")
         record = self
         if file.is_file():
             before = Record.read(file)
             if _filled(before.recipe) != _filled(self.recipe):
                 raise ValueError(f"{file} holds results of another recipe; move it away to start a new record.")
+            if "model" not in self.recipe and [one.numbers for one in before.results] == [one.numbers for one in self.results]:
+                return file
             results = {result.key: result for result in (*before.results, *self.results)}
             record = self.model_copy(
                 update={"results": [results[key] for key in sorted(results)], "choice": self.choice or before.choice}

@@ -195,3 +195,14 @@ def test_runs_of_another_table_are_used_again(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(build, "load_problem", tiny.like)
     record_table(runs, "four-cycle", table, tmp_path / "results")
     assert [(record.row, len(record.results)) for record in read_records(tmp_path / "results")] == [("gin", 1), ("trivial", 1)]
+    file = tmp_path / "results" / "four-cycle" / "trivial--best_train.json"
+    known = json.loads(file.read_text())
+    known["results"][0]["date"] = "2022-05-19"
+    file.write_text(json.dumps(known))
+    assert file in record_table(runs, "four-cycle", table, tmp_path / "results", "abc")
+    assert json.loads(file.read_text()) == known  # it has no run, and its numbers are the same
+    test, known["results"][0]["last"]["test"] = known["results"][0]["last"]["test"], 100.0
+    file.write_text(json.dumps(known))
+    record_table(runs, "four-cycle", table, tmp_path / "results", "abc")
+    (again,) = json.loads(file.read_text())["results"]
+    assert (again["last"]["test"], again["commit"], again["date"] > "2022-05-19") == (test, "abc", True)
