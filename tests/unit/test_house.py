@@ -13,18 +13,18 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
-    ".": (13, 1320, 7.6),
+    ".": (13, 1323, 7.6),
     "bags": (11, 2472, 4.2),
     "cli": (12, 2100, 9.5),
     "data": (18, 3234, 6.6),
     "draw": (3, 410, 7.3),
-    "experiments": (12, 2224, 6.5),
+    "experiments": (12, 2246, 6.4),
     "explain": (2, 310, 4.8),
     "explore": (3, 431, 7.4),
     "kernels": (20, 4278, 4.1),
-    "nn": (31, 6808, 6.7),
+    "nn": (31, 6803, 6.7),
     "plots": (11, 2014, 7.1),
-    "policies": (9, 1257, 7.2),
+    "policies": (9, 1267, 7.1),
     "published": (7, 1330, 7.9),
     "sklearn": (2, 344, 7.8),
     "smiles": (6, 837, 6.0),
