@@ -202,10 +202,8 @@ def find_table(name: str) -> PaperTable:
         raise ValueError(f"the file {name} does not exist.")
     values = read_extended(name)
     if "rows" not in values:
-        old = (
-            {"format": 1} if Run(Path(name).parent).files.problem.is_file() else {}
-        )  # the recipe of a run, perhaps of an older version
-        values = old | {str(key): value for key, value in values.items()}
+        of_a_run = Run(Path(name).parent).files.problem.is_file()  # perhaps of an older version
+        values = ({"format": 1} if of_a_run else {}) | {str(key): value for key, value in values.items()}
         if values.get("format") == 1:
             values = Recipe.todays(values)  # before any changes, which have the defaults of today
         return PaperTable.single(name, values)

@@ -405,7 +405,9 @@ class GNNAK(SubgraphGNN):
             check_count("num_layers", num_layers)
             widths = options.get("widths") or [hidden_channels] * num_layers
             if isinstance(widths, list | tuple) and len(widths) == num_layers and all(type(width) is int for width in widths):
-                options["widths"] = [(3 if self.context else 2) * width for width in widths]  # others are refused below, as they are
+                options["widths"] = [
+                    (3 if self.context else 2) * width for width in widths
+                ]  # others are refused below, as they are
         options.setdefault("pooling", partial(RootPooling, roots=graph_pooling))
         layer = remarked(block, policy) if remark else block
         super().__init__(

@@ -306,7 +306,11 @@ class Recipe(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def todays(cls, values: Any) -> Any:
+    def _todays(cls, values: Any) -> Any:
+        return cls.todays(values)
+
+    @staticmethod
+    def todays(values: Any) -> Any:
         """Plain values with the defaults of an earlier format spelled out."""
         if not isinstance(values, dict) or "format" not in values:
             return values
