@@ -12,7 +12,8 @@ from torch import Tensor
 from reign.bags import SharedGraph, node_values
 from reign.policies._base import POLICIES, Pairs, Policy
 
-TIE = 1e-9  # centralities that differ by a smaller part of their value count as equal
+# Square roots of centralities that differ by a smaller part, or by less than the rounding of eigenvectors, count as equal.
+TIE, ROUNDING = 1e-9, 1e-13
 
 
 @POLICIES.register("central")
@@ -21,6 +22,7 @@ class Central(Policy):
     r"""The graph with a mark on the root, for the nodes of largest subgraph centrality alone: few subgraphs, which are the same at every call.
 
     The subgraph centrality of node i is :math:`\exp(A)_{ii} = \sum_s (A^s)_{ii} / s!`, a sum over its closed walks, in the simple undirected graph.
+    Values whose square roots differ by less than a part of 1e-9, or by 1e-13 of the square root of exp of the largest eigenvalue, count as equal.
 
     A tie at the last place is broken by structure, so that isomorphic graphs get isomorphic bags. One node is chosen after the other. Among the tied nodes
     it is one of the smallest colour of colour refinement, which starts from the features and from the nodes that are chosen already, and reads features of
@@ -55,9 +57,9 @@ class Central(Policy):
         centrality = subgraph_centrality(graph)
         order = torch.argsort(centrality, descending=True, stable=True)
         order = order[torch.argsort(graph.batch[order], stable=True)]  # by graph, then by centrality
-        value, home = centrality[order], graph.batch[order]
+        value, home = centrality[order].sqrt(), graph.batch[order]
         place = torch.arange(order.numel(), device=order.device) - graph.ptr[home]
-        level = torch.nn.functional.pad((value[1:] < value[:-1] * (1 - TIE)) | (home[1:] != home[:-1]), (1, 0)).cumsum(0)
+        level = torch.nn.functional.pad((value[1:] < value[:-1] * (1 - TIE) - ROUNDING) | (home[1:] != home[:-1]), (1, 0)).cumsum(0)
         chosen = place < self.number
         last = (place == self.number) & (level == level.roll(1))  # equal to the last one that was chosen
         for p in last.nonzero().flatten().tolist():

@@ -113,6 +113,20 @@ def test_ties_that_colour_refinement_does_not_see() -> None:
             assert same_up_to_automorphism("central:2", data, torch.randperm(25))
 
 
+def test_rounding_does_not_decide_between_nodes() -> None:
+    """Three paths of 6 nodes at a complete graph of 36: the centralities at their ends are 1e-14 of the largest one. All features differ, so that
+    they decide between nodes of equal structure, whatever the order of nodes is."""
+    graph = nx.complete_graph(36)
+    for p in range(3):
+        nx.add_path(graph, [p, *range(36 + 6 * p, 42 + 6 * p)])
+    data = data_of(graph, torch.arange(54.0)[:, None])
+    rng = torch.Generator().manual_seed(0)
+    for perm in [torch.randperm(54, generator=rng) for _ in range(8)]:
+        moved = Data(x=data.x[perm.argsort()], edge_index=perm[data.edge_index])
+        found = perm.argsort()[roots("central:46", moved)].tolist()  # also three nodes of each path, and the fourth of the first one
+        assert sorted(found) == sorted([*range(40), 42, 43, 44, 48, 49, 50])
+
+
 def test_features_decide_between_nodes_of_equal_structure() -> None:
     """Of the two middle nodes of a path, the one with the smaller features is chosen."""
     x = torch.tensor([[0.0], [5.0], [3.0], [0.0]])
