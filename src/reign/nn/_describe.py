@@ -36,6 +36,7 @@ def latex_formula(formula: str) -> str:
     ('\\mathbf{1}_{[k \\sim_{k} i]} x^{k}_{k}', '\\mathrm{mean}_{h} x^{h}_{i}')
     """
     text = re.sub(r"\bx\[(\w),(\w)\]", r"x^{\1}_{\2}", formula)
+    text = re.sub(r"\be_(\w\w)", r"e_{\1}", text.replace("relu(", r"\mathrm{relu}("))
     text = re.sub(r"~_(\w)", r"\\sim_{\1}", text).replace("~", r"\sim").replace("!=", r"\neq")
     text = re.sub(r"\bin V\^(\w)", r"\\in V^{\1}", text)
     text = re.sub(r"(sum|mean)_(\w)\b", r"\1_{\2}", text)
@@ -112,7 +113,7 @@ def describe_model(model: Any, latex: bool = False) -> str:
 def describe_conv(layer: TermLayer, latex: bool = False) -> str:
     """Describe a layer: its update equations on and off the diagonal, the parameters and scope of every term, and its cost."""
     if latex:
-        off, on = slot_formulas(layer), slot_formulas(layer, on=True)
+        off, on = ([_of_slot(slot, layer, where, edges=True) for slot in layer.slots(where)] for where in (False, True))
         if layer.roots == "added":
             off, on = [*off, *((head, [f"[i = k] {formula}" for formula in formulas]) for head, formulas in on)], []
         return latex_conv(layer, [*([("x[i,i]", True, on)] if on else []), ("x[k,i]", False, off)])
@@ -156,7 +157,7 @@ def _branch(target: str, layer: TermLayer, on: bool) -> list[str]:
 
 
 def _line(slot: Slot, layer: TermLayer, on: bool, condition: str = "") -> str:
-    head, formulas = _of_slot(slot, layer, on)
+    head, formulas = _of_slot(slot, layer, on, edges=True)
     where = "roots" if on else SCOPES[slot.scope]
     return (
         f"      + {condition}{head}({', '.join(formulas)})".ljust(64)
@@ -165,13 +166,25 @@ def _line(slot: Slot, layer: TermLayer, on: bool, condition: str = "") -> str:
 
 
 def slot_formulas(layer: TermLayer, on: bool = False) -> list[tuple[str, list[str]]]:
-    """The class name of the transform or encoder of every slot of a layer, and the formulas of its inputs."""
+    """The class name of the transform or encoder of every slot of a layer, and the formulas of its inputs, without edge features."""
     return [_of_slot(slot, layer, on) for slot in layer.slots(on)]
 
 
-def _of_slot(slot: Slot, layer: TermLayer, on: bool) -> tuple[str, list[str]]:
+def _of_slot(slot: Slot, layer: TermLayer, on: bool, edges: bool = False) -> tuple[str, list[str]]:
     transform = slot.encoder if isinstance(slot, EncoderSlot) else slot.transform
-    return type(transform).__name__, [_formula(part, layer, on) for part in slot.terms]
+    featured = edges and not isinstance(slot, EncoderSlot) and slot.edge_encoder is not None
+    formulas = [_formula(part, layer, on) for part in slot.terms]
+    return type(transform).__name__, [_with_edges(formula) for formula in formulas] if featured else formulas
+
+
+def _with_edges(formula: str) -> str:
+    """A formula whose messages along edges have edge features, e_ij for the edge from j to i.
+
+    >>> _with_edges("sum_{j ~ i} sum_h x[h,j]"), _with_edges("[k ~_k i] x[k,k]")
+    ('sum_{j ~ i} relu(sum_h x[h,j] + e_ij)', '[k ~_k i] relu(x[k,k] + e_ik)')
+    """
+    found = re.match(r"(.*?[{[](\w) ~(?:_\w)? (\w)[^}\]]*[}\]] )(.*?)( along .*)?$", formula)
+    return formula if found is None else f"{found[1]}relu({_with_edges(found[4])} + e_{found[3]}{found[2]}){found[5] or ''}"
 
 
 def _formula(term: Term, layer: TermLayer, on: bool) -> str:

@@ -51,6 +51,31 @@ def test_means_of_sums() -> None:
         assert " mean_h x[h,j]" in text
 
 
+def test_messages_with_edge_features() -> None:
+    """As ``State.with_edges`` computes them: the sum along edges is one of relu(x + e), also of sums and inside of another one."""
+    names = ["own", "local", "local_others", "root_msg", "swap_local", "needle_msg@agg", "non_roots@Ak"]
+    options: dict[str, Any] = {"root_terms": ["own", "non_roots@Ak"], "aggregation": {"local": "mean"}}
+    layer = SubgraphConv(4, 4, names, edge_dim=3, edge_terms=True, **options)
+    text = layer.describe()
+    assert "(x[k,i])" in text
+    for formula in (
+        "mean_{j ~_k i} relu(x[k,j] + e_ij)",
+        "sum_{j ~_k i, j != k} relu(x[k,j] + e_ij)",
+        "[k ~_k i] relu(x[k,k] + e_ik)",
+        "sum_{h ~ k} relu(x[h,i] + e_kh)",
+        "sum_g sum_{j ~_g i} relu(sum_h x[h,j] + e_ij)",
+        "sum_{h ~_k i} relu(sum_{j ~_h i} relu(x[h,j] + e_ij) + e_ih)",
+        "sum_{h ~_i i} relu(sum_{j ~_h h} relu(x[h,j] + e_hj) + e_ih)",
+    ):
+        assert f"({formula})" in text
+    assert text.count("relu") == 9
+    latex = layer.describe(latex=True)
+    assert r"\mathrm{mean}_{j \sim_{k} i} \mathrm{relu}(x^{k}_{j} + e_{ij})" in latex
+    assert r"\mathbf{1}_{[k \sim_{k} i]} \mathrm{relu}(x^{k}_{k} + e_{ik})" in latex
+    assert latex.count("relu") == 9
+    assert "relu" not in SubgraphConv(4, 4, names, **options).describe()
+
+
 def test_equations_as_latex() -> None:
     text = SUN(4, 4, 2, 1).describe(latex=True)
     assert text._repr_latex_().startswith("$$")  # what notebooks render

@@ -115,7 +115,8 @@ def test_ties_that_colour_refinement_does_not_see() -> None:
 
 def test_rounding_does_not_decide_between_nodes() -> None:
     """Three paths of 6 nodes at a complete graph of 36: the centralities at their ends are 1e-14 of the largest one. All features differ, so that
-    they decide between nodes of equal structure, whatever the order of nodes is."""
+    they decide between nodes of equal structure, whatever the order of
+    nodes is: after three nodes of each path comes the fourth of the first path."""
     graph = nx.complete_graph(36)
     for p in range(3):
         nx.add_path(graph, [p, *range(36 + 6 * p, 42 + 6 * p)])
@@ -123,7 +124,7 @@ def test_rounding_does_not_decide_between_nodes() -> None:
     rng = torch.Generator().manual_seed(0)
     for perm in [torch.randperm(54, generator=rng) for _ in range(8)]:
         moved = Data(x=data.x[perm.argsort()], edge_index=perm[data.edge_index])
-        found = perm.argsort()[roots("central:46", moved)].tolist()  # also three nodes of each path, and the fourth of the first one
+        found = perm.argsort()[roots("central:46", moved)].tolist()
         assert sorted(found) == sorted([*range(40), 42, 43, 44, 48, 49, 50])
 
 
