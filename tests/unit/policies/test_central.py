@@ -115,8 +115,8 @@ def test_ties_that_colour_refinement_does_not_see() -> None:
 
 def test_rounding_does_not_decide_between_nodes() -> None:
     """Three paths of 6 nodes at a complete graph of 36: the centralities at their ends are 1e-14 of the largest one. All features differ, so that
-    they decide between nodes of equal structure, whatever the order of
-    nodes is: after three nodes of each path comes the fourth of the first path."""
+    they decide between nodes of equal structure, whatever the order of nodes
+    is: after three nodes of each path comes the fourth of the first path."""
     graph = nx.complete_graph(36)
     for p in range(3):
         nx.add_path(graph, [p, *range(36 + 6 * p, 42 + 6 * p)])
