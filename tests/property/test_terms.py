@@ -1,6 +1,7 @@
 """Every term against a plain dense formula written from the paper, forward and gradient, in float64."""
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 import torch
@@ -170,10 +171,10 @@ def test_mean_is_the_sum_over_the_count(name: str) -> None:
     bag = reign.policy("ego:1").from_data(batch)
     h = torch.randn(bag.num_pairs, 2, dtype=torch.float64)
     term = TERMS[name]
-    for where in ("off", "on"):
-        total = State(h, bag, "members").get(term, where)
-        count = State(torch.ones(bag.num_pairs, 1, dtype=torch.float64), bag, "members").get(term, where)
-        mean = State(h, bag, "members", {name: "mean"}).get(term, where)
+    for where, domain in product(("off", "on"), ("all", "members")):  # counts of both are kept with the bag
+        total = State(h, bag, domain).get(term, where)
+        count = State(torch.ones(bag.num_pairs, 1, dtype=torch.float64), bag, domain).get(term, where)
+        mean = State(h, bag, domain, {name: "mean"}).get(term, where)
         torch.testing.assert_close(mean * count.clamp(min=1), total)
         assert (mean[(count == 0).flatten()] == 0).all()
 

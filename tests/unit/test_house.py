@@ -18,18 +18,18 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "cli": (12, 2100, 9.5),
     "data": (18, 3234, 6.6),
     "draw": (3, 410, 7.3),
-    "experiments": (12, 2246, 6.4),
+    "experiments": (12, 2244, 6.4),
     "explain": (2, 310, 4.8),
     "explore": (3, 431, 7.4),
     "kernels": (20, 4278, 4.1),
-    "nn": (31, 6803, 6.7),
+    "nn": (31, 6819, 6.6),
     "plots": (11, 2014, 7.1),
-    "policies": (9, 1267, 7.1),
+    "policies": (9, 1269, 7.1),
     "published": (7, 1330, 7.9),
     "sklearn": (2, 344, 7.8),
     "smiles": (6, 837, 6.0),
     "theory": (15, 3891, 5.8),
-    "train": (37, 8471, 6.4),
+    "train": (37, 8475, 6.4),
 }
 
 WHOLE = {

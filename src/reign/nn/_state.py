@@ -204,7 +204,8 @@ class State:
         def count() -> Tensor:
             real = bag.real("pair")
             counted = torch.ones_like(bag.member) if real is None else real
-            return State(counted.to(torch.float64)[:, None], bag, domain, inner).get(term, where)
+            ones = self.masked_values(counted.to(torch.float64)[:, None])  # the bag of a slice may not know which pairs are masked
+            return State(ones, bag, domain, inner).get(term, where)
 
         rows = "sub" if where == "on" or term.scope == "subgraph" else term.scope
         return bag.cache(("count", term.name, where, domain, bool(inner)), lambda: PerRow(count(), rows)).values
