@@ -7,7 +7,6 @@ from reign.bags._graph import Bound, PerRow, SharedGraph
 from reign.bags._hops import FAR, HopTable, hop_table, near_table, node_values, pair_values, stored_table
 from reign.bags._kernel import kernel_edges, kernel_near, kernel_pairs
 from reign.bags._memory import SMALL, STATE_BYTES, DoesNotFit, check_fits, free_memory, out_of_memory, warn_of_size
-from reign.bags._missing import SampledWiring, at_nodes
 from reign.bags._store import BagStore, Column, Frame, all_real
 from reign.bags._views import ALL, DenseBag, Slices, along, check_along
 from reign.bags._wiring import FeaturedWiring, FolkloreMessages, Messages, Neighbours, Where, Wiring
@@ -31,7 +30,6 @@ __all__ = [
     "Messages",
     "Neighbours",
     "PerRow",
-    "SampledWiring",
     "SharedGraph",
     "Slices",
     "SubgraphBag",
@@ -39,7 +37,6 @@ __all__ = [
     "Wiring",
     "all_real",
     "along",
-    "at_nodes",
     "check_along",
     "check_fits",
     "free_memory",

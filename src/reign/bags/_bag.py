@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from reign.bags import _views as views
 from reign.bags._graph import Bound, Cached, PairEdges, PerRow, SharedGraph, cached, pair_edges
 from reign.bags._hops import on_several_paths, resistance, root_hops
-from reign.bags._missing import SampledWiring, at_nodes
+from reign.bags._missing import SampledWiring
 from reign.bags._wiring import PLAIN, WEIGHT, WeightedWiring, Wiring, weigh
 from reign.kernels import Segments, kernels_for, ragged
 
@@ -172,11 +172,23 @@ class SubgraphBag(Cached):
         return not self.node_based and self.policy.node_based and not self.policy.random
 
     def at_roots(self, values: Shaped[Tensor, "subgraphs channels"], who: str) -> Shaped[Tensor, "nodes channels"]:
-        """Values of subgraphs as values of their roots. If only some nodes were chosen as roots, the values of the others are zero, or the mean."""
-        if self.has_some_roots:
-            return values.new_zeros(self.num_nodes, values.size(1)).index_copy(0, self.root, values)
-        self.require_roots(who)
-        return values if self.missing is None else at_nodes(self, values)
+        """Values of subgraphs as values of their roots. Nodes without a subgraph have zeros, or with ``missing="mean"`` the mean of their graph."""
+        if not self.has_some_roots:
+            self.require_roots(who)
+        if self.missing != "mean":
+            return self.to_roots(values)
+        wiring = self.wiring
+        mean = wiring.scaled(wiring.sub_to_graph(values), "graph") / self.graph.sizes.clamp(min=1)[:, None]
+        return self.to_roots(values, mean.index_select(0, self.graph.batch))
+
+    def to_roots(
+        self, values: Shaped[Tensor, "subgraphs channels"], others: Shaped[Tensor, "nodes channels"] | None = None
+    ) -> Shaped[Tensor, "nodes channels"]:
+        """Values of subgraphs at their roots, and at all other nodes zeros or the values that are given."""
+        if self.node_based:
+            return values
+        others = values.new_zeros(self.num_nodes, values.size(1)) if others is None else others
+        return others.index_copy(0, self.root, values)
 
     def row(self, sub: Int[Tensor, "*any"], node: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
         """The row of each pair (subgraph, node), or -1 if it is not stored."""

@@ -13,7 +13,7 @@ scaled. Messages of a convolution of PyG are not scaled either.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -22,9 +22,6 @@ from torch import Tensor
 from reign.bags._graph import cached
 from reign.bags._wiring import Entries, FolkloreMessages, Messages, Neighbours, Triples, WeightedSum, Where, Wiring, _targets
 from reign.kernels import Sum
-
-if TYPE_CHECKING:
-    from reign.bags._bag import SubgraphBag
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,16 +69,16 @@ class SampledWiring(Wiring):
         return total * share.to(total.dtype)[:, None]
 
     def at_root(
-        self, total: Float[Tensor, "nodes channels"], root: Float[Tensor, "subgraphs channels"]
+        self, total: Float[Tensor, "nodes channels"], root: Callable[[], Float[Tensor, "subgraphs channels"]]
     ) -> Float[Tensor, "subgraphs channels"]:
-        """sum_h x[h, k] in subgraph k, from the scaled sum at every node, and x[k, k]."""
-        share, others = (values[self.bag.sub_batch].to(root.dtype)[:, None] for values in (self.share, self.share_of_others))
-        return total[self.bag.root] * (others / share) + root * (1 - others)
+        """See ``Wiring.at_root``."""
+        share, others = (values[self.bag.sub_batch].to(total.dtype)[:, None] for values in (self.share, self.share_of_others))
+        return total[self.bag.root] * (others / share) + root() * (1 - others)
 
     def over_two(
         self, total: Float[Tensor, "nodes channels"], h: Float[Tensor, "pairs channels"]
     ) -> Float[Tensor, "nodes channels"]:
-        """sum_g sum_{j ~_g i} sum_h x[h, j], from this sum with scales for g and for h apart: g = h is in the sample more often than g and another h."""
+        """See ``Wiring.over_two``. The given sum has scales for g and for h apart, but g = h is in the sample more often than g and another h."""
         share, others = (values[self.bag.graph.batch].to(h.dtype)[:, None] for values in (self.share, self.share_of_others))
         return total * (others / share) + self.rows("agg", "kj")(h) * (1 - others)
 
@@ -155,12 +152,3 @@ class SampledWiring(Wiring):
         rows = torch.arange(bag.num_pairs, device=bag.device)
         read = self.row(self.sub_of(bag.node), self.root_of(bag.sub))
         return self._sum_of_rows(Entries(read, rows, rows, rows.numel()), ("pair", "pair"))
-
-
-def at_nodes(bag: "SubgraphBag", values: Float[Tensor, "subgraphs channels"]) -> Float[Tensor, "nodes channels"]:
-    """Values of subgraphs at their roots; the other nodes have zeros, or with ``missing="mean"`` the mean of their graph."""
-    if bag.missing == "zero":
-        return values.new_zeros(bag.num_nodes, values.size(1)).index_copy(0, bag.root, values)
-    wiring = bag.wiring
-    mean = wiring.scaled(wiring.sub_to_graph(values), "graph") / bag.graph.sizes.clamp(min=1)[:, None]
-    return mean.index_select(0, bag.graph.batch).index_copy(0, bag.root, values)

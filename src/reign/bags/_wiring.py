@@ -132,6 +132,18 @@ class Wiring:
         """Sums over the subgraphs of a graph, scaled if some are missing."""
         return total
 
+    def at_root(
+        self, total: Shaped[Tensor, "nodes channels"], root: Callable[[], Shaped[Tensor, "subgraphs channels"]]
+    ) -> Shaped[Tensor, "subgraphs channels"]:
+        """sum_h x[h, k] in subgraph k, from the scaled sum at every node, and x[k, k]."""
+        return total
+
+    def over_two(
+        self, total: Shaped[Tensor, "nodes channels"], h: Shaped[Tensor, "pairs channels"]
+    ) -> Shaped[Tensor, "nodes channels"]:
+        """sum_g sum_{j ~_g i} sum_h x[h, j], from this sum with equal scales."""
+        return total
+
     # -- between scopes --------------------------------------------------------------------------------------------
 
     @cached

@@ -45,10 +45,10 @@ def settings_at(point: Point) -> Mapping[str, Any]:
     return merge(*(nested(key, value) for key, value in point.items()))
 
 
-def in_words(point: Point) -> str:
+def settings_in_words(point: Point) -> str:
     """A point in one line.
 
-    >>> in_words({"model.num_layers": 6, "model": {"inner_layers": 1}})
+    >>> settings_in_words({"model.num_layers": 6, "model": {"inner_layers": 1}})
     'num_layers 6, inner_layers 1'
     """
     each = [pair for key, value in point.items() for pair in (value.items() if isinstance(value, dict) else [(key, value)])]
@@ -110,7 +110,7 @@ def small_enough(points: Sequence[Point], weights: Sequence[int], most: int | No
     """The numbers of the points with at most so many weights. The others are named once; ``ValueError`` if there are no points left."""
     over = [n for n, number in enumerate(weights) if most is not None and number > most]
     if over:
-        named = "; ".join(f"{in_words(points[n])} ({weights[n]:,})" for n in over)
+        named = "; ".join(f"{settings_in_words(points[n])} ({weights[n]:,})" for n in over)
         said = f"{name}: {len(over)} of {len(points)} points have more than {most:,} weights: {named}"
         if len(over) == len(points):
             raise ValueError(
@@ -180,7 +180,7 @@ def choose(
             choice = Choice(metric=done[small[0]].metric, max_weights=grid.max_weights, points=points)
             if fabric is None or fabric.is_global_zero:
                 write_json(grid.folder / CHOICE, choice.model_dump(mode="json"))
-        callback.note(f"{grid.name}: validation chooses {in_words(choice.best.settings)} ({mean(choice.best.validation):.4g}).")
+        callback.note(f"{grid.name}: validation chooses {settings_in_words(choice.best.settings)} ({mean(choice.best.validation):.4g}).")
         out.append(choice)
     if fabric is not None:
         fabric.barrier()  # other processes read the files that the first one has written

@@ -61,11 +61,16 @@ class LayerPlan(LayerFacts):
         self.picks_nodes = any(isinstance(slot, EncoderSlot) and slot.scope == "node" for slot in root_slots)
         self.ends_with_norm = not isinstance(layer.norm, NoNorm)  # the norm and the activation then follow after the stage
         self.needs, self.inside = layer.needs, inside
-        themselves = {layer.norm, *(slot.norm for slot in self.everywhere)}  # these norms count batches themselves
-        themselves |= {module for slot in self.graphs for module in slot.modules()}
-        self.norms = [m for m in inside if isinstance(m, BatchNorm) and m not in themselves]
         self.widest = max([layer.in_channels, *(m.out_features for m in inside if isinstance(m, nn.Linear))])
         self.reason = _reason(layer, self)
+        self.norms = [] if self.reason is not None else self._norms_of_stages()
+
+    def _norms_of_stages(self) -> list[BatchNorm]:
+        """The batch norms that stages compute, and whose batches they count: those of maps, and those after encoders. All others run as modules."""
+        slots = [*self.pairs, *(slot for slot, _ in self.rows), *self.everywhere]
+        after = [slot.norm for slot in slots if isinstance(slot, EncoderSlot) and slot not in self.everywhere]
+        inner = [module for slot in slots for module in slot.maps.modules()]
+        return list(dict.fromkeys(norm for norm in [*inner, *after] if isinstance(norm, BatchNorm)))
 
 
 def plan_of(layer: TermLayer) -> LayerPlan:

@@ -144,7 +144,7 @@ class RootPooling(Pooling):
     def nodes(self, state: State) -> Float[Tensor, "nodes channels"]:
         """Node i is x[i, i]."""
         at_roots = state.bag.at_roots(state.root, "a pooling of roots")
-        return self._scaled(at_roots if state.bag.missing is None else state.of_nodes("root"))
+        return self._scaled(at_roots if state.bag.missing is None else state.node_root)
 
     def reach(self, radius: int) -> int | None:
         """Only its own subgraph matters."""

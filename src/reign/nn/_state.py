@@ -8,20 +8,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from reign.bags import (
-    ALL,
-    Domain,
-    FeaturedWiring,
-    PerRow,
-    SampledWiring,
-    SubgraphBag,
-    Where,
-    Wiring,
-    along,
-    at_nodes,
-    check_along,
-    kernel_near,
-)
+from reign.bags import ALL, Domain, FeaturedWiring, PerRow, SubgraphBag, Where, Wiring, along, check_along, kernel_near
 from reign.kernels import Sum
 from reign.nn._mlp import NormRows
 from reign.nn._terms import SUMS, TERMS, Rows, Scope, Term
@@ -250,16 +237,20 @@ class State:
 
     # -- nodes without a subgraph (see ``reign.policies.Sampled``); in all other bags, nodes and subgraphs have the same numbers --
 
-    def of_nodes(self, name: Literal["root", "readout"]) -> Shaped[Tensor, "nodes channels"]:
-        """x[i, i] or sum_j x[i, j], looked up in the subgraph of every node i."""
-        values: Tensor = getattr(self, name)
-        if self.bag.missing is None:
-            return values
-        if name == "readout":
-            return at_nodes(self.bag, values)
-        return self.filled(
-            values.new_zeros(self.bag.num_nodes, values.size(1)).index_copy(0, self.bag.root, values), None, lambda mean: mean
-        )
+    @property
+    def node_root(self) -> Shaped[Tensor, "nodes channels"]:
+        """x[i, i], looked up in the subgraph of every node i."""
+        return self.filled(self.bag.to_roots(self.root), None, lambda mean: mean)
+
+    @property
+    def node_readout(self) -> Shaped[Tensor, "nodes channels"]:
+        """sum_j x[i, j], looked up in the subgraph of every node i."""
+        return self.bag.at_roots(self.readout, "a readout of the subgraph of a node")
+
+    @property
+    def root_needle(self) -> Shaped[Tensor, "subgraphs channels"]:
+        """sum_h x[h, k]."""
+        return self.bag.wiring.at_root(self.needle, lambda: self.root)
 
     @property
     def transpose(self) -> Shaped[Tensor, "pairs channels"]:
@@ -275,25 +266,6 @@ class State:
         gone = (self.bag.sub_of if node is None else self.bag.sub_of[node]) < 0
         means = self.view(self.domain, {"needle": "mean"})
         return torch.where(gone[:, None], of_mean(means.get(TERMS["needle"])), value)
-
-    def global_sum(self, of: str, scope: Scope) -> Rows:
-        """sum_j x[k, j] ("readout") or sum_h x[h, i] ("needle"), where it lives on subgraphs or nodes."""
-        wiring = self.bag.wiring
-        if isinstance(wiring, SampledWiring) and (of, scope) == ("needle", "subgraph"):
-            return wiring.at_root(self.needle, self.root)
-        if (of, scope) == ("readout", "node"):
-            return self.of_nodes("readout")
-        total: Tensor = getattr(self, of)
-        return total
-
-    def on_diagonal(self, of: str, scope: Scope) -> Rows:
-        """The summand of ``global_sum`` that is on the diagonal."""
-        if self.bag.missing is None or scope == "subgraph":
-            return self.root
-        if of == "readout":
-            return self.of_nodes("root")
-        root = self.root.new_zeros(self.bag.num_nodes, self.root.size(1)).index_copy(0, self.bag.root, self.root)
-        return self.bag.wiring.scaled(root, "node")
 
     # -- rows for the statistics of norms --------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from jaxtyping import Shaped
 from torch import Tensor
 
-from reign.bags import ALL, Neighbours, SampledWiring, Where
+from reign.bags import ALL, Neighbours, Where
 from reign.registry import Registry
 
 if TYPE_CHECKING:
@@ -119,13 +119,22 @@ def _term(
     return Term(name, formula, scope, _at_roots(scope)(value), paper, node_based, **facts)
 
 
+# sums over all nodes of a subgraph, or over all subgraphs of a node, by what is summed and where they live: the sum, and its summand on the diagonal
+_SUMS: dict[tuple[str, Scope], tuple[Callable[["State"], Rows], Callable[["State"], Rows]]] = {
+    ("readout", "subgraph"): (lambda s: s.readout, lambda s: s.root),
+    ("readout", "node"): (lambda s: s.node_readout, lambda s: s.node_root),
+    ("needle", "node"): (lambda s: s.needle, lambda s: s.bag.wiring.scaled(s.bag.to_roots(s.root), "node")),
+    ("needle", "subgraph"): (lambda s: s.root_needle, lambda s: s.root),
+}
+
+
 def _global(name: str, formula: str, scope: Scope, of: Literal["readout", "needle"], paper: str, **facts: Any) -> Term:
     """A sum over all nodes of a subgraph, or over all subgraphs of a node; "strict" ones leave out the root, as in the paper's table."""
     strict, facts = facts.pop("strict", False), {"node_based": True} | facts
+    total, diagonal = _SUMS[of, scope]
 
     def value(s: "State") -> Rows:
-        total = s.global_sum(of, scope)
-        return total - s.on_diagonal(of, scope) if strict else total
+        return total(s) - diagonal(s) if strict else total(s)
 
     return _term(name, formula, scope, value, paper, sums=(of, "root") if strict else (of,), same_sum=of, **facts)
 
@@ -181,9 +190,8 @@ def _non_roots_A(s: "State", where: Where) -> Rows:
 
 
 def _needle_msg_agg(s: "State") -> Rows:
-    wiring = s.wiring
-    out = wiring.nodes("agg")(s.get(TERMS["needle"]))
-    return wiring.over_two(out, s.h) if isinstance(wiring, SampledWiring) and s.aggregation.get("needle") != "mean" else out
+    out = s.wiring.nodes("agg")(s.get(TERMS["needle"]))
+    return out if s.aggregation.get("needle") == "mean" else s.wiring.over_two(out, s.h)
 
 
 def _needle_Ai(s: "State") -> Rows:
@@ -206,7 +214,7 @@ _ALL = [
         node_based=True, formula_on="x[i,i]", sums_on=("root",),
     ),
     _term("root", "x[k,k]", "subgraph", lambda s: s.root, stays_inside=True, sums=("root",), reads="nothing"),
-    _term("node_root", "x[i,i]", "node", lambda s: s.of_nodes("root"), node_based=True, sums=("root",), reads="nothing"),
+    _term("node_root", "x[i,i]", "node", lambda s: s.node_root, node_based=True, sums=("root",), reads="nothing"),
     # 2-IGN's global sums
     _global("readout", "sum_j x[k,j]", "subgraph", "readout", "#2.on #3.off", node_based=False, stays_inside=True),
     _global(

@@ -202,6 +202,16 @@ def test_norms_count_batches(name: str, options: dict[str, Any]) -> None:
     assert {int(b) for b in model.layers.buffers() if not b.is_floating_point()} == {2}
 
 
+def test_a_norm_inside_an_edge_encoder_counts_each_batch_once() -> None:
+    def encoder(channels: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(3, channels), reign.nn.BatchNorm(channels))
+
+    model, batch = reign.build_model("sun", 3, 4, 2, 2, edge_encoder=encoder).double(), graphs()
+    for fast in (True, False):
+        results(model, batch, fast, batch.real)
+    assert {int(b) for b in model.layers.buffers() if not b.is_floating_point()} == {2}
+
+
 def test_frozen_weights(small_blocks: None) -> None:
     def freeze(model: Model) -> None:
         for p, weight in enumerate(model.parameters()):
