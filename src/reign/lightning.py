@@ -1,6 +1,7 @@
 """A model as a ``LightningModule``, for Lightning's Trainer. It needs ``pip install 'reign[train]'``."""
 
 import reign._pyg  # noqa: F401  # isort: skip
+from functools import partialmethod
 from typing import Any, Literal
 
 import lightning
@@ -54,20 +55,18 @@ class ReignModule(lightning.LightningModule):
         out: Tensor = self.model(batch)
         return out
 
-    def training_step(self, batch: Data, index: int = 0) -> Tensor:
-        """The mean loss of the labels of a batch."""
-        out, y = self._pair(batch, "train")
+    def _on_batch(self, split: str, batch: Data, index: int = 0) -> Tensor | None:
+        """The mean loss of a batch, of which Lightning takes the gradients; outside training the predictions are collected."""
+        out, y = self._pair(batch, split)
+        if split != "train":
+            self._seen.append((out, y))
+            return None
         loss = LOSSES[self.loss].mean(out, y)
         self.log("train_loss", loss.detach(), batch_size=len(y))
         return loss
 
-    def validation_step(self, batch: Data, index: int = 0) -> None:
-        """Collect the predictions of a batch."""
-        self._seen.append(self._pair(batch, "val"))
-
-    def test_step(self, batch: Data, index: int = 0) -> None:
-        """Collect the predictions of a batch."""
-        self._seen.append(self._pair(batch, "test"))
+    training_step = partialmethod(_on_batch, "train")
+    validation_step, test_step = partialmethod(_on_batch, "val"), partialmethod(_on_batch, "test")
 
     def predict_step(self, batch: Data, index: int = 0) -> Float[Tensor, "rows out_channels"]:
         """The outputs of the model for a batch."""

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Batch, Data
 
 import reign
-from reign.bags import _memory as memory
+from reign import _validate as memory
 from reign.policies import EgoNets, NodeMarking, Policy
 from reign.testing import random_graphs
 

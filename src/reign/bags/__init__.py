@@ -1,12 +1,12 @@
 """Bags of subgraphs: which pairs (k, i) exist, how they are stored, and the maps between scopes."""
 
 import reign._pyg  # noqa: F401
+from reign._validate import SMALL, STATE_BYTES, DoesNotFit, check_fits, free_memory, out_of_memory, warn_of_size
 from reign.bags._assembly import Assembly, maps_of
 from reign.bags._bag import Domain, SubgraphBag
 from reign.bags._graph import Bound, PerRow, SharedGraph
 from reign.bags._hops import FAR, HopTable, hop_table, near_table, node_values, pair_values, stored_table
 from reign.bags._kernel import kernel_edges, kernel_near, kernel_pairs
-from reign.bags._memory import SMALL, STATE_BYTES, DoesNotFit, check_fits, free_memory, out_of_memory, warn_of_size
 from reign.bags._store import BagStore, Column, Frame, all_real
 from reign.bags._views import ALL, DenseBag, Slices, along, check_along
 from reign.bags._wiring import FeaturedWiring, FolkloreMessages, Messages, Neighbours, Where, Wiring

@@ -9,9 +9,8 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 from torch_geometric.data import Data
 
-from reign._validate import kind_of
+from reign._validate import check_fits, kind_of
 from reign.bags._graph import SharedGraph
-from reign.bags._memory import check_fits
 from reign.kernels import Sum, ragged
 
 if TYPE_CHECKING:

@@ -180,7 +180,9 @@ def choose(
             choice = Choice(metric=done[small[0]].metric, max_weights=grid.max_weights, points=points)
             if fabric is None or fabric.is_global_zero:
                 write_json(grid.folder / CHOICE, choice.model_dump(mode="json"))
-        callback.note(f"{grid.name}: validation chooses {settings_in_words(choice.best.settings)} ({mean(choice.best.validation):.4g}).")
+        callback.note(
+            f"{grid.name}: validation chooses {settings_in_words(choice.best.settings)} ({mean(choice.best.validation):.4g})."
+        )
         out.append(choice)
     if fabric is not None:
         fabric.barrier()  # other processes read the files that the first one has written

@@ -235,7 +235,10 @@ def _choices(table: PaperTable, records: Sequence[Record]) -> list[str]:
         if (choice := record.choice) is not None:
             order = [choice.best, *(point for point in choice.points if point is not choice.best)]
             shown = [mean_and_spread(table.factor * v for v in point.validation) if point.validation else None for point in order]
-            said = [f"{settings_in_words(p.settings)}: {number(*v) if v else 'too many weights'}" for p, v in zip(order, shown, strict=True)]
+            said = [
+                f"{settings_in_words(p.settings)}: {number(*v) if v else 'too many weights'}"
+                for p, v in zip(order, shown, strict=True)
+            ]
             title = table.rows[record.row].title + ("" if len(table.columns) == 1 else f", {record.column}")
             lines.append([title, f"**{said[0]}**", "; ".join(said[1:]), len(choice.best.validation)])
     heads = ["row", "chosen: validation", "the others", "models"]

@@ -82,7 +82,7 @@ class BaseEncoder(Resettable):
     holds one linear map for each sum of messages.
 
     Args:
-        in_channels: number of channels of the input.
+        in_channels, out_channels: see ``SubgraphConv``.
         merged: which terms are merged, one of ``MERGED``.
     """
 
@@ -112,10 +112,7 @@ class GIN(BaseEncoder):
     With edge features it is GINE (Hu et al. 2020): the messages are :math:`\mathrm{relu}(x_j + e_{ij})`.
 
     Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
-        merged: which terms are merged, one of ``MERGED``.
-        options: see ``BaseEncoderOptions``.
+        options: see ``GINParts``.
     """
 
     takes_edges: ClassVar[bool] = True
@@ -200,9 +197,7 @@ def types_of_edges(state: State, attr: EdgeAttr) -> Int[Tensor, "edges"] | None:
 class GCN(BaseEncoder):
     r"""GCN (Kipf & Welling 2017): :math:`\sum_{j \in N(i) \cup \{i\}} W x_j / \sqrt{d_i d_j}`, where the degree :math:`d_i` counts i itself.
 
-    Args:
-        in_channels, out_channels, merged: see ``GIN``.
-        options: only ``bias`` is used: whether to add a bias.
+    Of its options only ``bias`` has an effect.
     """
 
     def __init__(
@@ -232,9 +227,7 @@ class GCN(BaseEncoder):
 class GraphConv(BaseEncoder):
     r"""GraphConv (Morris et al. 2019): :math:`W_1 x_i + W_2 \sum_{j \sim i} x_j`.
 
-    Args:
-        in_channels, out_channels, merged: see ``GIN``.
-        options: only ``bias`` is used: whether to add a bias.
+    Of its options only ``bias`` has an effect.
     """
 
     def __init__(
@@ -268,10 +261,9 @@ class Folklore(BaseEncoder):
     With ``domain="members"``, sums leave out each j for which one of the two pairs is not in its subgraph.
 
     Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
         merged: which terms are merged, one of ``FOLKLORE``.
-        options: see ``BaseEncoderOptions``; A and B always have biases.
+        options: see ``GINParts``.
+        bias: whether the linear maps of MLPs have biases; A and B always have them.
     """
 
     takes_edges: ClassVar[bool] = True
@@ -322,9 +314,7 @@ class PyGConv(BaseEncoder):
     """Any PyG convolution, applied to the disjoint union of all subgraphs. This is slow, but works for every convolution.
 
     Args:
-        in_channels: number of channels of the input.
         out_channels: number of channels of the output.
-        merged: which terms are merged, one of ``MERGED``.
         make: function that makes the convolution, given the numbers of input and output channels, and ``edge_dim`` if there are edge
             features.
         edge_dim, edge_encoder: see ``MessageOptions``.

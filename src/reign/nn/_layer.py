@@ -40,10 +40,9 @@ class SubgraphConv(TermLayer):
         transform: transform of single terms: "mlp", as in the paper, or "linear".
         on_pairs: whether single terms are transformed at every pair and not only once where their values live. Norms then count
             every repetition.
-        conv, edge_dim, edge_encoder, expansion, train_eps: see ``ConvOptions``. Every base encoder has its own edge encoder.
+        conv, edge_dim, edge_encoder, expansion, train_eps, act, domain: see ``LayerOptions``.
         edge_terms: whether single terms that sum along edges use edge features, too: their messages are then relu(x + e), as in GINE.
-        aggregation: terms that take a mean in place of a sum, for example {"needle": "mean"}.
-        act: activation inside MLPs and at the end of the layer.
+        aggregation: terms that take a "mean" in place of a "sum", for example {"needle": "mean"}.
         norm: "batch_norm", "layer_norm" or None. Norms are inside MLPs and after base encoders, or at the end if there are neither.
         norm_at: where the norms are: "terms" (as described above), "sum" (inside MLPs, and once after the sum of all terms) or "end"
             (only after the sum of all terms).
@@ -51,7 +50,6 @@ class SubgraphConv(TermLayer):
         end_act: whether the layer ends with the activation.
         root_norms: whether norms inside the base encoders of roots take their statistics over the "roots", or over all "pairs", as
             the authors' code does.
-        domain: see ``DomainOptions``.
     """
 
     def __init__(

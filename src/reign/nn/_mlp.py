@@ -1,6 +1,7 @@
 """The MLP of the paper's experiments, norms over ragged rows, and modules whose weights can be drawn again."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,13 +9,21 @@ from torch import Tensor, nn
 from torch_geometric.nn.resolver import activation_resolver
 
 from reign.kernels import kernels_for
+from reign.nn._arguments import explain
 
 Activation = str | Callable[[Tensor], Tensor] | None
 NormRows = Int[Tensor, "kept"] | Bool[Tensor, "rows"] | None  # the rows that the statistics of a norm range over; None for all
 
 
 class Resettable(nn.Module):
-    """A module that can draw its weights again. Its parts draw theirs; weights that belong to no part are set in ``reset_own``."""
+    """A module that can draw its weights again. Its parts draw theirs; weights that belong to no part are set in ``reset_own``.
+
+    Its docstring explains all arguments of its constructor (see ``_arguments``).
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        explain(cls)
 
     def reset_parameters(self) -> None:
         """Draw all weights again and forget the statistics of norms, so that the module is as good as new."""

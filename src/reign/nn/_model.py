@@ -14,6 +14,7 @@ from torch_geometric.data.data import BaseData
 from reign._validate import did_you_mean
 from reign.bags import Domain, SubgraphBag
 from reign.kernels import Sum, blocked, fast_path
+from reign.nn._arguments import ModelType, full_signature, known_to_parents
 from reign.nn._catalogue import MODELS
 from reign.nn._convs import GCN, GIN, GraphConv
 from reign.nn._describe import describe_model
@@ -22,18 +23,7 @@ from reign.nn._inputs import check_bag, check_ends, check_features, inputs_of, r
 from reign.nn._layer import SubgraphConv, Transform
 from reign.nn._mlp import Activation, NormRows
 from reign.nn._modules import Claims, Modules
-from reign.nn._options import (
-    Bias,
-    CompositionOptions,
-    Conv,
-    LayerOptions,
-    ModelType,
-    NormAt,
-    RootNorms,
-    Roots,
-    full_signature,
-    known_to_parents,
-)
+from reign.nn._options import Bias, CompositionOptions, Conv, LayerOptions, NormAt, RootNorms, Roots
 from reign.nn._plan import plan_of
 from reign.nn._saving import load_model, save_model
 from reign.nn._slots import EncoderSlot, TermSlot
@@ -355,18 +345,12 @@ class SubgraphGNN(Model):
     SubgraphGNN(16 -> 64 x 6 -> 1, policy='nm', terms=['own', 'local', 'transpose'], root_terms=['own', 'readout'])
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         terms: terms of all pairs; ["own+local"] if not given.
         root_terms: terms of roots, which then have their own weights.
         policy: any policy.
         transform, aggregation, roots, on_pairs, norm_at, bias, end_act, root_norms, edge_terms: see ``SubgraphConv``.
-        conv, edge_dim, edge_encoder, act, norm, domain, expansion, train_eps: see ``LayerOptions``.
         layer: function that makes a custom layer, given the numbers of input and output channels and ``LayerOptions``; or a list of such
             functions, one for each layer. It replaces the layer of terms.
-        options: see ``CompositionOptions``.
     """
 
     def __init__(

@@ -6,13 +6,11 @@ the arguments that its user gave: a dataclass fills in defaults, and cannot tell
 base classes: ``SubgraphConv`` for layers, ``Model`` for models. If a class has another default (for example NGNN's ``domain`` and
 ``policy``), the option is in its own signature.
 
-The metaclass of models checks which of them a constructor takes, and records which ones it was given.
+The metaclass of models checks which of them a constructor takes, and records which ones it was given (``_arguments``).
 """
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, get_args, get_origin
+from typing import Any, Literal, TypedDict
 
 from torch import nn
 
@@ -20,9 +18,6 @@ from reign.bags import Domain
 from reign.nn._encoders import EncoderSpec
 from reign.nn._mlp import Activation
 from reign.nn._pooling import Pooling
-
-if TYPE_CHECKING:
-    from reign.nn._model import Model
 
 TaskLevel = Literal["graph", "node", "edge"]
 JumpingKnowledge = Literal["last", "cat", "cat+input", "max", "sum"] | None
@@ -38,7 +33,7 @@ class TransformOptions(TypedDict, total=False):
     """Options of all transforms.
 
     Args:
-        act: activation, by name as in PyG, as a function, or None for the identity.
+        act: activation: its name as in PyG, such as "relu", "elu" or "silu", a function, or None for the identity.
         norm: norm, "batch_norm", "layer_norm" or None.
     """
 
@@ -51,7 +46,8 @@ class EdgeOptions(TypedDict, total=False):
 
     Args:
         edge_dim: number of channels of continuous edge features.
-        edge_encoder: encoder of edge features that are integer types; see ``make_encoder``.
+        edge_encoder: encoder of edge features that are integer types, one for each base encoder: the number of types, a list of numbers with one for each column, "bond"
+            (OGB's columns), or a function that makes a module for a number of channels; see ``make_encoder``.
     """
 
     edge_dim: int | None
@@ -107,10 +103,11 @@ class OuterOptions(TypedDict, total=False):
     Args:
         pooling: function that makes the pooling rho for a number of channels; None takes means over nodes and subgraphs. Each model has
             its own default.
-        node_encoder: encoder of node features, such as integer types; see ``make_encoder``.
+        node_encoder: encoder of node features: the number of integer types, a list of numbers with one for each column, "atom" (OGB's columns),
+            "one-hot", "atom+12", "numbers:2", a module, or a function that makes one for a number of channels; see ``make_encoder``.
         encodings: structure of the graph that is added to x[k, i], for example {"pairs": ["rrwp:21"], "nodes": ["return:20"]}; see ``Encodings``.
         dropout: dropout probability after the encoder, after each layer, and in the head.
-        task_level: whether predictions are for graphs, nodes or edges.
+        task_level: what predictions are for: each "graph", each "node", or each pair of nodes ("edge").
     """
 
     pooling: Callable[[int], Pooling] | None
@@ -126,7 +123,7 @@ class CompositionOptions(OuterOptions, total=False):
     Args:
         jk: jumping knowledge: "cat", "max" or "sum" of all layers, or "cat+input" of the input and all layers; None or "last" takes the last
             layer.
-        residual: whether the input of a layer is added to its output. The input of the first layer goes through a linear map; with
+        residual: whether the input of a layer is added to its output. With True the input of the first layer goes through a linear map; with
             "identity" only inputs with another number of channels do.
         widths: numbers of channels of the layers; if not given, all have ``hidden_channels``.
         labels: embedding of the position of a node in a subgraph, for example {"kind": "hop"}; see ``PairLabels``.
@@ -168,76 +165,3 @@ class PublishedOptions(TransformOptions, OuterOptions, total=False):
 
 class PublishedEdgeOptions(EdgeOptions, PublishedOptions, total=False):
     """Options of models as published that take edge features: ``EdgeOptions`` and ``PublishedOptions``."""
-
-
-M = TypeVar("M", bound="Model")
-
-
-def full_signature(kind: type) -> Signature:
-    """The signature of a constructor with all of its ``**options`` spelled out.
-
-    Options are passed on to the parents' constructors, which have the defaults. ``**options: Unpack[...]`` declares which options a
-    class accepts; without this declaration it accepts all options of its parents.
-    """
-    parameters: dict[str, Parameter] = {}
-    declared: Mapping[str, object] | None = None
-    constructors = [vars(parent)["__init__"] for parent in kind.__mro__ if "__init__" in vars(parent)]
-    for depth, constructor in enumerate(constructors):
-        named, rest = _split(constructor)
-        if depth > 0:
-            named = [p.replace(kind=p.KEYWORD_ONLY) for p in named if declared is None or p.name in declared]
-        for p in named:
-            parameters.setdefault(p.name, p)
-        if rest is None:
-            break
-        if declared is None and get_origin(rest) is Unpack:
-            declared = get_args(rest)[0].__annotations__
-    for name in declared or {}:
-        parameters.setdefault(name, Parameter(name, Parameter.KEYWORD_ONLY))
-    return Signature(list(parameters.values()))
-
-
-def _split(constructor: Callable[..., None]) -> tuple[list[Parameter], Any]:
-    """The named parameters of a constructor without ``self``, and the annotation of its ``**options`` (None if it has none)."""
-    _, *parameters = inspect.signature(constructor).parameters.values()
-    rest = next((p.annotation for p in parameters if p.kind is p.VAR_KEYWORD), None)
-    return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)], rest
-
-
-class ModelType(type):
-    """The metaclass of models: calling a model class checks the names of the arguments and records their values.
-
-    The arguments are recorded in ``__call__`` and not in ``__new__`` or ``__init__``, because copying and unpickling also call ``__new__``,
-    and the constructors of all parents are ``__init__`` calls too.
-    """
-
-    def __call__(cls: type[M], *args: Any, **kwargs: Any) -> M:  # type: ignore[misc]
-        """Make a model."""
-        taken = set(cls.option_names())
-        for name, value in kwargs.items():
-            if name not in taken and (value is not None or not known_to_parents(cls, name)):
-                raise ValueError(cls.refusal(name, value))
-        model: M = type.__call__(cls, *args, **{name: value for name, value in kwargs.items() if name in taken})
-        model._config = given(cls, args, kwargs)
-        return model
-
-    @property
-    def __signature__(cls) -> Signature:
-        """What ``inspect.signature`` and notebooks show: all options, not the catch-all of ``__call__``."""
-        return full_signature(cls)
-
-
-def known_to_parents(kind: type, name: str) -> bool:
-    """Whether a parent of the class takes this argument. If so, passing None to the class itself is the same as leaving it out."""
-    return any(name in full_signature(parent).parameters for parent in kind.__mro__[1:] if isinstance(parent, ModelType))
-
-
-def given(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name, in the order of the signature and then of the call. Tuples become lists, as in JSON."""
-    signature = inspect.signature(kind.__init__)  # type: ignore[misc]
-    arguments = dict(signature.bind(None, *args, **kwargs).arguments)
-    arguments.pop(next(iter(signature.parameters)))
-    for name, parameter in signature.parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            arguments |= arguments.pop(name, {})
-    return {name: list(value) if isinstance(value, tuple | list) else value for name, value in arguments.items()}

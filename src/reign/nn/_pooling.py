@@ -19,7 +19,11 @@ from reign.nn._terms import TERMS, term
 
 
 class Pooling(Resettable):
-    """A pooling layer: ``pool(state)`` has one row per graph, ``pool.nodes(state)`` one per node."""
+    """A pooling layer: ``pool(state)`` has one row per graph, ``pool.nodes(state)`` one per node.
+
+    Args:
+        channels: number of channels of the values.
+    """
 
     out_channels: int
     needs: ClassVar[frozenset[str]] = frozenset({"readout"})
@@ -43,7 +47,6 @@ class MeanPooling(Pooling):
     Sums can be used in place of means.
 
     Args:
-        channels: number of channels of the values.
         nodes: "mean" or "sum" over the nodes of a subgraph.
         subgraphs: "mean" or "sum" over subgraphs.
     """
@@ -70,7 +73,6 @@ class DeepSets(Pooling):
     by the number m of subgraphs, as in the paper's proofs.
 
     Args:
-        channels: number of channels of the values.
         hidden: widths of the layers of phi, or of the equivariant layers.
         invariance: whether subgraphs are pooled "early", between phi and rho, or "late".
         nodes: "mean" or "sum" over the nodes of a subgraph.
@@ -125,7 +127,6 @@ class RootPooling(Pooling):
     """Only roots are used: node i is x[i, i], and a graph is the mean or sum of its nodes.
 
     Args:
-        channels: number of channels of the values.
         roots: "mean" or "sum" over the roots.
         unit: whether the vectors of roots are divided by their length first.
     """
@@ -158,7 +159,6 @@ class IGNPooling(Pooling):
     """2-IGN's invariant layer: a linear map of the mean (or sum) of roots, plus a linear map of the mean (or sum) of all other pairs.
 
     Args:
-        channels: number of channels of the values.
         over: "mean" or "sum" over roots, and over the other pairs.
     """
 
@@ -207,10 +207,9 @@ class NodePooling(Pooling):
     """A linear map of terms at every root, as in an equivariant layer from pairs to nodes, followed by the sum or mean over nodes.
 
     Args:
-        channels: number of channels of the values.
         terms: names of terms.
         out_channels: number of channels of the result; ``channels`` if not given.
-        aggregation: terms that take a mean in place of a sum.
+        aggregation: see ``SubgraphConv``.
         nodes: "sum" or "mean" over nodes.
     """
 
@@ -245,7 +244,6 @@ class DiagonalPooling(Pooling):
     """The maxima (or means) over roots, concatenated with those over all other pairs; zeros if there are none.
 
     Args:
-        channels: number of channels of the values.
         over: "max" or "mean".
     """
 

@@ -70,6 +70,7 @@ def todays_options(model: type, options: Mapping[str, object], format: int) -> O
         found |= {option: old for option, old in OLD_DEFAULTS.get(name, {}).items() if option not in given | declared}
         if not OLD_DEFAULTS.get(name) and "__init__" in vars(kind):
             declared |= set(inspect.signature(vars(kind)["__init__"]).parameters)
+        declared |= set(vars(kind).get("defaults", {}))
     return found
 
 

@@ -27,7 +27,6 @@ class GNNAKPublished(SubgraphGNN):
     """GNN-AK as published: residual connections in and around blocks, and a transform of the subgraph before its sum.
 
     Args:
-        in_channels, hidden_channels, out_channels: see ``Model``.
         num_layers: number of blocks.
         policy: any node-based policy.
         inner_layers: number of layers in a block.
@@ -36,9 +35,9 @@ class GNNAKPublished(SubgraphGNN):
         aggregation: "sum" or "mean" over the nodes of a subgraph, over subgraphs, and over the nodes of the graph.
         hop_channels: number of channels of embedded hop distances; 16 in GNN-AK+ and 0 otherwise, if not given.
         remark: whether marks are added before every block, and not only before the first.
-        residual: residual connections in and around blocks; see ``CompositionOptions``.
+        dropout: dropout probability, on nodes where values are those of nodes.
+        residual: residual connections in and around blocks: True, False or "identity"; see ``CompositionOptions``.
         domain: whether sums range over "members" of ego nets, as published, or over "all" nodes.
-        options: see ``PublishedEdgeOptions``; dropout is on nodes where values are those of nodes.
     """
 
     needs_node_based = True
@@ -96,20 +95,14 @@ class GNNAKPublished(SubgraphGNN):
 
 @MODELS.register("gnnakctxpublished", "GNN-AK-ctx (published)")
 class GNNAKctxPublished(GNNAKPublished):
-    """GNN-AK-ctx as published: GNN-AK as published, with the context.
-
-    Its arguments are those of ``GNNAKPublished``.
-    """
+    """GNN-AK-ctx as published: GNN-AK as published, with the context."""
 
     parts = ("centroid", "subgraph", "context")
 
 
 @MODELS.register("gnnakpluspublished", "GNN-AK+ (published)")
 class GNNAKPlusPublished(GNNAKctxPublished):
-    """GNN-AK+ as published: GNN-AK as published, with the context, embedded hop distances, and gates computed from them.
-
-    Its arguments are those of ``GNNAKPublished``.
-    """
+    """GNN-AK+ as published: GNN-AK as published, with the context, embedded hop distances, and gates computed from them."""
 
     wl_bound = Model.wl_bound
     hop_channels = 16

@@ -32,16 +32,14 @@ class NGNNPublished(SubgraphGNN):
     """NGNN as published for molecules: embedded labels and resistance distances, a virtual node, no last activation, and means.
 
     Args:
-        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         policy: any node-based policy.
         label: what is embedded, "hop", "spd" or None; see ``PairLabels``.
         resistance: whether the resistance distance is embedded.
         virtual_node: whether every graph has a virtual node.
-        residual: residual connections, also of the virtual node; see ``CompositionOptions``.
+        residual: residual connections, also of the virtual node: True, False or "identity"; see ``CompositionOptions``.
         readout: "mean" or "sum" over the nodes of an ego net.
         graph_pooling: "mean" or "sum" over ego nets.
         domain: whether sums range over "members" of ego nets, as published, or over "all" nodes.
-        options: see ``PublishedEdgeOptions``.
     """
 
     needs_node_based = True
@@ -89,7 +87,6 @@ class NGNNTUPublished(SubgraphGNN):
     """NGNN as published for the TU sets: embedded labels concatenated with the features, and the concatenated means of all layers.
 
     Args:
-        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         policy: any node-based policy.
         label: what is embedded, "hop", "spd" or None; see ``PairLabels``.
         resistance: whether the resistance distance is embedded.
@@ -97,7 +94,6 @@ class NGNNTUPublished(SubgraphGNN):
         log_softmax: whether predictions are log-probabilities of classes.
         head_dropout: dropout probability in the head; elsewhere it is ``dropout``, 0 as published.
         domain: whether sums range over "members" of ego nets, as published, or over "all" nodes.
-        options: see ``PublishedOptions``.
     """
 
     needs_node_based = True
@@ -150,7 +146,6 @@ class IDGNNPublished(SubgraphGNN):
               \text{gin:} \quad & x^k_i \leftarrow \sigma \big( f(m^k_i) + [i = k] f'(m^k_k) \big), \quad m^k_i = x^k_i + \textstyle\sum_{j \sim_k i} x^k_j
 
     Args:
-        in_channels, hidden_channels, out_channels: see ``Model``.
         num_layers: number of layers, and depth of the ego nets if ``policy`` is not given.
         policy: any policy with roots; if not given "ego:T" with T layers, or the whole graph with more than 4.
         kind: "id", "gcn" or "gin".
@@ -159,7 +154,6 @@ class IDGNNPublished(SubgraphGNN):
         unit: whether the vectors of roots are divided by their length before they are pooled.
         graph_pooling: "sum" or "mean" over the roots.
         domain: whether norms range over "members" of ego nets, as published, or over "all" nodes.
-        options: see ``PublishedOptions``.
     """
 
     drops_input = False

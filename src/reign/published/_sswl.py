@@ -30,15 +30,12 @@ class SSWLPublished(SubgraphGNN):
     """SSWL+ as published: every term merged with x[k, i], one norm after their sum, embedded hop distances, and a pooling layer.
 
     Args:
-        in_channels, hidden_channels, out_channels: see ``Model``.
         num_layers: number of layers, without the pooling layer.
         policy: any node-based policy.
         aggregations: the terms by their published names: sums over neighbours along nodes "uL" and along subgraphs "vL", the points "uu",
             "vv" and "vu", the sums over a subgraph "uG" and over subgraphs "vG". SSWL+ has "uL", "vL" and "vv", SSWL the first two.
         pool: the sum of the pooling layer, over a subgraph ("uG") or over subgraphs ("vG").
         max_distance: greater hop distances and unreachable nodes share the embedding of this distance.
-        domain: see ``DomainOptions``.
-        options: see ``PublishedEdgeOptions``.
     """
 
     needs_node_based = True

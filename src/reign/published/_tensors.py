@@ -64,14 +64,11 @@ class TensorPublished(SubgraphGNN):
     diagonal, and the hop distance (0 where there is no path), A and edge features off it.
 
     Args:
-        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         layer: function that makes a layer.
-        jk, widths, head: see ``CompositionOptions``.
         tensor: form of the input tensor, "degrees" or "distances".
         edge_dim: number of channels of continuous or encoded edge features; ``in_channels`` for encoded features if not given.
         edge_encoder: encoder of edge features that are integer types; see ``make_encoder``.
         act: activation.
-        options: see ``TensorPublishedOptions``.
     """
 
     needs_node_based = True
@@ -148,8 +145,6 @@ class IGN2Published(TensorPublished):
     """2-IGN as published: its 15 linear maps with two biases, means in place of sums, and max pooling on and off the diagonal.
 
     Args:
-        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
-        widths: numbers of channels of the layers; if not given, all have ``hidden_channels``.
         aggregation: "mean" or "sum" in all linear maps.
         suffix: how values are pooled: "max" takes maxima on and off the diagonal, "nodes" applies a layer from pairs to nodes and sums
             over nodes.
@@ -157,7 +152,6 @@ class IGN2Published(TensorPublished):
         head_channels: numbers of hidden channels of the MLP at the end.
         linear: whether the layers have no activation, as in the port to PyTorch, and only the head has one.
         log_softmax: whether predictions are log-probabilities of classes.
-        options: see ``TensorFormOptions``.
     """
 
     wl_bound = IGN2.wl_bound
@@ -205,13 +199,11 @@ class PPGNPublished(TensorPublished):
     """PPGN as published: activations after all layers of the MLPs, a plain product, and max pooling on and off the diagonal.
 
     Args:
-        in_channels, hidden_channels, out_channels: see ``Model``.
         num_layers: number of blocks.
         widths: numbers of channels of the blocks; if not given, all have ``hidden_channels``.
         depth: number of layers of the MLPs.
         suffix: how predictions are made: by a linear map of all blocks ("new"), or by an MLP of the last block ("old").
         head_channels: numbers of hidden channels of the MLP at the end.
-        options: see ``TensorFormOptions``.
     """
 
     wl_bound = PPGN.wl_bound
@@ -256,11 +248,10 @@ class PPGNNodesPublished(SubgraphGNN):
     """PPGN as published with GNN-AK: blocks between vectors of nodes, to which the input is added, and a sum over nodes.
 
     Args:
-        in_channels, out_channels: see ``Model``.
         hidden_channels: number of channels of the blocks.
         num_layers: number of blocks.
         depth: number of layers of the MLPs in a block.
-        options: see ``PublishedEdgeOptions``; dropout is after the blocks and before the head.
+        dropout: dropout probability after the blocks and before the head.
     """
 
     needs_node_based = True

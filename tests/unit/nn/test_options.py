@@ -1,8 +1,9 @@
 """Options: which names constructors take, and that nothing is silently ignored."""
 
 import inspect
+import re
 from collections.abc import Callable
-from typing import Any, Unpack, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Unpack, get_args, get_origin, get_type_hints
 
 import pytest
 from torch import nn
@@ -26,6 +27,8 @@ from reign.nn import (
     SubgraphConv,
     SubgraphGNN,
 )
+from reign.nn._arguments import full_signature
+from reign.nn._mlp import Resettable
 from reign.published._tensors import TensorPublished
 
 
@@ -137,6 +140,75 @@ def test_options_of_ones_own() -> None:
         Wide(6, tranpose=True)
     with pytest.raises(ValueError, match="Wide has fixed layers, got terms="):
         Wide(6, terms=["own"])
+
+
+PUBLIC = [value for value in (getattr(reign.nn, name) for name in reign.nn.__all__) if inspect.isclass(value)]
+EXPLAINED = {*KINDS, *(kind for _, kind in reign.nn.CONVS.items()), *(kind for kind in PUBLIC if issubclass(kind, Resettable))}
+
+
+def explanations(kind: type) -> dict[str, str]:
+    """What ``help`` says of each argument."""
+    _, _, args = (inspect.getdoc(kind) or "").partition("Args:\n")
+    entries = re.split(r"\n(?=    \S)", args.split("\n\n")[0])
+    return dict(" ".join(entry.split()).partition(": ")[::2] for entry in entries if entry)
+
+
+def values_of(hint: Any) -> list[str]:
+    """The strings that an option can be, according to its type."""
+    if get_origin(hint) in (dict, Literal):
+        return [value for value in get_args(hint) if isinstance(value, str)]
+    return [value for part in get_args(hint) for value in values_of(part)]
+
+
+@pytest.mark.parametrize("kind", sorted(EXPLAINED, key=lambda kind: kind.__name__))
+def test_every_option_is_explained_where_people_look(kind: type) -> None:
+    """In its docstring every argument has a sentence of its own, with its default and with all values that its type lists."""
+    found = explanations(kind)
+    parameters = full_signature(kind).parameters
+    assert list(found) == list(parameters) or not parameters
+    for name, text in found.items() if parameters else ():
+        assert not text.startswith("see ``"), name
+        default = parameters[name].default
+        if default not in (None, inspect.Parameter.empty) and len(repr(default)) <= 60:
+            assert (f'"{default}"' if isinstance(default, str) else f"Default: {default}.") in text, name
+        assert [value for value in values_of(parameters[name].annotation) if f'"{value}"' not in text] == [], name
+
+
+def test_an_option_without_a_sentence_is_found() -> None:
+    class Silent(SUN):
+        """A model whose own options are not explained."""
+
+        def __init__(self, *, silent: int = 3, **options: Unpack[ModelOptions]) -> None:
+            super().__init__(3, 6, 2, **options)
+
+    class Loud(Silent):
+        """A model with one more option.
+
+        >>> 1
+        1
+
+        Args:
+            loud: whether it is loud.
+            jk: see ``SubgraphGNN``.
+
+        That is all.
+        """
+
+        defaults: ClassVar[dict[str, Any]] = {"dropout": 0.5}
+
+        def __init__(self, *, loud: bool = True, **options: Any) -> None:
+            super().__init__(**options)
+
+    assert "silent" not in explanations(Silent)
+    assert set(explanations(Silent)) == set(full_signature(Silent).parameters) - {"silent"}
+    found = explanations(Loud)
+    assert found["loud"] == "whether it is loud. Default: True."
+    assert found["jk"] == explanations(SUN)["jk"]
+    assert found["dropout"].endswith("Default: 0.5.")
+    assert Loud().dropout.p == 0.5
+    assert Loud(dropout=0.25).dropout.p == 0.25
+    assert Loud()._config == {}
+    assert (inspect.getdoc(Loud) or "").endswith("\n\nThat is all.")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -27,6 +27,6 @@ def test_parts_and_pairs() -> None:
 
 
 def test_pairs_are_counted_where_they_would_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reign.bags._memory.free_memory", lambda device: 0)
+    monkeypatch.setattr("reign._validate.free_memory", lambda device: 0)
     pack = GraphPack.of([Data(x=torch.ones(300, 1), edge_index=torch.empty(2, 0, dtype=torch.long))])
     assert pairs_of(DS(1, 4, 1, 1, policy="2-nm"), pack).tolist() == [300**3]

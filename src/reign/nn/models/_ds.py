@@ -14,14 +14,7 @@ from reign.policies import Policy
 
 
 class DSConv(SubgraphConv):
-    r"""Message passing in every subgraph separately (eq. DSGNN): :math:`X^k \leftarrow \sigma(\gamma(A^k, X^k))`.
-
-    Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
-        aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
-        options: see ``LayerOptions``.
-    """
+    r"""Message passing in every subgraph separately (eq. DSGNN): :math:`X^k \leftarrow \sigma(\gamma(A^k, X^k))`."""
 
     def __init__(
         self,
@@ -42,11 +35,8 @@ class DSSConv(SubgraphConv):
     By default the sum is replaced by a mean, as in the authors' experiments.
 
     Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
         needle: "mean" or "sum" over subgraphs.
         aggregated_adjacency: whether the second encoder runs on the sum of all adjacencies (eq. DSSGNN) in place of A.
-        options: see ``LayerOptions``.
     """
 
     def __init__(
@@ -67,17 +57,11 @@ class DS(SubgraphGNN):
     """DS-GNN: message passing in every subgraph, then a set network over the subgraphs.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
-        policy: any policy.
         set_channels: widths of the layers of the set network (``DeepSets``), those of phi; if empty, plain means.
         invariance: whether the set network is invariant "early" or "late"; see ``DeepSets``.
         readout: "mean" or "sum" over the nodes of a subgraph.
         subgraphs: "mean" or "sum" over subgraphs.
         rho_channels: widths of the layers of rho; those of phi if not given.
-        options: see ``ModelOptions``.
     """
 
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
@@ -107,18 +91,12 @@ class DSS(SubgraphGNN):
     """DSS-GNN: DS-GNN with information shared between subgraphs.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
-        policy: any policy.
         needle: "mean" or "sum" over subgraphs.
         aggregated_adjacency: whether shared messages follow the sum of the subgraphs' adjacencies in place of the graph's adjacency.
         set_channels: widths of the layers of a set network over the subgraphs; if empty, plain means, as in the experiments.
         invariance: whether the set network is invariant "early" or "late"; see ``DeepSets``.
         readout: "mean" or "sum" over the nodes of a subgraph.
         subgraphs: "mean" or "sum" over subgraphs.
-        options: see ``ModelOptions``.
     """
 
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
@@ -145,40 +123,11 @@ class DSS(SubgraphGNN):
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=layer, **options)
 
 
-class SetNetworkOptions(ModelOptions, total=False):
-    """Options of ``DS``."""
-
-    set_channels: Sequence[int]
-    invariance: Literal["early", "late"]
-    readout: Aggregation
-    subgraphs: Aggregation
-    rho_channels: Sequence[int] | None
-
-
 @MODELS.register("reconstructiongnn")
 class ReconstructionGNN(DS):
-    """An (n - 1)-Reconstruction GNN: DS-GNN with node deletion.
+    """An (n - 1)-Reconstruction GNN: DS-GNN with node deletion."""
 
-    Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
-        policy: any policy.
-        options: see ``DS``.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int | None = None,
-        *,
-        policy: str | Policy = "nd",
-        **options: Unpack[SetNetworkOptions],
-    ) -> None:
-        super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy=policy, **options)
+    defaults: ClassVar[dict[str, Any]] = {"policy": "nd"}
 
 
 def _set_network(

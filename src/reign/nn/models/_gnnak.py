@@ -32,7 +32,13 @@ AKCombine = Literal["sum", "cat", "linear"]
 
 
 class _Block(Resettable):
-    """What the blocks share: marks in front of their input, and how they are described."""
+    """What the blocks share: marks in front of their input, and how they are described.
+
+    Args:
+        in_channels: number of channels of the input.
+        aggregation: "sum" or "mean" over the nodes of a subgraph, and over subgraphs.
+        act, norm, domain, conv, edge_dim, edge_encoder, expansion, train_eps: see ``LayerOptions``.
+    """
 
     in_channels: int
     out_channels: int
@@ -72,20 +78,15 @@ class AKConv(_Block):
     The result does not depend on k, so the marks in the input of the model are lost; ``marks`` adds them again before the block.
 
     Args:
-        in_channels: number of channels of the input.
         out_channels: number of channels of the output; with a concatenation, that of its parts together.
         inner_layers: number L of convolutions in every subgraph.
         context: whether to add the sum over the subgraphs that a node is in.
         combine: phi, the concatenation ("cat"), the "sum" as in the proofs, or a linear map of the concatenation ("linear").
-        aggregation: "sum" or "mean" over the nodes of a subgraph, and over subgraphs.
         end_norm: whether the combined parts are normalised.
         end_act: whether the block ends with the activation.
         marks: number of channels of marks that are put in front of the input.
         plus: largest hop distance of GNN-AK+'s distance embedding. It also switches on GNN-AK+'s gates and its transforms before
             pooling; None switches all of these off.
-        act, norm: see ``TransformOptions``.
-        domain: see ``DomainOptions``.
-        options: see ``ConvOptions``.
     """
 
     def __init__(
@@ -210,22 +211,18 @@ class AKKernel(_Block):
               v_i &\leftarrow \sigma \big( M [ g_0 x^i_i, \textstyle\sum_j g_1 T_1(x^i_j), \sum_k g_2 T_2(x^k_i) ] \big)
 
     with gates :math:`g_p = \mathrm{sigmoid}(W_p a^k_i + b_p)`. Without an embedding there are no gates, and no map W.
+    All inner layers share the encoder of edges.
 
     Args:
-        in_channels: number of channels of the input.
         out_channels: number of channels of the output.
-        parts: which of the three parts are used; the transforms T are applied only if there are several parts.
+        parts: which of the three parts "centroid", "subgraph" and "context" are used; the transforms T are applied only if there are several parts.
         combine: M, a linear map of the concatenation ("cat"), or a plain "sum".
-        aggregation: "sum" or "mean" over the nodes of a subgraph, and over subgraphs.
         inner_layers: number L of layers in every subgraph.
         inner_residual: whether the input of an inner layer is added to its output.
         hop_channels: number of channels of the embedding of hop distances; 0 for none.
         marks: number of channels of marks that are put in front of the input.
         max_distance: greater hop distances count as this one.
         dropout: dropout probability after every inner layer, before transforms, before M, and of the vectors of nodes at the end.
-        act, norm: see ``TransformOptions``.
-        domain: see ``DomainOptions``.
-        conv, edge_dim, edge_encoder, expansion, train_eps: see ``ConvOptions``. All inner layers share the encoder of edges.
     """
 
     def __init__(
@@ -354,17 +351,14 @@ class GNNAK(SubgraphGNN):
     """GNN-AK: blocks of convolutions in every ego net, each followed by a combination of centroid and subgraph encodings.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
         hidden_channels: number of channels of the convolutions; with ``combine="cat"`` a block has as many for each part.
         num_layers: number of blocks.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
         inner_layers: number of convolutions in a block.
         combine, aggregation, end_norm, end_act: see ``AKConv``.
         remark: whether marks are added before every block, and not only before the first.
         graph_pooling: "sum" or "mean" over nodes.
         domain: whether sums range over "all" nodes, as in this paper's formula, or over "members" of ego nets, as in the original.
-        options: see ``MemberModelOptions``.
     """
 
     needs_node_based = True
@@ -426,10 +420,7 @@ class GNNAK(SubgraphGNN):
 
 @MODELS.register("gnnakctx")
 class GNNAKctx(GNNAK):
-    """GNN-AK-ctx: GNN-AK with the context, which is the sum over the subgraphs that a node is in.
-
-    Its arguments are those of ``GNNAK``.
-    """
+    """GNN-AK-ctx: GNN-AK with the context, which is the sum over the subgraphs that a node is in."""
 
     context = True
 
@@ -437,53 +428,18 @@ class GNNAKctx(GNNAK):
 @MODELS.register("gnnakplus", "GNN-AK+")
 class GNNAKPlus(GNNAKctx):
     """GNN-AK+: GNN-AK with the context, a hop-distance embedding in every block, gates on centroid, subgraph and context that depend on
-    the hop distance, transforms before pooling, a linear map, and means over members.
-
-    Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of blocks.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
-        policy, inner_layers, combine, aggregation, end_norm, end_act, remark, graph_pooling, domain, options: see ``GNNAK``.
-    """
+    the hop distance, transforms before pooling, a linear map, and means over members."""
 
     wl_bound = Model.wl_bound
     linear_form: ClassVar[dict[str, Any]] = {}
-
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int | None = None,
-        *,
-        policy: str | Policy = "ego:3",
-        inner_layers: int = 1,
-        combine: AKCombine = "linear",
-        aggregation: Aggregation = "mean",
-        end_norm: bool = True,
-        end_act: bool = True,
-        remark: bool = False,
-        graph_pooling: Aggregation = "mean",
-        domain: Domain = "members",
-        **options: Unpack[MemberModelOptions],
-    ) -> None:
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            num_layers,
-            out_channels,
-            policy=policy,
-            inner_layers=inner_layers,
-            combine=combine,
-            aggregation=aggregation,
-            end_norm=end_norm,
-            end_act=end_act,
-            remark=remark,
-            graph_pooling=graph_pooling,
-            domain=domain,
-            **options,
-        )
+    defaults: ClassVar[dict[str, Any]] = {
+        "combine": "linear",
+        "aggregation": "mean",
+        "end_norm": True,
+        "end_act": True,
+        "graph_pooling": "mean",
+        "domain": "members",
+    }
 
     def _max_distance(self, policy: str | Policy) -> int:
         made = policies.policy(policy)

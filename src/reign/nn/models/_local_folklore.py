@@ -24,11 +24,6 @@ class LocalFolkloreConv(SubgraphConv):
               + \gamma^1(x^k_i, \sum_h x^h_i) \big) \big)
 
     where :math:`\gamma^0` is ``Folklore``, which uses a learned function of both values in place of their product.
-
-    Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
-        options: see ``LayerOptions``.
     """
 
     def __init__(self, in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> None:
@@ -40,7 +35,6 @@ class ReadoutPooling(Pooling):
     r"""A transform of every subgraph's readout, and the mean over subgraphs: :math:`\frac{1}{m} \sum_k \sigma(\mathrm{bn} \, \mathrm{MLP}(\sum_i x^k_i))`.
 
     Args:
-        channels: number of channels of the values.
         norm: "batch_norm", "layer_norm" or None.
         act: activation.
     """
@@ -62,10 +56,9 @@ class LocalFolklore(SubgraphGNN):
     """The local 2-folklore GNN, with embedded hop distances: its layers sum messages from x[k, j] and x[j, i] over neighbours j.
 
     Args:
-        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         policy: any node-based policy.
-        max_distance: greater hop distances and unreachable nodes share the embedding of this distance; 0 for no embedding.
-        options: see ``ModelOptions``; ``labels`` replaces ``max_distance``.
+        max_distance: greater hop distances and unreachable nodes share the embedding of this distance; 0 for no embedding. ``labels``
+            replaces it.
     """
 
     needs_node_based = True

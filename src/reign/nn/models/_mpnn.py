@@ -16,9 +16,7 @@ class MPNN(SubgraphGNN):
     """Plain message passing: the base encoder on the graph itself, as a bag with one subgraph.
 
     Args:
-        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         graph_pooling: "mean" or "sum" over nodes.
-        options: see ``ModelOptions``.
     """
 
     takes_policy = False

@@ -21,11 +21,9 @@ class OuterMPNN(Pooling):
     r"""Readouts of subgraphs :math:`x_i = \sum_j x^i_j`, then message passing on the graph itself, and a mean or sum over nodes.
 
     Args:
-        channels: number of channels of the values.
-        num_layers: number of layers of the outer network.
+        num_layers: number of layers of the outer network, which all options but the next two are of.
         nodes: "mean" or "sum" over the nodes of a subgraph.
         graph: "mean" or "sum" over the nodes of the graph.
-        options: options of the outer layers; see ``EncoderOptions``.
     """
 
     def __init__(
@@ -65,16 +63,12 @@ class NGNN(SubgraphGNN):
     on the graph.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
         num_layers: number of layers of the inner network.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
         outer_layers: number of layers of the outer network.
         readout: "sum" or "mean" over the nodes of an ego net.
         graph_pooling: "sum" or "mean" over the nodes of the graph.
         domain: whether sums range over "members" of ego nets, as in the original, or over "all" nodes.
-        options: see ``MemberModelOptions``.
     """
 
     needs_node_based = True
@@ -112,12 +106,6 @@ class IDConv(SubgraphConv):
 
     .. math:: x^k_i \leftarrow \sigma \big( \gamma(x^k_i, W_0 \textstyle\sum_{j \sim_k i, j \neq k} x^k_j
               + 1_{[k \sim_k i]} W_1 x^k_k) \big)
-
-    Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
-        aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
-        options: see ``LayerOptions``.
     """
 
     def __init__(
@@ -136,14 +124,10 @@ class IDGNN(SubgraphGNN):
     """Identity-aware GNN: heterogeneous message passing in every marked ego net, then a pooling of the roots.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
         num_layers: number of layers, and depth of the ego nets if ``policy`` is not given.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any policy with roots; "ego+:T" with T layers if not given.
         graph_pooling: "sum" or "mean" over the roots.
         domain: whether norms range over "members" of ego nets, as in the original, or over "all" nodes.
-        options: see ``MemberModelOptions``.
     """
 
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"

@@ -25,7 +25,12 @@ PRODUCT = r"\textstyle\sum_{j} \mu^{0}(x)^{k}_{j} \, \mu^{1}(x)^{j}_{i}"
 
 
 class _Product(Resettable):
-    """What blocks with a matrix product share: how they are described."""
+    """What blocks with a matrix product share: how they are described.
+
+    Args:
+        in_channels, out_channels: see ``SubgraphConv``.
+        act, norm: see ``TransformOptions``.
+    """
 
     in_channels: int
     out_channels: int
@@ -46,12 +51,6 @@ class PPGNConv(_Product):
     r"""A block of a provably powerful graph network, with a matrix product over nodes in every channel.
 
     .. math:: h \leftarrow \sigma \big( W [h, m_1(h) \cdot m_2(h)] \big)
-
-    Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
-        act: activation.
-        norm: "batch_norm", "layer_norm" or None.
     """
 
     def __init__(self, in_channels: int, out_channels: int, *, act: Activation = "relu", norm: str | None = "batch_norm") -> None:
@@ -84,8 +83,6 @@ class PPGNBlock(_Product):
     .. math:: h \leftarrow W [h, m_1(h) \cdot m_2(h)]
 
     Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
         depth: number of layers of the MLPs.
         act: activation.
     """
@@ -201,10 +198,7 @@ class PPGNNodesConv(Resettable):
 
 @MODELS.register("ppgn")
 class PPGN(TensorGNN):
-    """Provably powerful graph network: as strong as 3-WL, at cubic cost.
-
-    Its arguments are those of ``TensorGNN``.
-    """
+    """Provably powerful graph network: as strong as 3-WL, at cubic cost."""
 
     wl_bound = "3-WL: PPGN is as strong as it (Maron et al. 2019)"
 
@@ -277,7 +271,6 @@ class PPGNRootConv(_Product):
 
     Args:
         in_channels: number of channels of the input; if it differs from ``out_channels``, x goes through a linear map before it is added.
-        out_channels: number of channels of the output.
         act: activation.
         norm: "batch_norm", "layer_norm" or None.
     """
@@ -306,11 +299,7 @@ class PPGNRootConv(_Product):
 
 
 class SumPooling(Pooling):
-    """The sum over roots, concatenated with the sum over all other pairs divided by the number of nodes.
-
-    Args:
-        channels: number of channels of the values.
-    """
+    """The sum over roots, concatenated with the sum over all other pairs divided by the number of nodes."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -332,12 +321,9 @@ class PPGNRRWP(SubgraphGNN):
     :math:`e_{ki}` is one learned vector.
 
     Args:
-        in_channels, hidden_channels, out_channels: see ``Model``.
         num_layers: number of blocks.
-        walk_length: number of channels of random walks; 0 for none.
-        edge_dim: number of channels of continuous edge features.
+        walk_length: number of channels of random walks; 0 for none. ``encodings`` replaces it.
         edge_encoder: encoder of edge features that are integer types; see ``make_encoder``.
-        options: see ``TensorModelOptions``; ``encodings`` replaces ``walk_length``.
     """
 
     needs_node_based = True

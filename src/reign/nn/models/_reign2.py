@@ -36,12 +36,10 @@ class ReIGN2Conv(SubgraphConv):
     """A ReIGN(2) layer: all entries of the paper's expansion table in their three forms, or a selection of them.
 
     Args:
-        in_channels, out_channels, aggregation: see ``SubgraphConv``.
         terms: terms off the diagonal; the whole table if not given.
         root_terms: terms on the diagonal; the whole table if not given.
         transform: "linear", as in the paper, or "mlp".
         edge_terms: whether all terms along edges use edge features, and not only base encoders; see ``SubgraphConv``.
-        options: see ``LayerOptions``.
     """
 
     def __init__(
@@ -69,11 +67,7 @@ class ReIGN2Conv(SubgraphConv):
 
 
 class ReIGN2Options(ModelOptions, total=False):
-    """Options of ``ReIGN2``.
-
-    Args:
-        aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
-    """
+    """Options of ``ReIGN2``."""
 
     aggregation: dict[str, Aggregation] | None
 
@@ -83,10 +77,8 @@ class ReIGN2(SubgraphGNN):
     """ReIGN(2): the whole layer space by default, or any selection of its terms.
 
     Args:
-        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         policy: any node-based policy.
         terms, root_terms, transform, edge_terms: see ``ReIGN2Conv``.
-        options: see ``ReIGN2Options`` and ``ModelOptions``.
     """
 
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds ReIGN(2))"

@@ -17,9 +17,7 @@ class SSWLConv(SubgraphConv):
               + \gamma^1(x^k_i, \sum_{h \sim k} x^h_i) + \mu(x^i_i) \big)
 
     Args:
-        in_channels, out_channels, aggregation: see ``SubgraphConv``.
         transform: the map mu, "mlp" or "linear".
-        options: see ``LayerOptions``.
     """
 
     def __init__(
@@ -40,9 +38,7 @@ class SSWL(SubgraphGNN):
     """SSWL+: message passing along both axes of the bag, with distance marks and means over nodes and subgraphs.
 
     Args:
-        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         policy: any node-based policy.
-        options: see ``ModelOptions``.
     """
 
     needs_node_based = True

@@ -30,14 +30,10 @@ class SUNConv(SubgraphConv):
     By default the sum over h is replaced by a mean, as in the authors' experiments.
 
     Args:
-        in_channels: number of channels of the input.
-        out_channels: number of channels of the output.
         transpose: whether to add the term x[i, k].
         readout: whether to include the terms with the sum over a subgraph (they are left out for molhiv).
         transform: the maps mu, "mlp" or "linear".
         needle: "mean" or "sum" over subgraphs.
-        root_norms: see ``SubgraphConv``.
-        options: see ``LayerOptions``.
     """
 
     def __init__(
@@ -70,13 +66,8 @@ class SUN(SubgraphGNN):
     """Subgraph Union Network: SUN layers, then means over nodes and over subgraphs.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any node-based policy.
         transpose, readout, transform, needle, root_norms: see ``SUNConv``.
-        options: see ``ModelOptions``.
     """
 
     needs_node_based = True

@@ -19,10 +19,8 @@ class TensorGNN(SubgraphGNN):
     """A model without a policy, whose input is the graph as a tensor: x[i] on the diagonal, [A, edge features] off it.
 
     Args:
-        in_channels, hidden_channels, num_layers, out_channels: see ``Model``.
         edge_dim: number of channels of continuous or encoded edge features; ``in_channels`` for encoded features if not given.
         edge_encoder: encoder of edge features that are integer types; see ``make_encoder``.
-        options: see ``TensorModelOptions``.
     """
 
     needs_node_based = True
@@ -63,10 +61,7 @@ class TensorGNN(SubgraphGNN):
 
 @MODELS.register("ign2")
 class IGN2(TensorGNN):
-    """2-IGN: the 15 global linear maps.
-
-    Its arguments are those of ``TensorGNN``.
-    """
+    """2-IGN: the 15 global linear maps."""
 
     wl_bound = "2-WL: 2-IGNs are as strong as 2-WL (Geerts 2020), which is as strong as 1-WL"
 

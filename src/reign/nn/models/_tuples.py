@@ -75,14 +75,9 @@ class TupleSUN(TupleModel):
     added before their maps. Roots have no layers of their own as in SUN; ``own_root:r`` tells them apart.
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any policy whose subgraphs have roots, such as "2-nm" or "2-set-nd".
         transform: the maps mu, "mlp" or "linear".
         needle: "mean" or "sum" over subgraphs.
-        options: see ``ModelOptions``.
     """
 
     terms_along = staticmethod(tuple_sun_terms)
@@ -122,14 +117,8 @@ class TupleReIGN2(TupleModel):
     maps in one layer ReIGN(k + 1).
 
     Args:
-        in_channels: number of channels of node features, after ``node_encoder`` if there is one.
-        hidden_channels: number of channels of the layers.
-        num_layers: number of layers.
-        out_channels: number of channels of the prediction; None gives the pooled vectors themselves.
         policy: any policy whose subgraphs have roots, such as "2-nm" or "2-set-nd".
         transform: "linear", as in the paper, or "mlp".
-        aggregation: terms that take a mean in place of a sum; see ``SubgraphConv``.
-        options: see ``ModelOptions``.
     """
 
     terms_along = staticmethod(tuple_reign2_terms)

@@ -1,0 +1,196 @@
+"""What a constructor takes: its full signature, the arguments of a call, and a sentence for each of them.
+
+Constructors of layers and models take most options as ``**options: Unpack[...]`` of the typed dictionaries in ``_options``. A docstring explains
+what is new in its class. When it is read (by ``help``, notebooks and the reference), every other argument is added with the sentence from where it
+is declared: the typed dictionary, a parent, or a class that the docstring names, as in ``transform, needle: see ``SUNConv``.``
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args, get_origin, is_typeddict
+
+if TYPE_CHECKING:
+    from reign.nn._model import Model
+
+M = TypeVar("M", bound="Model")
+
+
+# -- signatures ----------------------------------------------------------------------------------------------------------------
+
+
+def full_signature(kind: type) -> Signature:
+    """The signature of a constructor with all of its ``**options`` spelled out.
+
+    Options are passed on to the parents' constructors, which have the defaults. ``**options: Unpack[...]`` declares which options a
+    class accepts; without this declaration it accepts all options of its parents. ``defaults`` of a class replace those of its parents.
+    """
+    parameters: dict[str, Parameter] = {}
+    declared: Mapping[str, object] | None = None
+    constructors = [vars(parent)["__init__"] for parent in kind.__mro__ if "__init__" in vars(parent)]
+    for depth, constructor in enumerate(constructors):
+        named, rest = _split(constructor)
+        if depth > 0:
+            named = [p.replace(kind=p.KEYWORD_ONLY) for p in named if declared is None or p.name in declared]
+        for p in named:
+            parameters.setdefault(p.name, p)
+        if rest is None:
+            break
+        if declared is None and get_origin(rest) is Unpack:
+            declared = get_args(rest)[0].__annotations__
+    for name in declared or {}:
+        parameters.setdefault(name, Parameter(name, Parameter.KEYWORD_ONLY))
+    for name, value in own_defaults(kind).items():
+        parameters[name] = parameters[name].replace(default=value)
+    return Signature(list(parameters.values()))
+
+
+def _split(constructor: Callable[..., None]) -> tuple[list[Parameter], Any]:
+    """The named parameters of a constructor without ``self``, and the annotation of its ``**options`` (None if it has none)."""
+    _, *parameters = inspect.signature(constructor).parameters.values()
+    rest = next((p.annotation for p in parameters if p.kind is p.VAR_KEYWORD), None)
+    return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)], rest
+
+
+def own_defaults(kind: type) -> dict[str, Any]:
+    """The ``defaults`` of a class and its parents, as far as no constructor in between declares these arguments again."""
+    found: dict[str, Any] = {}
+    declared: set[str] = set()
+    for parent in kind.__mro__:
+        if "__init__" in vars(parent):
+            declared |= {p.name for p in _split(vars(parent)["__init__"])[0]}
+        found = {name: value for name, value in vars(parent).get("defaults", {}).items() if name not in declared} | found
+    return found
+
+
+class ModelType(type):
+    """The metaclass of models: calling a model class checks the names of the arguments and records their values.
+
+    The arguments are recorded in ``__call__`` and not in ``__new__`` or ``__init__``, because copying and unpickling also call ``__new__``,
+    and the constructors of all parents are ``__init__`` calls too.
+    """
+
+    def __call__(cls: type[M], *args: Any, **kwargs: Any) -> M:  # type: ignore[misc]
+        """Make a model."""
+        taken = set(cls.option_names())
+        for name, value in kwargs.items():
+            if name not in taken and (value is not None or not known_to_parents(cls, name)):
+                raise ValueError(cls.refusal(name, value))
+        options = own_defaults(cls) | {name: value for name, value in kwargs.items() if name in taken}
+        model: M = type.__call__(cls, *args, **options)
+        model._config = given(cls, args, kwargs)
+        return model
+
+    @property
+    def __signature__(cls) -> Signature:
+        """What ``inspect.signature`` and notebooks show: all options, not the catch-all of ``__call__``."""
+        return full_signature(cls)
+
+
+def known_to_parents(kind: type, name: str) -> bool:
+    """Whether a parent of the class takes this argument. If so, passing None to the class itself is the same as leaving it out."""
+    return any(name in full_signature(parent).parameters for parent in kind.__mro__[1:] if isinstance(parent, ModelType))
+
+
+def given(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, in the order of the signature and then of the call. Tuples become lists, as in JSON."""
+    signature = inspect.signature(kind.__init__)  # type: ignore[misc]
+    arguments = dict(signature.bind(None, *args, **kwargs).arguments)
+    arguments.pop(next(iter(signature.parameters)))
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            arguments |= arguments.pop(name, {})
+    return {name: list(value) if isinstance(value, tuple | list) else value for name, value in arguments.items()}
+
+
+# -- explanations --------------------------------------------------------------------------------------------------------------
+
+ARGS = re.compile(r"^Args:\n((?:    .*(?:\n|$))+)", re.MULTILINE)
+SEE = re.compile(r"see ``(\w+)``\.")
+
+
+class Explained:
+    """The docstring of a class, in which all arguments of its constructor are explained when it is first read.
+
+    Args:
+        kind: the class.
+        written: its docstring in the source.
+    """
+
+    def __init__(self, kind: type, written: str) -> None:
+        self.kind, self.written = kind, inspect.cleandoc(written)
+        self._full = ""
+
+    def __get__(self, _: object, kind: type) -> str:
+        if not self._full:
+            lines = [_explained(self.kind, p) for p in full_signature(self.kind).parameters.values()]
+            args = "Args:\n" + "\n".join(line for line in lines if line)
+            written = self.written if ARGS.search(self.written) else f"{self.written}\n\nArgs:\n    _"
+            self._full = ARGS.sub(lambda _: f"{args}\n", written, count=1).rstrip() if any(lines) else self.written
+        return self._full
+
+
+def explain(kind: type) -> None:
+    """Let the docstring of a class explain all arguments of its constructor."""
+    if vars(kind).get("__doc__"):
+        kind.__doc__ = Explained(kind, vars(kind)["__doc__"])  # type: ignore[assignment]
+
+
+def sentence(kind: type, name: str) -> tuple[str, type]:
+    """The sentence that explains an argument of a class, or "", and the class or typed dictionary that it is from.
+
+    >>> from reign.nn import SUN
+    >>> sentence(SUN, "needle")
+    ('"mean" or "sum" over subgraphs.', <class 'reign.nn.models._sun.SUNConv'>)
+    """
+    for parent in kind.__mro__:
+        for home in (parent, *_dictionaries(parent)):
+            written = _written(home)
+            for text in (written.get(name), written.get("options")):
+                if text and (found := SEE.fullmatch(text)):
+                    text, other = sentence((vars(sys.modules["reign.nn"]) | vars(sys.modules[home.__module__]))[found[1]], name)
+                    if text:
+                        return text, other
+                elif text and text is written.get(name):
+                    return text, home
+    return "", kind
+
+
+def _dictionaries(kind: type) -> list[type]:
+    """The typed dictionaries in the module that declares the options of a class; each option is declared in one of them."""
+    if not is_typeddict(kind):
+        rest = _split(vars(kind)["__init__"])[1] if "__init__" in vars(kind) else None
+        if get_origin(rest) is not Unpack:
+            return []
+        kind = get_args(rest)[0]
+    return [value for value in vars(sys.modules[kind.__module__]).values() if is_typeddict(value)]
+
+
+def _written(kind: type) -> dict[str, str]:
+    """The explanations in the docstring of a class by argument, as they stand in the source."""
+    doc = vars(kind).get("__doc__") or ""
+    block = ARGS.search(doc.written if isinstance(doc, Explained) else inspect.cleandoc(doc))
+    found: dict[str, str] = {}
+    for entry in re.split(r"\n(?=    \S)", block[1].rstrip()) if block else ():
+        names, _, text = " ".join(entry.split()).partition(": ")
+        found |= dict.fromkeys(names.split(", "), text)
+    return found
+
+
+def _explained(kind: type, parameter: Parameter) -> str:
+    """The line of an argument: its sentence and its default. There is none for an argument without a sentence."""
+    name, default = parameter.name, parameter.default
+    text, home = sentence(kind, name)
+    if not text:
+        return ""
+    if default in (None, Parameter.empty) and not is_typeddict(home) and (theirs := full_signature(home).parameters.get(name)):
+        default = theirs.default
+    shown = f'"{default}"' if isinstance(default, str) else getattr(default, "__name__", repr(default))
+    if default is not Parameter.empty and len(shown) <= 60 and "not given" not in text and "default" not in text:
+        text += f" Default: {shown}."
+    return fill(
+        f"{name}: {text}", 120, initial_indent=" " * 4, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False
+    )
