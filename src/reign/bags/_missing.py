@@ -13,26 +13,22 @@ scaled. Messages of a convolution of PyG are not scaled either.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from reign.bags._graph import cached
-from reign.bags._wiring import Entries, FolkloreMessages, Messages, Neighbours, Triples, WeightedSum, Where, Wiring, _targets
+from reign.bags._wiring import Entries, Neighbours, Triples, WeightedSum, WeightedWiring, Where, _targets
 from reign.kernels import Sum
 
 
 @dataclass(frozen=True, eq=False)
-class SampledWiring(Wiring):
+class SampledWiring(WeightedWiring):
     """The sums of a bag in which some nodes have no subgraph, and whose edges may have weights."""
 
     some_rows = True
-
-    def cache(self, key: Any, make: Any) -> Any:
-        """Store a value in the cache of the bag without weights, since none of these values depends on the weights."""
-        return self.bag.plain.cache(key, make)
 
     def sub_of(self, node: Tensor) -> Tensor:
         """The subgraph of a node, or -1."""
@@ -82,8 +78,8 @@ class SampledWiring(Wiring):
         share, others = (values[self.bag.graph.batch].to(h.dtype)[:, None] for values in (self.share, self.share_of_others))
         return total * (others / share) + self.rows("agg", "kj")(h) * (1 - others)
 
-    def _factor(self, read: Tensor, target: Tensor, space: str) -> Float[Tensor, "entries"]:
-        """How often values of the subgraphs ``read`` count in sums that live on nodes, in subgraphs ("sub") or on their pairs."""
+    def factor(self, read: Tensor, target: Tensor, space: str) -> Float[Tensor, "entries"]:
+        """See ``WeightedWiring.factor``."""
         if space == "node":
             return self.share[self.bag.graph.batch[target]].double()
         own = target if space == "sub" else self.bag.sub[target]
@@ -108,42 +104,6 @@ class SampledWiring(Wiring):
 
     def _rows_of(self, space: str) -> int:
         return self.bag.num_subgraphs if space == "sub" else super()._rows_of(space)
-
-    def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> WeightedSum:
-        def build() -> tuple[Sum, Tensor, Tensor, Sum]:
-            row, edge, target, size = entries().stored()
-            if (key[0] == "nodes" and key[1] != "agg") or (key[0] == "rows" and key[2][0] == "i"):  # no sum over subgraphs
-                factor = torch.ones(row.numel(), dtype=torch.float64, device=row.device)
-            else:
-                factor = self._factor(self.bag.sub[row] if spaces[0] == "pair" else row, target, spaces[1])
-            return Sum.broadcast(row, self._rows_of(spaces[0])), factor, edge, Sum.broadcast(target, size).t
-
-        rows, factor, edge, into = self.cache((f"sampled {key[0]}", *key[1:]), build)
-        return WeightedSum(rows, self._with_edges(factor, edge), into)
-
-    def _with_edges(self, factor: Tensor, edge: Tensor) -> Tensor:
-        weight = self.bag.edge_weight
-        return factor if weight is None else factor.to(weight.dtype) * weight[edge]
-
-    def messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
-        """See ``Wiring.messages``."""
-        plain = super().messages(neighbours, where)
-        source, target, edge = plain.from_rows.index, plain.into_targets.index_t, plain.from_edges.index
-        if neighbours in ("agg", "swap"):
-            factor = self._factor(source if neighbours == "agg" else self.bag.sub[source], target, _targets(neighbours, where))
-        elif self.bag.edge_weight is None:
-            return plain
-        else:
-            factor = torch.ones(source.numel(), dtype=torch.float64, device=source.device)
-        into: Any = WeightedSum(None, self._with_edges(factor, edge), plain.into_targets)
-        return plain._replace(into_targets=into)
-
-    def folklore(self, neighbours: Neighbours, where: Where = "off", members: bool = False) -> FolkloreMessages:
-        """See ``Wiring.folklore``."""
-        plain = super().folklore(neighbours, where, members)
-        factor = self._factor(self.bag.sub[plain.from_node.index], plain.into_targets.index_t, _targets(neighbours, where))
-        into: Any = WeightedSum(None, self._with_edges(factor, plain.from_edges.index), plain.into_targets)
-        return plain._replace(into_targets=into)
 
     @cached
     def transpose(self) -> Sum:

@@ -174,6 +174,21 @@ class Wiring:
         nodes, spaces = self.bag.num_nodes, ("node", "edge")
         return Sum.broadcast(source, nodes, spaces), Sum.broadcast(target, nodes, spaces)
 
+    def on_pairs(self, by_scope: dict[str, list[Tensor]]) -> Shaped[Tensor, "pairs channels"]:
+        """The sum of values on pairs, subgraphs, nodes and graphs at every pair: first added where they live, then broadcast."""
+
+        def add(values: list[Tensor]) -> Tensor:
+            return sum(values[1:], values[0])
+
+        subgraphs, parts = list(by_scope["subgraph"]), list(by_scope["pair"])
+        if by_scope["graph"]:
+            subgraphs.append(self.sub_to_graph.t(add(by_scope["graph"])))
+        if subgraphs:
+            parts.append(self.to_sub.t(add(subgraphs)))
+        if by_scope["node"]:
+            parts.append(self.to_node.t(add(by_scope["node"])))
+        return add(parts)
+
     @cached
     def root_row(self) -> Int[Tensor, "nodes"]:
         """The rows of the roots. Raise ``ValueError`` if some roots have no row."""
@@ -446,34 +461,54 @@ def weigh(bag: "SubgraphBag", weight: Any) -> "SubgraphBag":
 
 
 class WeightedWiring(Wiring):
-    """The sums of a bag with edge weights. The index maps are those of the bag without weights, which caches them."""
+    """The sums of a bag in which entries of sums count differently: by the weights of their edges, or as ``factor`` says. The index maps are those of
+    the bag without weights, which caches them."""
 
     def cache(self, key: Any, make: Any) -> Any:
         """Store a value in the cache of the bag without weights, since none of these values depends on the weights."""
         return self.bag.plain.cache(key, make)
 
+    def factor(self, read: Tensor, target: Tensor, space: str) -> Float[Tensor, "entries"] | None:
+        """How often values of the subgraphs ``read`` count in sums on nodes, in subgraphs ("sub") or on their pairs; None if all count once."""
+        return None
+
     def messages(self, neighbours: Neighbours, where: Where = "off") -> Messages:
         """See ``Wiring.messages``."""
         plain = super().messages(neighbours, where)
-        into: Any = WeightedSum(None, self._weight[plain.from_edges.index], plain.into_targets)
-        return plain._replace(into_targets=into)
+        source, target, factor = plain.from_rows.index, plain.into_targets.index_t, None
+        if neighbours in ("agg", "swap"):
+            factor = self.factor(source if neighbours == "agg" else self.bag.sub[source], target, _targets(neighbours, where))
+        return self._weighted(plain, factor)
 
     def folklore(self, neighbours: Neighbours, where: Where = "off", members: bool = False) -> FolkloreMessages:
         """See ``Wiring.folklore``."""
         plain = super().folklore(neighbours, where, members)
-        into: Any = WeightedSum(None, self._weight[plain.from_edges.index], plain.into_targets)
-        return plain._replace(into_targets=into)
+        sub, target = self.bag.sub[plain.from_node.index], plain.into_targets.index_t
+        return self._weighted(plain, self.factor(sub, target, _targets(neighbours, where)))
 
-    @property
-    def _weight(self) -> Float[Tensor, "edges"]:
+    def _weighted(self, plain: Any, factor: Tensor | None) -> Any:
+        if factor is None and self.bag.edge_weight is None:
+            return plain
+        edge = plain.from_edges.index
+        weight = self._with_edges(_ones(edge) if factor is None else factor, edge)
+        return plain._replace(into_targets=WeightedSum(None, weight, plain.into_targets))
+
+    def _with_edges(self, factor: Tensor, edge: Tensor) -> Tensor:
         weight = self.bag.edge_weight
-        assert weight is not None
-        return weight
+        return factor if weight is None else factor.to(weight.dtype) * weight[edge]
 
     def _sum_along(self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]) -> WeightedSum:
-        def build() -> tuple[Sum, Tensor, Sum]:
+        def build() -> tuple[Sum, Tensor, Tensor, Sum]:
             row, edge, target, size = entries().stored()
-            return Sum.broadcast(row, self._rows_of(spaces[0])), edge, Sum.broadcast(target, size).t
+            factor = None
+            if not ((key[0] == "nodes" and key[1] != "agg") or (key[0] == "rows" and key[2][0] == "i")):  # a sum over subgraphs
+                factor = self.factor(self.bag.sub[row] if spaces[0] == "pair" else row, target, spaces[1])
+            factor = _ones(edge) if factor is None else factor
+            return Sum.broadcast(row, self._rows_of(spaces[0])), factor, edge, Sum.broadcast(target, size).t
 
-        rows, edge, into = self.cache((f"weighted {key[0]}", *key[1:]), build)
-        return WeightedSum(rows, self._weight[edge], into)
+        rows, factor, edge, into = self.cache((f"weighted {key[0]}", *key[1:]), build)
+        return WeightedSum(rows, self._with_edges(factor, edge), into)
+
+
+def _ones(like: Tensor) -> Float[Tensor, "entries"]:
+    return torch.ones(like.numel(), dtype=torch.float64, device=like.device)

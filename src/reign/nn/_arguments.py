@@ -11,12 +11,9 @@ import sys
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args, get_origin, is_typeddict
+from typing import Any, TypeVar, Unpack, get_args, get_origin, is_typeddict
 
-if TYPE_CHECKING:
-    from reign.nn._model import Model
-
-M = TypeVar("M", bound="Model")
+M = TypeVar("M")
 
 
 # -- signatures ----------------------------------------------------------------------------------------------------------------
@@ -55,9 +52,9 @@ def _split(constructor: Callable[..., None]) -> tuple[list[Parameter], Any]:
     return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)], rest
 
 
-def own_defaults(kind: type) -> dict[str, Any]:
+def own_defaults(kind: type) -> dict[str, object]:
     """The ``defaults`` of a class and its parents, as far as no constructor in between declares these arguments again."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     declared: set[str] = set()
     for parent in kind.__mro__:
         if "__init__" in vars(parent):
@@ -73,14 +70,15 @@ class ModelType(type):
     and the constructors of all parents are ``__init__`` calls too.
     """
 
-    def __call__(cls: type[M], *args: Any, **kwargs: Any) -> M:  # type: ignore[misc]
+    def __call__(cls: type[M], *args: Any, **kwargs: Any) -> M:
         """Make a model."""
-        taken = set(cls.option_names())
+        kind: Any = cls
+        taken = set(kind.option_names())
         for name, value in kwargs.items():
             if name not in taken and (value is not None or not known_to_parents(cls, name)):
-                raise ValueError(cls.refusal(name, value))
+                raise ValueError(kind.refusal(name, value))
         options = own_defaults(cls) | {name: value for name, value in kwargs.items() if name in taken}
-        model: M = type.__call__(cls, *args, **options)
+        model = type.__call__(cls, *args, **options)
         model._config = given(cls, args, kwargs)
         return model
 
@@ -112,7 +110,7 @@ ARGS = re.compile(r"^Args:\n((?:    .*(?:\n|$))+)", re.MULTILINE)
 SEE = re.compile(r"see ``(\w+)``\.")
 
 
-class Explained:
+class FullDocstring:
     """The docstring of a class, in which all arguments of its constructor are explained when it is first read.
 
     Args:
@@ -136,7 +134,7 @@ class Explained:
 def explain(kind: type) -> None:
     """Let the docstring of a class explain all arguments of its constructor."""
     if vars(kind).get("__doc__"):
-        kind.__doc__ = Explained(kind, vars(kind)["__doc__"])  # type: ignore[assignment]
+        kind.__doc__ = FullDocstring(kind, vars(kind)["__doc__"])  # type: ignore[assignment]
 
 
 def sentence(kind: type, name: str) -> tuple[str, type]:
@@ -172,7 +170,7 @@ def _dictionaries(kind: type) -> list[type]:
 def _written(kind: type) -> dict[str, str]:
     """The explanations in the docstring of a class by argument, as they stand in the source."""
     doc = vars(kind).get("__doc__") or ""
-    block = ARGS.search(doc.written if isinstance(doc, Explained) else inspect.cleandoc(doc))
+    block = ARGS.search(doc.written if isinstance(doc, FullDocstring) else inspect.cleandoc(doc))
     found: dict[str, str] = {}
     for entry in re.split(r"\n(?=    \S)", block[1].rstrip()) if block else ():
         names, _, text = " ".join(entry.split()).partition(": ")

@@ -6,6 +6,7 @@ counts the edges from u to v; nodes without an edge have a row of zeros. All oth
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -75,7 +76,12 @@ def walks(A: Matrices, size: int) -> Float[Tensor, "graphs n n size"]:
     return torch.stack(powers, dim=3)
 
 
-def resistances(A: Matrices) -> Float[Tensor, "graphs n n 1"]:
+def returns(A: Matrices, size: int) -> Float[Tensor, "graphs n size"]:
+    """The diagonals of the powers of M, without the identity."""
+    return walks(A, size + 1)[..., 1:].diagonal(dim1=1, dim2=2).mT
+
+
+def resistances(A: Matrices, _: int = 1) -> Float[Tensor, "graphs n n 1"]:
     """The resistance distances of all pairs of nodes, where every edge has resistance 1; 0 if there is no path."""
     laplacian = torch.diag_embed(A.sum(2)) - A
     inverse = torch.linalg.pinv(laplacian, hermitian=True)
@@ -117,64 +123,45 @@ def _hops(bag: SubgraphBag, size: int) -> Values:
     return (level[:, None] == torch.arange(size + 2, device=level.device)).double()
 
 
-PAIR_ENCODINGS.register("hop")(
-    Structure(
-        "hop distance, one channel for each distance up to the given one, and one for unreachable nodes", lambda d: d + 2, _hops, 5
-    )
+def _register(
+    known: Registry[Structure],
+    of_matrices: Callable[..., Tensor],
+    name: str,
+    matrices: Callable[[Matrices, int], Tensor],
+    meaning: str,
+    default: int | None = None,
+    both_ways: bool = False,
+) -> None:
+    """Register a feature that is a function of A, with as many channels as its size (one without a size)."""
+
+    def values(bag: SubgraphBag, size: int) -> Values:
+        return of_matrices(bag, size, lambda A: matrices(A, size), both_ways=both_ways)
+
+    known.register(name)(Structure(meaning, lambda size: size, values, default))
+
+
+_pairs, _nodes = partial(_register, PAIR_ENCODINGS, pair_values), partial(_register, NODE_ENCODINGS, node_values)
+
+DISTANCES = "hop distance, one channel for each distance up to the given one, and one for unreachable nodes"
+PAIR_ENCODINGS.register("hop")(Structure(DISTANCES, lambda d: d + 2, _hops, 5))
+_pairs("rrwp", walks, "probability that a random walk of 0, 1, 2, ... steps from the root ends at the node", 21)
+_pairs("resistance", resistances, "resistance distance in the graph, 0 if there is no path", both_ways=True)
+_pairs("common", lambda A, _: (A @ A)[..., None], "number of common neighbours", both_ways=True)
+_pairs("laplacian", projectors, "entry of the projection onto each of the first eigenspaces of the Laplacian", 8, both_ways=True)
+_nodes("return", returns, "probability that a random walk of 1, 2, ... steps ends where it started", 20)
+_nodes(
+    "central",
+    closed_walks,
+    "number of closed walks of 1, 2, ... steps, each divided by the factorial of its steps; with 1 their sum is the subgraph centrality",
+    20,
+    both_ways=True,
 )
-PAIR_ENCODINGS.register("rrwp")(
-    Structure(
-        "probability that a random walk of 0, 1, 2, ... steps from the root ends at the node",
-        lambda steps: steps,
-        lambda bag, steps: pair_values(bag, steps, lambda A: walks(A, steps)),
-        21,
-    )
-)
-PAIR_ENCODINGS.register("resistance")(
-    Structure(
-        "resistance distance in the graph, 0 if there is no path",
-        lambda _: 1,
-        lambda bag, _: pair_values(bag, 1, resistances, both_ways=True),
-    )
-)
-PAIR_ENCODINGS.register("common")(
-    Structure(
-        "number of common neighbours", lambda _: 1, lambda bag, _: pair_values(bag, 1, lambda A: (A @ A)[..., None], both_ways=True)
-    )
-)
-PAIR_ENCODINGS.register("laplacian")(
-    Structure(
-        "entry of the projection onto each of the first eigenspaces of the Laplacian",
-        lambda spaces: spaces,
-        lambda bag, spaces: pair_values(bag, spaces, lambda A: projectors(A, spaces), both_ways=True),
-        8,
-    )
-)
-NODE_ENCODINGS.register("return")(
-    Structure(
-        "probability that a random walk of 1, 2, ... steps ends where it started",
-        lambda steps: steps,
-        lambda bag, steps: node_values(bag, steps, lambda A: walks(A, steps + 1)[..., 1:].diagonal(dim1=1, dim2=2).mT),
-        20,
-    )
-)
-NODE_ENCODINGS.register("central")(
-    Structure(
-        "number of closed walks of 1, 2, ... steps, each divided by the factorial of its steps; with 1 their sum is the subgraph centrality",
-        lambda steps: steps,
-        lambda bag, steps: node_values(bag, steps, lambda A: closed_walks(A, steps), both_ways=True),
-        20,
-    )
-)
-NODE_ENCODINGS.register("laplacian")(
-    Structure(
-        "absolute value in each of the first eigenvectors of the Laplacian, or the length of the projection if these are not unique",
-        lambda spaces: spaces,
-        lambda bag, spaces: node_values(
-            bag, spaces, lambda A: projectors(A, spaces).diagonal(dim1=1, dim2=2).mT.clamp(min=0).sqrt(), both_ways=True
-        ),
-        8,
-    )
+_nodes(
+    "laplacian",
+    lambda A, spaces: projectors(A, spaces).diagonal(dim1=1, dim2=2).mT.clamp(min=0).sqrt(),
+    "absolute value in each of the first eigenvectors of the Laplacian, or the length of the projection if these are not unique",
+    8,
+    both_ways=True,
 )
 
 

@@ -401,17 +401,8 @@ class SubgraphGNN(Model):
             raise ValueError(_has_layers_of_its_own(type(self), used))
         makers = [layer] if callable(layer) else layer
         layers = [partial(make, **shared) for make in makers]
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            num_layers,
-            out_channels,
-            layer=layers[0] if callable(layer) else layers,
-            policy=policy,
-            act=act,
-            domain=domain,
-            **options,
-        )
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, layer=layers[0] if callable(layer) else layers, policy=policy, act=act, domain=domain, **options)
 
     @classmethod
     def refusal(cls, name: str, value: object) -> str:

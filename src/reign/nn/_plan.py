@@ -208,15 +208,7 @@ def _all_pairs(layer: TermLayer, state: State, roots_apart: bool, edge_attr: Edg
     by_scope: dict[str, list[Tensor]] = {"pair": [], "subgraph": [], "node": [], "graph": []}
     for slot in layer.slots():
         by_scope[slot.scope].append(slot(state, "off", roots_apart, edge_attr))
-    wiring = state.bag.wiring
-    parts = by_scope["pair"]
-    if by_scope["graph"]:
-        by_scope["subgraph"].append(wiring.sub_to_graph.t(_add(by_scope["graph"])))
-    if by_scope["subgraph"]:
-        parts.append(wiring.to_sub.t(_add(by_scope["subgraph"])))
-    if by_scope["node"]:
-        parts.append(wiring.to_node.t(_add(by_scope["node"])))
-    return _add(parts)
+    return state.bag.wiring.on_pairs(by_scope)
 
 
 def _roots(layer: TermLayer, state: State, edge_attr: EdgeAttr) -> Float[Tensor, "subgraphs out_channels"]:

@@ -16,25 +16,7 @@ from reign.policies._sampled import Sampled
 from reign.policies._names import BagSizes, bag_sizes, example_graph, list_policies, policy, policy_meanings
 
 __all__ = [
-    "POLICIES",
-    "BagSizes",
-    "Central",
-    "EdgeDeletion",
-    "EgoNets",
-    "Mark",
-    "Missing",
-    "NodeDeletion",
-    "NodeMarking",
-    "Null",
-    "Pairs",
-    "Policy",
-    "Sampled",
-    "Tuples",
-    "Whole",
-    "bag_sizes",
-    "example_graph",
-    "list_policies",
-    "policy",
-    "policy_meanings",
+    "POLICIES", "BagSizes", "Central", "EdgeDeletion", "EgoNets", "Mark", "Missing", "NodeDeletion", "NodeMarking", "Null",
+    "Pairs", "Policy", "Sampled", "Tuples", "Whole", "bag_sizes", "example_graph", "list_policies", "policy", "policy_meanings",
     "whole",
-]
+]  # fmt: skip

@@ -14,21 +14,8 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 from torch_geometric.data.data import BaseData
 
-from reign._validate import check, kind_of
-from reign.bags import (
-    FAR,
-    SMALL,
-    STATE_BYTES,
-    Domain,
-    HopTable,
-    SharedGraph,
-    SubgraphBag,
-    check_fits,
-    hop_table,
-    near_table,
-    stored_table,
-    warn_of_size,
-)
+from reign._validate import SMALL, STATE_BYTES, check, check_fits, kind_of, warn_of_size
+from reign.bags import FAR, Domain, HopTable, SharedGraph, SubgraphBag, hop_table, near_table, stored_table
 from reign.kernels import ragged
 from reign.registry import Registry
 

@@ -11,15 +11,6 @@ from reign.published._sswl import SSWLPublished
 from reign.published._tensors import IGN2Published, PPGNNodesPublished, PPGNPublished
 
 __all__ = [
-    "GNNAKPlusPublished",
-    "GNNAKPublished",
-    "GNNAKctxPublished",
-    "IDGNNPublished",
-    "IGN2Published",
-    "NGNNPublished",
-    "NGNNTUPublished",
-    "PPGNNodesPublished",
-    "PPGNPublished",
-    "SSWLPublished",
-    "from_authors",
-]
+    "GNNAKPlusPublished", "GNNAKPublished", "GNNAKctxPublished", "IDGNNPublished", "IGN2Published", "NGNNPublished",
+    "NGNNTUPublished", "PPGNNodesPublished", "PPGNPublished", "SSWLPublished", "from_authors",
+]  # fmt: skip

@@ -4,26 +4,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, Unpack
 
+import reign.nn
 import reign.policies as policies
 from reign.bags import Domain
-from reign.nn import (
-    MODELS,
-    Aggregation,
-    AKKernel,
-    AKPart,
-    Model,
-    PublishedEdgeOptions,
-    Residual,
-    RootPooling,
-    SubgraphGNN,
-    remarked,
-)
 from reign.policies import Policy
 from reign.published._weights import Config, Weights, allow, head
 
 
-@MODELS.register("gnnakpublished", "GNN-AK (published)")
-class GNNAKPublished(SubgraphGNN):
+@reign.nn.MODELS.register("gnnakpublished", "GNN-AK (published)")
+class GNNAKPublished(reign.nn.SubgraphGNN):
     """GNN-AK as published: residual connections in and around blocks, and a transform of the subgraph before its sum.
 
     Args:
@@ -43,7 +32,7 @@ class GNNAKPublished(SubgraphGNN):
     needs_node_based = True
     drops_input = False
     wl_bound = "3-WL (Corollary: 3-WL upper-bounds node-based Subgraph GNNs)"
-    parts: ClassVar[tuple[AKPart, ...]] = ("centroid", "subgraph")
+    parts: ClassVar[tuple[reign.nn.AKPart, ...]] = ("centroid", "subgraph")
     hop_channels: ClassVar[int] = 0
 
     def __init__(
@@ -55,19 +44,19 @@ class GNNAKPublished(SubgraphGNN):
         *,
         policy: str | Policy = "ego:3",
         inner_layers: int = 1,
-        parts: Sequence[AKPart] | None = None,
+        parts: Sequence[reign.nn.AKPart] | None = None,
         combine: Literal["sum", "cat"] = "cat",
-        aggregation: Aggregation = "sum",
+        aggregation: reign.nn.Aggregation = "sum",
         hop_channels: int | None = None,
         remark: bool = False,
-        residual: Residual = "identity",
+        residual: reign.nn.Residual = "identity",
         domain: Domain = "members",
-        **options: Unpack[PublishedEdgeOptions],
+        **options: Unpack[reign.nn.PublishedEdgeOptions],
     ) -> None:
         dropout, norm = options.pop("dropout", 0.0), options.get("norm", "batch_norm")
         radius = policies.policy(policy).radius
         block = partial(
-            AKKernel,
+            reign.nn.AKKernel,
             inner_layers=inner_layers,
             inner_residual=bool(residual),
             parts=self.parts if parts is None else parts,
@@ -77,41 +66,32 @@ class GNNAKPublished(SubgraphGNN):
             max_distance=5 if radius is None else radius,
             dropout=dropout,
         )
-        options.setdefault("pooling", partial(RootPooling, roots=aggregation))
+        options.setdefault("pooling", partial(reign.nn.RootPooling, roots=aggregation))
         head = {"hidden": [hidden_channels], "norm": norm, "bias": norm is None, "input_dropout": dropout}
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            num_layers,
-            out_channels,
-            policy=policy,
-            layer=remarked(block, policy) if remark else block,
-            residual=residual,
-            head=head,
-            domain=domain,
-            **options,
-        )
+        layer = reign.nn.remarked(block, policy) if remark else block
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, policy=policy, layer=layer, residual=residual, head=head, domain=domain, **options)
 
 
-@MODELS.register("gnnakctxpublished", "GNN-AK-ctx (published)")
+@reign.nn.MODELS.register("gnnakctxpublished", "GNN-AK-ctx (published)")
 class GNNAKctxPublished(GNNAKPublished):
     """GNN-AK-ctx as published: GNN-AK as published, with the context."""
 
     parts = ("centroid", "subgraph", "context")
 
 
-@MODELS.register("gnnakpluspublished", "GNN-AK+ (published)")
+@reign.nn.MODELS.register("gnnakpluspublished", "GNN-AK+ (published)")
 class GNNAKPlusPublished(GNNAKctxPublished):
     """GNN-AK+ as published: GNN-AK as published, with the context, embedded hop distances, and gates computed from them."""
 
-    wl_bound = Model.wl_bound
+    wl_bound = reign.nn.Model.wl_bound
     hop_channels = 16
 
 
 # -- weights and settings of LingxiaoShawn/GNNAsKernel -------------------------------------------------------------------
 
 
-def gnn_ak(w: Weights, config: Config, policy: str | None) -> Model:
+def gnn_ak(w: Weights, config: Config, policy: str | None) -> reign.nn.Model:
     """GNN-AK, GNN-AK-ctx and GNN-AK+."""
     c = config["constructor"]
     if not set(c["embs"]) <= {0, 1, 2}:

@@ -5,30 +5,18 @@ from typing import Any, Literal, Unpack
 
 from torch import Tensor, nn
 
+import reign.nn
 import reign.policies as policies
 from reign._validate import check, check_count
 from reign.bags import Domain
-from reign.nn import (
-    MODELS,
-    Aggregation,
-    DSConv,
-    MeanPooling,
-    Model,
-    PublishedEdgeOptions,
-    PublishedOptions,
-    Residual,
-    RootPooling,
-    SubgraphConv,
-    SubgraphGNN,
-)
 from reign.policies import Policy
 from reign.published._weights import Config, Weights, allow, head
 
 NestedLabel = Literal["hop", "spd"] | None
 
 
-@MODELS.register("ngnnpublished", "NGNN (published)")
-class NGNNPublished(SubgraphGNN):
+@reign.nn.MODELS.register("ngnnpublished", "NGNN (published)")
+class NGNNPublished(reign.nn.SubgraphGNN):
     """NGNN as published for molecules: embedded labels and resistance distances, a virtual node, no last activation, and means.
 
     Args:
@@ -56,15 +44,15 @@ class NGNNPublished(SubgraphGNN):
         label: NestedLabel = "spd",
         resistance: bool = True,
         virtual_node: bool = True,
-        residual: Residual = False,
-        readout: Aggregation = "mean",
-        graph_pooling: Aggregation = "mean",
+        residual: reign.nn.Residual = False,
+        readout: reign.nn.Aggregation = "mean",
+        graph_pooling: reign.nn.Aggregation = "mean",
         domain: Domain = "members",
-        **options: Unpack[PublishedEdgeOptions],
+        **options: Unpack[reign.nn.PublishedEdgeOptions],
     ) -> None:
         check_count("num_layers", num_layers)
-        options.setdefault("pooling", partial(MeanPooling, nodes=readout, subgraphs=graph_pooling))
-        layer = partial(SubgraphConv, terms=["own+local"])
+        options.setdefault("pooling", partial(reign.nn.MeanPooling, nodes=readout, subgraphs=graph_pooling))
+        layer = partial(reign.nn.SubgraphConv, terms=["own+local"])
         super().__init__(
             in_channels,
             hidden_channels,
@@ -82,8 +70,8 @@ class NGNNPublished(SubgraphGNN):
         )
 
 
-@MODELS.register("ngnntupublished", "NGNN-TU (published)")
-class NGNNTUPublished(SubgraphGNN):
+@reign.nn.MODELS.register("ngnntupublished", "NGNN-TU (published)")
+class NGNNTUPublished(reign.nn.SubgraphGNN):
     """NGNN as published for the TU sets: embedded labels concatenated with the features, and the concatenated means of all layers.
 
     Args:
@@ -113,14 +101,14 @@ class NGNNTUPublished(SubgraphGNN):
         log_softmax: bool = False,
         head_dropout: float = 0.5,
         domain: Domain = "members",
-        **options: Unpack[PublishedOptions],
+        **options: Unpack[reign.nn.PublishedOptions],
     ) -> None:
-        options.setdefault("pooling", MeanPooling)
+        options.setdefault("pooling", reign.nn.MeanPooling)
         labels = _labels(label, resistance, policy)
         labels = None if labels is None else labels | {"channels": label_channels}
         head = {"hidden": [hidden_channels], "dropout": head_dropout, "log_softmax": log_softmax}
         sizes = in_channels, hidden_channels, num_layers, out_channels
-        super().__init__(*sizes, policy=policy, layer=DSConv, labels=labels, jk="cat", head=head, domain=domain, **options)
+        super().__init__(*sizes, policy=policy, layer=reign.nn.DSConv, labels=labels, jk="cat", head=head, domain=domain, **options)
 
 
 def _labels(label: NestedLabel, resistance: bool, policy: str | Policy) -> dict[str, Any] | None:
@@ -137,8 +125,8 @@ def _labels(label: NestedLabel, resistance: bool, policy: str | Policy) -> dict[
 IDKind = Literal["id", "gcn", "gin"]
 
 
-@MODELS.register("idgnnpublished", "ID-GNN (published)")
-class IDGNNPublished(SubgraphGNN):
+@reign.nn.MODELS.register("idgnnpublished", "ID-GNN (published)")
+class IDGNNPublished(reign.nn.SubgraphGNN):
     r"""ID-GNN as published: layers with a second set of weights for roots, pre-layers, and roots of unit length.
 
     .. math:: \text{id:}  \quad & x^k_i \leftarrow \sigma \big( \textstyle\sum_{j \sim_k i} W x^k_j + [k \sim_k i] W' x^k_k \big) \\
@@ -171,17 +159,17 @@ class IDGNNPublished(SubgraphGNN):
         pre_layers: int = 1,
         post_layers: int = 3,
         unit: bool = True,
-        graph_pooling: Aggregation = "sum",
+        graph_pooling: reign.nn.Aggregation = "sum",
         domain: Domain = "members",
-        **options: Unpack[PublishedOptions],
+        **options: Unpack[reign.nn.PublishedOptions],
     ) -> None:
         check_count("num_layers", num_layers)
         check("kind", kind, kind in _ID_LAYERS, "'id', 'gcn' or 'gin'")
         check_count("pre_layers", pre_layers, 0)
         check_count("post_layers", post_layers)
-        options.setdefault("pooling", partial(RootPooling, roots=graph_pooling, unit=unit))
-        layer = partial(SubgraphConv, **_ID_LAYERS[kind])
-        pre = partial(SubgraphConv, terms=["own"], transform="linear", bias=False)
+        options.setdefault("pooling", partial(reign.nn.RootPooling, roots=graph_pooling, unit=unit))
+        layer = partial(reign.nn.SubgraphConv, **_ID_LAYERS[kind])
+        pre = partial(reign.nn.SubgraphConv, terms=["own"], transform="linear", bias=False)
         norm = options.get("norm", "batch_norm")
         super().__init__(
             in_channels,
@@ -208,7 +196,7 @@ _ID_LAYERS: dict[str, dict[str, Any]] = {
 # -- weights and settings of muhanzhang/NestedGNN, for the TU sets and for molecules, and of snap-stanford/GraphGym ------
 
 
-def ngnn_tu(w: Weights, config: Config, policy: str | None) -> Model:
+def ngnn_tu(w: Weights, config: Config, policy: str | None) -> reign.nn.Model:
     """NGNN for the TU sets."""
     c, about, dropout = config["constructor"], config["subgraphs"], config.get("dropout", 0.5)
     allow(about, node_label=("hop", "spd"))
@@ -234,7 +222,7 @@ def ngnn_tu(w: Weights, config: Config, policy: str | None) -> Model:
     return model
 
 
-def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> Model:
+def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> reign.nn.Model:
     """NGNN for molecules."""
     c, about = config["constructor"], config["subgraphs"]
     allow(c, gnn_type=("gin",), JK=("last",), use_rp=(None, False), RNI=(False,))
@@ -279,7 +267,7 @@ def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> Model:
     return model
 
 
-def _put_labels(w: Weights, inner: str, model: Model) -> None:
+def _put_labels(w: Weights, inner: str, model: reign.nn.Model) -> None:
     """NGNN's labels: only those rows of their table that can occur."""
     labels = model.labels
     if labels is not None and labels.embedding is not None:
@@ -293,7 +281,7 @@ def _put_labels(w: Weights, inner: str, model: Model) -> None:
         w.linear("labels.resistance", f"{inner}rd_projection")
 
 
-def idgnn(w: Weights, config: Config, policy: str | None) -> Model:
+def idgnn(w: Weights, config: Config, policy: str | None) -> reign.nn.Model:
     """ID-GNN, with its three kinds of layers."""
     c = config["cfg"]
     kinds: dict[str, Any] = {"idconv": "id", "gcnidconv": "gcn", "ginidconv": "gin"}

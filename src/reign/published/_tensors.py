@@ -8,39 +8,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+import reign.nn
 from reign._validate import check
 from reign.bags import SubgraphBag
-from reign.nn import (
-    IGN2,
-    MODELS,
-    PPGN,
-    Activation,
-    Aggregation,
-    DiagonalPooling,
-    DomainOptions,
-    EncoderSpec,
-    LayerOptions,
-    Model,
-    NodePooling,
-    OuterOptions,
-    Pooling,
-    PPGNBlock,
-    PPGNNodesConv,
-    PublishedEdgeOptions,
-    RootPooling,
-    SubgraphConv,
-    SubgraphGNN,
-    graph_tensor,
-    make_encoder,
-    on_diagonal,
-)
 from reign.published._weights import Config, Weights, allow, head
 
 Tensors = Literal["degrees", "distances"]
 NO_PATH = 2**14  # more hops than any path has
 
 
-class TensorPublishedOptions(DomainOptions, OuterOptions, total=False):
+class TensorPublishedOptions(reign.nn.DomainOptions, reign.nn.OuterOptions, total=False):
     """Options of models of tensors as published: ``DomainOptions`` and ``OuterOptions``."""
 
 
@@ -53,11 +30,11 @@ class TensorFormOptions(TensorPublishedOptions, total=False):
 
     tensor: Tensors
     edge_dim: int | None
-    edge_encoder: EncoderSpec
-    act: Activation
+    edge_encoder: reign.nn.EncoderSpec
+    act: reign.nn.Activation
 
 
-class TensorPublished(SubgraphGNN):
+class TensorPublished(reign.nn.SubgraphGNN):
     r"""A model without a policy, whose input is the graph as a tensor in one of the published forms.
 
     "degrees": :math:`D^{-1/2} A D^{-1/2}` in every channel, and :math:`[0, x_i]` added on the diagonal. "distances": :math:`x_i` on the
@@ -88,8 +65,8 @@ class TensorPublished(SubgraphGNN):
         head: Mapping[str, Any] | None = None,
         tensor: Tensors = "distances",
         edge_dim: int | None = None,
-        edge_encoder: EncoderSpec = None,
-        act: Activation = "relu",
+        edge_encoder: reign.nn.EncoderSpec = None,
+        act: reign.nn.Activation = "relu",
         **options: Unpack[TensorPublishedOptions],
     ) -> None:
         check("tensor", tensor, tensor in ("degrees", "distances"), "'degrees' or 'distances'")
@@ -97,22 +74,10 @@ class TensorPublished(SubgraphGNN):
         if edges and tensor == "degrees":
             raise ValueError("tensor='degrees' does not support edge features; leave them out, or use tensor='distances'.")
         self.tensor, self.edge_channels = tensor, edges
-        options.setdefault("pooling", DiagonalPooling)
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            num_layers,
-            out_channels,
-            policy="null",
-            layer=layer,
-            jk=jk,
-            widths=widths,
-            head=head,
-            act=act,
-            norm=None,
-            **options,
-        )
-        self.edge_encoder = make_encoder(edge_encoder, None, edges) if edges else None
+        options.setdefault("pooling", reign.nn.DiagonalPooling)
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, policy="null", layer=layer, jk=jk, widths=widths, head=head, act=act, norm=None, **options)
+        self.edge_encoder = reign.nn.make_encoder(edge_encoder, None, edges) if edges else None
 
     def lifted_channels(self) -> int:
         """The number of channels of the tensor."""
@@ -123,10 +88,10 @@ class TensorPublished(SubgraphGNN):
         given, n = bag.graph.edge_attr, x.size(1)
         if self.tensor == "distances":
             encoded = given if self.edge_encoder is None or given is None else self.edge_encoder(given)
-            h, hops = graph_tensor(x, bag, self.edge_channels, encoded), bag.hops(NO_PATH)
+            h, hops = reign.nn.graph_tensor(x, bag, self.edge_channels, encoded), bag.hops(NO_PATH)
             distance = hops.masked_fill(hops > NO_PATH, 0).to(x.dtype)[:, None]
             return torch.cat([h[:, :n], distance, h[:, n:]], dim=1)
-        h, wiring = graph_tensor(x, bag, 0, None), bag.wiring
+        h, wiring = reign.nn.graph_tensor(x, bag, 0, None), bag.wiring
         joined = h[:, n:]
         degree = wiring.to_node(joined)
         scale = torch.where(degree > 0, degree.clamp(min=1).rsqrt(), 0)
@@ -140,7 +105,7 @@ OFF = ["own", "transpose", "root", "node_root", "readout", "needle", "node_reado
 ON = ["own", "roots", "readout", "root_needle", "total"]
 
 
-@MODELS.register("ign2published", "2-IGN (published)")
+@reign.nn.MODELS.register("ign2published", "2-IGN (published)")
 class IGN2Published(TensorPublished):
     """2-IGN as published: its 15 linear maps with two biases, means in place of sums, and max pooling on and off the diagonal.
 
@@ -154,7 +119,7 @@ class IGN2Published(TensorPublished):
         log_softmax: whether predictions are log-probabilities of classes.
     """
 
-    wl_bound = IGN2.wl_bound
+    wl_bound = reign.nn.IGN2.wl_bound
 
     def __init__(
         self,
@@ -164,7 +129,7 @@ class IGN2Published(TensorPublished):
         out_channels: int | None = None,
         *,
         widths: Sequence[int] | None = None,
-        aggregation: Aggregation = "mean",
+        aggregation: reign.nn.Aggregation = "mean",
         suffix: Literal["max", "nodes"] = "max",
         pooled_channels: int | None = None,
         head_channels: Sequence[int] = (512, 256),
@@ -174,11 +139,15 @@ class IGN2Published(TensorPublished):
     ) -> None:
         check("suffix", suffix, suffix in ("max", "nodes"), "'max' or 'nodes'")
         check("aggregation", aggregation, aggregation in ("sum", "mean"), "'sum' or 'mean'")
-        how: dict[str, Aggregation] = dict.fromkeys(OFF[4:], aggregation)
+        how: dict[str, reign.nn.Aggregation] = dict.fromkeys(OFF[4:], aggregation)
         if suffix == "nodes":
-            pooling: Callable[[int], Pooling] = partial(NodePooling, terms=ON, out_channels=pooled_channels, aggregation=how)
+            pooling: Callable[[int], reign.nn.Pooling] = partial(
+                reign.nn.NodePooling, terms=ON, out_channels=pooled_channels, aggregation=how
+            )
             options.setdefault("pooling", pooling)
-        layer = partial(SubgraphConv, terms=OFF, root_terms=ON, roots="added", transform="linear", bias="first", aggregation=how)
+        layer = partial(
+            reign.nn.SubgraphConv, terms=OFF, root_terms=ON, roots="added", transform="linear", bias="first", aggregation=how
+        )
         super().__init__(
             in_channels,
             hidden_channels,
@@ -194,7 +163,7 @@ class IGN2Published(TensorPublished):
 # -- PPGN ----------------------------------------------------------------------------------------------------------------
 
 
-@MODELS.register("ppgnpublished", "PPGN (published)")
+@reign.nn.MODELS.register("ppgnpublished", "PPGN (published)")
 class PPGNPublished(TensorPublished):
     """PPGN as published: activations after all layers of the MLPs, a plain product, and max pooling on and off the diagonal.
 
@@ -206,7 +175,7 @@ class PPGNPublished(TensorPublished):
         head_channels: numbers of hidden channels of the MLP at the end.
     """
 
-    wl_bound = PPGN.wl_bound
+    wl_bound = reign.nn.PPGN.wl_bound
 
     def __init__(
         self,
@@ -236,15 +205,15 @@ class PPGNPublished(TensorPublished):
         )
 
 
-def _block(depth: int, in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> PPGNBlock:
-    return PPGNBlock(in_channels, out_channels, depth=depth, act=options["act"])
+def _block(depth: int, in_channels: int, out_channels: int, **options: Unpack[reign.nn.LayerOptions]) -> reign.nn.PPGNBlock:
+    return reign.nn.PPGNBlock(in_channels, out_channels, depth=depth, act=options["act"])
 
 
 # -- PPGN between vectors of nodes, as published with GNN-AK (Zhao et al. 2022), from which the paper took its numbers of PPGN
 
 
-@MODELS.register("ppgnnodespublished", "PPGN of nodes (published)")
-class PPGNNodesPublished(SubgraphGNN):
+@reign.nn.MODELS.register("ppgnnodespublished", "PPGN of nodes (published)")
+class PPGNNodesPublished(reign.nn.SubgraphGNN):
     """PPGN as published with GNN-AK: blocks between vectors of nodes, to which the input is added, and a sum over nodes.
 
     Args:
@@ -257,7 +226,7 @@ class PPGNNodesPublished(SubgraphGNN):
     needs_node_based = True
     takes_policy = False
     drops_input = False
-    wl_bound = PPGN.wl_bound
+    wl_bound = reign.nn.PPGN.wl_bound
 
     def __init__(
         self,
@@ -267,10 +236,10 @@ class PPGNNodesPublished(SubgraphGNN):
         out_channels: int | None = None,
         *,
         depth: int = 2,
-        **options: Unpack[PublishedEdgeOptions],
+        **options: Unpack[reign.nn.PublishedEdgeOptions],
     ) -> None:
         norm, dropout = options.get("norm", "batch_norm"), options.get("dropout", 0.0)
-        options.setdefault("pooling", partial(RootPooling, roots="sum"))
+        options.setdefault("pooling", partial(reign.nn.RootPooling, roots="sum"))
         super().__init__(
             in_channels,
             hidden_channels,
@@ -285,18 +254,20 @@ class PPGNNodesPublished(SubgraphGNN):
 
     def lift(self, x: Float[Tensor, "nodes in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs lifted"]:
         """Put the vectors of nodes on the diagonal."""
-        return on_diagonal(x, bag)
+        return reign.nn.on_diagonal(x, bag)
 
 
-def _blocks(number: int, depth: int, in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> PPGNNodesConv:
+def _blocks(
+    number: int, depth: int, in_channels: int, out_channels: int, **options: Unpack[reign.nn.LayerOptions]
+) -> reign.nn.PPGNNodesConv:
     names = ("edge_dim", "edge_encoder", "act", "norm")
-    return PPGNNodesConv(in_channels, out_channels, blocks=number, depth=depth, **{name: options[name] for name in names})  # type: ignore[literal-required]
+    return reign.nn.PPGNNodesConv(in_channels, out_channels, blocks=number, depth=depth, **{name: options[name] for name in names})  # type: ignore[literal-required]
 
 
 # -- weights and settings of hadarser/ProvablyPowerfulGraphNetworks_torch, Haggaim/InvariantGraphNetworks and its port to PyTorch
 
 
-def ppgn(w: Weights, config: Config, policy: str | None) -> Model:
+def ppgn(w: Weights, config: Config, policy: str | None) -> reign.nn.Model:
     """PPGN, with its new and its old suffix."""
     a, out = config["config_object"]["architecture"], config["config_object"]["num_classes"]
     widths, depth, new = a["block_features"], a["depth_of_mlp"], a["new_suffix"]
@@ -326,7 +297,7 @@ def ppgn(w: Weights, config: Config, policy: str | None) -> Model:
     return model
 
 
-def ign2(w: Weights, config: Config, policy: str | None, *, port: bool = False) -> Model:
+def ign2(w: Weights, config: Config, policy: str | None, *, port: bool = False) -> reign.nn.Model:
     """2-IGN: the layers of the port, combined as in the original or as in the port, which always takes means."""
     widths = config["architecture"]
     if not port:

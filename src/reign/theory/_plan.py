@@ -15,102 +15,68 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
+import reign.nn
 from reign.bags import Domain, SubgraphBag
-from reign.nn import (
-    FOLKLORE,
-    GIN,
-    PAIR_ENCODINGS,
-    Aggregation,
-    AKConv,
-    DeepSets,
-    EncoderSlot,
-    Folklore,
-    GraphConv,
-    IGNPooling,
-    MeanPooling,
-    Model,
-    OuterMPNN,
-    PPGNConv,
-    PPGNRootConv,
-    ReadoutPooling,
-    RootPooling,
-    SubgraphConv,
-    SumPooling,
-    TermSlot,
-    encoded,
-    term,
-)
 from reign.policies import Policy, policy
+from reign.theory import _rules as exact
 from reign.theory._algebra import Algebra, Values, features, rows
 from reign.theory._families import Pair
-from reign.theory._rules import (
-    POOLS,
-    Block,
-    Flat,
-    Layer,
-    Merge,
-    Nested,
-    OnAndOff,
-    OnAndPerNode,
-    Outer,
-    Pool,
-    Product,
-    Roots,
-    Rule,
-    Slot,
-)
 
 # -- layers and poolings ------------------------------------------------------------------------------------------------------
 
 
 @singledispatch
-def rule_of(layer: nn.Module) -> Rule:
+def rule_of(layer: nn.Module) -> exact.Rule:
     """Turn a layer into a rule. ``rule_of.register`` adds another kind of layer."""
     raise ValueError(f"exact tests do not support the layer {layer!r}; use a layer of terms (SubgraphConv).")
 
 
 @rule_of.register
-def _(layer: SubgraphConv) -> Rule:
+def _(layer: reign.nn.SubgraphConv) -> exact.Rule:
     if layer.roots == "added":
         raise ValueError(
             f"layer {layer!r} adds terms of roots to those of all pairs, which exact tests do not support; use roots='apart'."
         )
     off = tuple(slot_of(slot) for slot in layer.slots())
     on = None if layer.root_terms is None else tuple(slot_of(slot) for slot in layer.slots(on=True))
-    return Layer(off, on, layer.domain, layer.aggregation)
+    return exact.Layer(off, on, layer.domain, layer.aggregation)
 
 
 @rule_of.register
-def _(layer: AKConv) -> Rule:
+def _(layer: reign.nn.AKConv) -> exact.Rule:
     inner = rule_of(layer.inner[0])
-    assert isinstance(inner, Layer)
+    assert isinstance(inner, exact.Layer)
     act, remark = not isinstance(layer.act, nn.Identity), bool(layer.marks)
-    return Block(inner, len(layer.inner), tuple(layer.parts), layer.combine, layer.aggregation, act, remark, layer.max_distance)
+    return exact.Block(
+        inner, len(layer.inner), tuple(layer.parts), layer.combine, layer.aggregation, act, remark, layer.max_distance
+    )
 
 
 @rule_of.register
-def _(layer: PPGNConv) -> Rule:
-    return Product()
+def _(layer: reign.nn.PPGNConv) -> exact.Rule:
+    return exact.Product()
 
 
 @rule_of.register
-def _(layer: PPGNRootConv) -> Rule:
-    return Product(residual=True)
+def _(layer: reign.nn.PPGNRootConv) -> exact.Rule:
+    return exact.Product(residual=True)
 
 
-def slot_of(slot: TermSlot | EncoderSlot) -> Slot:
+def slot_of(slot: reign.nn.TermSlot | reign.nn.EncoderSlot) -> exact.Slot:
     """A term with its transform, or terms with their encoder."""
-    if isinstance(slot, TermSlot) and slot.edge_encoder is not None:
+    if isinstance(slot, reign.nn.TermSlot) and slot.edge_encoder is not None:
         raise ValueError(f"'{slot.name}' was made for edge features, but exact tests cover only graphs without edge features.")
-    if isinstance(slot, TermSlot) and slot.on_pairs:
+    if isinstance(slot, reign.nn.TermSlot) and slot.on_pairs:
         raise ValueError(f"'{slot.name}' is transformed at every pair, which exact tests do not support.")
     if len({part.scope for part in slot.terms}) > 1 and slot.terms[0].scope != "pair":
         raise ValueError(f"'{slot.name}' merges terms with values on different scopes, which exact tests do not support.")
-    return Slot(tuple(part.name for part in slot.terms), merge_of(slot.transform if isinstance(slot, TermSlot) else slot.encoder))
+    return exact.Slot(
+        tuple(part.name for part in slot.terms), merge_of(slot.transform if isinstance(slot, reign.nn.TermSlot) else slot.encoder)
+    )
 
 
 @singledispatch
-def merge_of(module: nn.Module) -> Merge:
+def merge_of(module: nn.Module) -> exact.Merge:
     """How a module transforms or merges terms: as an MLP, unless it is one of the kinds below."""
     if hasattr(module, "lin1"):
         return "mlp"
@@ -120,73 +86,73 @@ def merge_of(module: nn.Module) -> Merge:
 
 
 @merge_of.register
-def _(module: nn.Linear) -> Merge:
+def _(module: nn.Linear) -> exact.Merge:
     return "linear"
 
 
 @merge_of.register
-def _(module: GraphConv) -> Merge:
+def _(module: reign.nn.GraphConv) -> exact.Merge:
     return "linear"
 
 
 @merge_of.register
-def _(module: GIN) -> Merge:
+def _(module: reign.nn.GIN) -> exact.Merge:
     if module.edge_encoder is not None:
         raise ValueError("the encoder was made for edge features, but exact tests cover only graphs without edge features.")
     return "gin" if module.eps.requires_grad else "gin-0"
 
 
 @merge_of.register
-def _(module: Folklore) -> Merge:
+def _(module: reign.nn.Folklore) -> exact.Merge:
     if module.edge_encoders:
         raise ValueError("the encoder was made for edge features, but exact tests cover only graphs without edge features.")
     return "folklore" if module.eps.requires_grad else "folklore-0"
 
 
 @singledispatch
-def pool_of(pooling: nn.Module) -> Pool:
+def pool_of(pooling: nn.Module) -> exact.Pool:
     """Turn a pooling into data. ``pool_of.register`` adds another kind."""
     raise ValueError(f"exact tests do not support the pooling {pooling!r}; use another pooling of reign.nn.")
 
 
 @pool_of.register
-def _(pooling: MeanPooling) -> Pool:
-    return Flat(pooling.over_nodes, pooling.over_subgraphs)
+def _(pooling: reign.nn.MeanPooling) -> exact.Pool:
+    return exact.Flat(pooling.over_nodes, pooling.over_subgraphs)
 
 
 @pool_of.register
-def _(pooling: DeepSets) -> Pool:
-    return Nested(pooling.over_nodes, pooling.over_subgraphs, len(pooling.each), pooling.invariance == "late")
+def _(pooling: reign.nn.DeepSets) -> exact.Pool:
+    return exact.Nested(pooling.over_nodes, pooling.over_subgraphs, len(pooling.each), pooling.invariance == "late")
 
 
 @pool_of.register
-def _(pooling: RootPooling) -> Pool:
+def _(pooling: reign.nn.RootPooling) -> exact.Pool:
     if pooling.unit:
         raise ValueError(
             "exact tests do not support a pooling of roots of unit length, because it has square roots; use unit=False."
         )
-    return Roots(pooling.over_roots)
+    return exact.Roots(pooling.over_roots)
 
 
 @pool_of.register
-def _(pooling: OuterMPNN) -> Pool:
+def _(pooling: reign.nn.OuterMPNN) -> exact.Pool:
     layers = [rule_of(layer) for layer in pooling.layers]
-    return Outer(tuple(layer for layer in layers if isinstance(layer, Layer)), pooling.over_nodes, pooling.over_graph)
+    return exact.Outer(tuple(layer for layer in layers if isinstance(layer, exact.Layer)), pooling.over_nodes, pooling.over_graph)
 
 
 @pool_of.register
-def _(pooling: IGNPooling) -> Pool:
-    return OnAndOff(pooling.over)
+def _(pooling: reign.nn.IGNPooling) -> exact.Pool:
+    return exact.OnAndOff(pooling.over)
 
 
 @pool_of.register
-def _(pooling: ReadoutPooling) -> Pool:
-    return Nested("sum", "mean")
+def _(pooling: reign.nn.ReadoutPooling) -> exact.Pool:
+    return exact.Nested("sum", "mean")
 
 
 @pool_of.register
-def _(pooling: SumPooling) -> Pool:
-    return OnAndPerNode()
+def _(pooling: reign.nn.SumPooling) -> exact.Pool:
+    return exact.OnAndPerNode()
 
 
 # -- the input of the first layer ---------------------------------------------------------------------------------------------
@@ -195,7 +161,7 @@ PRIMES = (2**31 - 1, 2**31 - 19)
 Lift = Callable[[Tensor, SubgraphBag], Tensor]
 
 
-def exact_lift(model: Model) -> Lift:
+def exact_lift(model: reign.nn.Model) -> Lift:
     """The map of a model from features of nodes to pairs, with exact labels and encodings. Raise ``ValueError`` if these have no exact form."""
     labels, encodings = model.labels, model.encodings
     if labels is not None and (labels.kind != "hop" or labels.resistance is not None):
@@ -253,8 +219,10 @@ def _walks(bag: SubgraphBag, size: int, returns: bool) -> Int[Tensor, "pairs cha
 
 
 EXACT: dict[str, Callable[[SubgraphBag, int], Tensor]] = {
-    "hop": lambda bag, size: encoded(bag, [f"hop:{size}" if size else "hop"], PAIR_ENCODINGS, "pair", torch.float64),
-    "common": lambda bag, _: encoded(bag, ["common"], PAIR_ENCODINGS, "pair", torch.float64),
+    "hop": lambda bag, size: reign.nn.encoded(
+        bag, [f"hop:{size}" if size else "hop"], reign.nn.PAIR_ENCODINGS, "pair", torch.float64
+    ),
+    "common": lambda bag, _: reign.nn.encoded(bag, ["common"], reign.nn.PAIR_ENCODINGS, "pair", torch.float64),
     "rrwp": lambda bag, size: _walks(bag, size, False),
     "return": lambda bag, size: _walks(bag, size, True),
 }
@@ -278,8 +246,8 @@ class Plan:
     """
 
     policy: Policy
-    rules: tuple[Rule, ...]
-    pool: Pool
+    rules: tuple[exact.Rule, ...]
+    pool: exact.Pool
     domain: Domain = "all"
     lift: Callable[[Tensor, SubgraphBag], Tensor] = lambda x, bag: bag.lift(x)
     residual: bool = False
@@ -292,28 +260,28 @@ def plan_of_terms(
     name: str | Policy,
     domain: Domain,
     pooling: str,
-    aggregation: dict[str, Aggregation],
+    aggregation: dict[str, reign.nn.Aggregation],
 ) -> Plan:
     """The plan of a list of terms. A name such as "own+local" stands for both terms, "own+folklore" for a sum of functions of two values."""
 
-    def slots(names: Sequence[str]) -> tuple[Slot, ...]:
-        merged = list[Slot]()
+    def slots(names: Sequence[str]) -> tuple[exact.Slot, ...]:
+        merged = list[exact.Slot]()
         for name in names:
-            parts = tuple(term(part).name for part in name.split("+"))
-            merged += [Slot(parts, "folklore")] if name in FOLKLORE else [Slot((part,)) for part in parts]
+            parts = tuple(reign.nn.term(part).name for part in name.split("+"))
+            merged += [exact.Slot(parts, "folklore")] if name in reign.nn.FOLKLORE else [exact.Slot((part,)) for part in parts]
         return tuple(merged)
 
     if not terms or isinstance(terms, str):
         raise ValueError(
             f"terms are {terms!r}, expected a list of at least one name, such as ['own', 'local']; see reign.list_terms()."
         )
-    if pooling not in POOLS:
-        raise ValueError(f"pooling is {pooling!r}, expected {', '.join(map(repr, POOLS))}.")
-    layer = Layer(slots(terms), None if root_terms is None else slots(root_terms), domain, aggregation)
-    return Plan(policy(name), (layer,), POOLS[pooling], domain)
+    if pooling not in exact.POOLS:
+        raise ValueError(f"pooling is {pooling!r}, expected {', '.join(map(repr, exact.POOLS))}.")
+    layer = exact.Layer(slots(terms), None if root_terms is None else slots(root_terms), domain, aggregation)
+    return Plan(policy(name), (layer,), exact.POOLS[pooling], domain)
 
 
-def plan_of_model(model: Model) -> Plan:
+def plan_of_model(model: reign.nn.Model) -> Plan:
     """The plan of a model. Norms are left out, because in evaluation mode they are affine maps that the weights can undo."""
     if model.jk == "max":
         raise ValueError("jk='max' has no exact form, because a finite field has no order; use 'cat', 'sum' or 'last'.")
@@ -351,7 +319,7 @@ def trace(
     algebra: Algebra,
     *,
     endless: bool = False,
-    progress: Callable[[Sequence[Rule]], Iterable[Rule]] = iter,
+    progress: Callable[[Sequence[exact.Rule]], Iterable[exact.Rule]] = iter,
 ) -> Iterator[tuple[Values, Values, bool]]:
     """The values of pairs and of graphs, at the start and after each round, and whether a layer ends there.
 
@@ -369,10 +337,10 @@ def trace(
 
     h = algebra.embed(rows(plan.lift(bag.graph.x, bag)), "lift")
     yield h, pooled(h), True
-    rules: Iterable[Rule]
+    rules: Iterable[exact.Rule]
     if endless:
         first = plan.rules[0]
-        rules = repeat(replace(first, depth=None) if isinstance(first, Block) else first)
+        rules = repeat(replace(first, depth=None) if isinstance(first, exact.Block) else first)
     else:
         rules = progress(plan.rules)
     last = algebra.linear(("residual",), h) if plan.residual else None

@@ -120,11 +120,7 @@ class Layer:
         by_scope: dict[str, list[Tensor]] = {"pair": [], "subgraph": [], "node": [], "graph": []}
         for s, slot in enumerate(self.slots):
             by_scope[slot.scope].append(slot(state, "off", (*key, "off", s)))
-        wiring = state.bag.wiring
-        if by_scope["graph"]:
-            by_scope["subgraph"].append(wiring.sub_to_graph.t(_add(by_scope["graph"])))
-        spread = {"subgraph": wiring.to_sub, "node": wiring.to_node}
-        return _add([*by_scope["pair"], *(by.t(_add(by_scope[scope])) for scope, by in spread.items() if by_scope[scope])])
+        return state.bag.wiring.on_pairs(by_scope)
 
 
 @dataclass(frozen=True)

@@ -22,20 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from reign.kernels._plan import KEPT, NodeInput, NodePlan, PairPlan, Picks
+from reign.kernels.blocked import _passing as passing
 from reign.kernels.blocked._norm import Affine, Norm, back, bias_back, plain_norm, tensor, vector
-from reign.kernels.blocked._passing import (
-    Sums,
-    SumsBack,
-    collect,
-    differentiably,
-    passed,
-    passed_back,
-    plain_sums,
-    plainly_passed,
-    relu_back,
-    segment_sums,
-    sums_of,
-)
 from reign.kernels.blocked._slots import WEIGHTS, Map, Shortcut, Work, WorkBack, maps_of
 
 TOGETHER = 6  # slots of one task
@@ -92,7 +80,7 @@ class Nodes:
         for t in task.places:
             own, *others = self._of(t, self._tensors)
             edges = self.edges[t]
-            read.append(own if edges is None else passed(edges, own, *others))
+            read.append(own if edges is None else passing.passed(edges, own, *others))
             self._read[t] = None if edges is None else read[-1]
         self._kept[2 * n], self._kept[2 * n + 1], results = task.forward(read)
         for t, y in zip(task.places, results, strict=True):
@@ -129,7 +117,7 @@ class Nodes:
             if (edges := self.edges[t]) is None or gx is None:
                 grads[INPUTS * t] = gx
             else:
-                back = passed_back(edges, self._of(t, self._tensors), gx, None, self._of(t, self._wants))
+                back = passing.passed_back(edges, self._of(t, self._tensors), gx, None, self._of(t, self._wants))
                 grads[INPUTS * t : INPUTS * (t + 1)] = back
 
     def finish_back(self) -> list[Tensor | None]:
@@ -146,7 +134,7 @@ class Nodes:
                 own, *others = self._of(t, tensors)
                 w1, b1, w2, b2, *norms = tensors[self._weights(t)]
                 edges = self.edges[t]
-                value = F.linear(own if edges is None else plainly_passed(edges, own, *others), w1, b1)
+                value = F.linear(own if edges is None else passing.plainly_passed(edges, own, *others), w1, b1)
                 if w2 is not None:
                     value = F.linear(
                         plain_norm(value, task.inner and task.inner.of(n), task.maps[n].inner, None, *norms[:2]).relu(), w2, b2
@@ -208,7 +196,7 @@ class Task:
         if self.w2 is not None and hidden is not None:
             value = self._activated(hidden)
             w2 = torch.bmm(g.transpose(1, 2), value).unbind()
-            g, b1, inner = _through(relu_back(torch.bmm(g, self.w2), value), self.inner, hidden)
+            g, b1, inner = _through(passing.relu_back(torch.bmm(g, self.w2), value), self.inner, hidden)
         gx = [torch.mm(one, m.w1) if wanted else None for one, m, wanted in zip(g, self.maps, wants, strict=True)]
         w1 = [torch.mm(one.t(), value) for one, value in zip(g, x, strict=True)]
         weights = [[w1[t], b1[t], w2[t], None if w2[t] is None else b2[t], *inner[t], *outer[t]] for t in range(len(self.maps))]
@@ -273,7 +261,7 @@ class PairStage(PairPlan):
         others: Sequence[Tensor] = (),
         join: Callable[[], None] = lambda: None,
         shortcut: nn.Module | None = None,
-    ) -> Sums:
+    ) -> passing.Sums:
         """New values of the pairs, and of these readout, needle, roots and picked rows (see ``sums``).
 
         Args:
@@ -287,7 +275,7 @@ class PairStage(PairPlan):
         made: dict[int, Tensor] = {}
         for t, slot in enumerate(self.slots):
             if slot.messages is not None:
-                made[t], h = collect(h, None, slot.messages)
+                made[t], h = passing.collect(h, None, slot.messages)
         x = [made[t] if t in made else h if s.other is None else others[s.other] for t, s in enumerate(self.slots)]
         maps = [m for t, slot in enumerate(self.slots) for m in maps_of(slot.stack, [t])]
         inputs: dict[int, Tensor] = {}  # a tensor that several slots read is one input
@@ -351,7 +339,7 @@ class _Layer:
 
 class _Stage(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, layer: _Layer, *tensors: Any) -> Sums:
+    def forward(ctx: Any, layer: _Layer, *tensors: Any) -> passing.Sums:
         work = layer.work
         x, tables, _, more = layer.split(tensors)
         kept: list[Tensor | None] = []
@@ -370,14 +358,14 @@ class _Stage(torch.autograd.Function):
         out, before, hidden, normed = work.forward(x, beside, added)
         ctx.layer, ctx.inputs = layer, len(tensors)
         ctx.save_for_backward(*tensors, before, *hidden, *normed, *kept)
-        return out, *sums_of(out, work.pairs, layer.picks, layer.wanted)
+        return out, *passing.sums_of(out, work.pairs, layer.picks, layer.wanted)
 
     @staticmethod
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Any, ...]:
         layer, work, wants, saved = ctx.layer, ctx.layer.work, ctx.needs_input_grad[1:], ctx.saved_tensors
         tensors, (out, *kept) = saved[: ctx.inputs], saved[ctx.inputs :]
         if torch.is_grad_enabled():
-            return None, *differentiably(lambda *values: _plain(layer, *values), tensors, given)
+            return None, *passing.differentiably(lambda *values: _plain(layer, *values), tensors, given)
         given = tuple(None if g is None else g.contiguous() for g in given)
         slots = len(work.maps)
         hidden, normed, kept = kept[:slots], kept[slots : 2 * slots], kept[2 * slots :]
@@ -388,7 +376,7 @@ class _Stage(torch.autograd.Function):
         def beside(g: Tensor, g_roots: Tensor | None) -> list[Callable[[], None]]:
             start = 0
             places = work.pairs.to_sub, work.pairs.to_node
-            g_added.extend(segment_sums(g, [where if has else None for where, has in zip(places, layer.has, strict=False)]))
+            g_added.extend(passing.segment_sums(g, [where if has else None for where, has in zip(places, layer.has, strict=False)]))
             g_added.append(g_roots)
             for nodes, own, wanted in zip(layer.nodes, more, wants_more, strict=True):
                 nodes.begin_back(layer.flows(g_added, nodes), own, kept[start : start + nodes.keeps], wanted)
@@ -396,12 +384,12 @@ class _Stage(torch.autograd.Function):
             return [partial(nodes.backward, n) for nodes in layer.nodes for n in range(len(nodes.tasks))]
 
         way = WorkBack(work, x, out, hidden, normed, wants_x, wants_weights)
-        gx = way(SumsBack(work.pairs, layer.picks, given, work.size), layer.has[2], beside)
+        gx = way(passing.SumsBack(work.pairs, layer.picks, given, work.size), layer.has[2], beside)
         g_tables = [g if wanted else None for g, wanted in zip(g_added, wants_added, strict=True)]
         return None, *gx, *g_tables, *way.grads, *(g for nodes in layer.nodes for g in nodes.finish_back())
 
 
-def _plain(layer: _Layer, *tensors: Any) -> Sums:
+def _plain(layer: _Layer, *tensors: Any) -> passing.Sums:
     """The results of a stage in operations that can be differentiated any number of times; statistics are those of the forward pass."""
     work = layer.work
     x, tables, weights, more = layer.split(tensors)
@@ -424,4 +412,4 @@ def _plain(layer: _Layer, *tensors: Any) -> Sums:
         own, weight = x[work.shortcut.reads], weights[-2]
         out = out + (own if weight is None else F.linear(own, weight, weights[-1]))
     out = out * ((flags & KEPT) != 0)[:, None] if work.masked else out
-    return out, *plain_sums(out, work.pairs, layer.picks, layer.wanted)
+    return out, *passing.plain_sums(out, work.pairs, layer.picks, layer.wanted)

@@ -127,7 +127,7 @@ class DSS(SubgraphGNN):
 class ReconstructionGNN(DS):
     """An (n - 1)-Reconstruction GNN: DS-GNN with node deletion."""
 
-    defaults: ClassVar[dict[str, Any]] = {"policy": "nd"}
+    defaults: ClassVar[dict[str, object]] = {"policy": "nd"}
 
 
 def _set_network(

@@ -432,7 +432,7 @@ class GNNAKPlus(GNNAKctx):
 
     wl_bound = Model.wl_bound
     linear_form: ClassVar[dict[str, Any]] = {}
-    defaults: ClassVar[dict[str, Any]] = {
+    defaults: ClassVar[dict[str, object]] = {
         "combine": "linear",
         "aggregation": "mean",
         "end_norm": True,

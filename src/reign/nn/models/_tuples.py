@@ -96,17 +96,8 @@ class TupleSUN(TupleModel):
     ) -> None:
         terms = self.terms_for(policy)
         how = {name: needle for name in terms if name.split(":")[0] == "needle"} | {"needle": needle}
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            num_layers,
-            out_channels,
-            policy=policy,
-            terms=terms,
-            transform=transform,
-            aggregation=how,
-            **options,
-        )
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, policy=policy, terms=terms, transform=transform, aggregation=how, **options)
 
 
 @MODELS.register("tuplereign2", "TupleReIGN(2)")
@@ -136,14 +127,5 @@ class TupleReIGN2(TupleModel):
         **options: Unpack[ModelOptions],
     ) -> None:
         terms = self.terms_for(policy)
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            num_layers,
-            out_channels,
-            policy=policy,
-            terms=terms,
-            transform=transform,
-            aggregation=aggregation,
-            **options,
-        )
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, policy=policy, terms=terms, transform=transform, aggregation=aggregation, **options)
