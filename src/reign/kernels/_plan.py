@@ -372,3 +372,4 @@ class Limits:
 
 FUSED = Limits("fused on a GPU", 128)
 BLOCKED = Limits("in blocks on a CPU", None, numbers=2**18, padding=False, hooks=True, shortcut=True, few_kinds=32)
+BACKENDS = (FUSED, BLOCKED)

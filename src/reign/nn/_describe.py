@@ -5,7 +5,7 @@ As LaTeX, ``x[k,i]`` becomes :math:`x^{k}_{i}`, and every transform a letter wit
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
@@ -13,9 +13,6 @@ from reign.nn._mlp import num_parameters
 from reign.nn._plan import runs_where
 from reign.nn._slots import EncoderSlot, Slot, TermLayer
 from reign.nn._terms import Term, term
-
-if TYPE_CHECKING:
-    from reign.nn._slots import TermLayer
 
 LETTERS = {"Linear": "W", "MLP": r"\mu"}  # all others are encoders, gamma
 
@@ -77,7 +74,7 @@ def aligned(lines: Sequence[str]) -> Latex:
     return Latex("\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}")
 
 
-def latex_conv(layer: "TermLayer", branches: Sequence[tuple[str, bool, Sequence[tuple[str, Sequence[str]]]]]) -> Latex:
+def latex_conv(layer: TermLayer, branches: Sequence[tuple[str, bool, Sequence[tuple[str, Sequence[str]]]]]) -> Latex:
     """The equations of a layer of terms. Each branch has a target, a flag for the branch of roots, and its transforms."""
     several = len(branches) > 1
     return aligned([latex_sum(target, layer.act, parts, "r" if on and several else "") for target, on, parts in branches])

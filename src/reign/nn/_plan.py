@@ -18,20 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.bags import SubgraphBag, Where, kernel_edges, kernel_near, kernel_pairs
-from reign.kernels import (
-    BLOCKED,
-    FUSED,
-    INNER,
-    OUTER,
-    CountedRows,
-    LayerFacts,
-    Limits,
-    NodeInput,
-    Norms,
-    PairSlot,
-    Stack,
-    stages_for,
-)
+from reign.kernels import BACKENDS, INNER, OUTER, CountedRows, LayerFacts, Limits, NodeInput, Norms, PairSlot, Stack, stages_for
 from reign.nn._convs import GIN, types_of_edges
 from reign.nn._encoders import EdgeAttr
 from reign.nn._mlp import MLP, BatchNorm, Linear, NoNorm, normalise
@@ -103,7 +90,7 @@ def runs_where(layer: TermLayer) -> str:
     plan = plan_of(layer)
     if plan.reason is not None:
         return f"plain operations, because {plan.reason}"
-    reasons = {limits.name: limits.unsupported(plan) for limits in (FUSED, BLOCKED)}
+    reasons = {limits.name: limits.unsupported(plan) for limits in BACKENDS}
     supported = ", ".join(name for name, reason in reasons.items() if reason is None)
     return supported + "".join(f", but not {name}, because {reason}" for name, reason in reasons.items() if reason is not None)
 

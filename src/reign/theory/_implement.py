@@ -20,19 +20,8 @@ from torch_geometric.data import Data
 
 import reign.policies as policies
 from reign.nn import AKConv, DeepSets, Head, MeanPooling, Model, OuterMPNN, Pooling, ReIGN2, RootPooling, SubgraphConv
+from reign.theory import _ign3_layers as ign3
 from reign.theory._ign import GraphByGraph, graph_tensor
-from reign.theory._ign3_layers import (
-    MEMBER,
-    grown,
-    has_roots,
-    layer_program,
-    lift_step,
-    members_program,
-    policy_program,
-    room,
-    room_of_members,
-    spread_of,
-)
 from reign.theory._ign3_program import Program, Step, Update, gate, keep, place, route
 from reign.theory._linear_layers import activation, reign2_layer, to_null, to_reign2, to_sun, weights_of
 from reign.theory._wl import check_simple
@@ -63,17 +52,19 @@ class IGN3Model(GraphByGraph):
             each = isinstance(layer, AKConv)  # SUN's needles on the way from its first part to its second have to stay
             stack += [(part, members and (each or part is parts[-1])) for part in parts]
         stack += [(layer, False) for layer in _outer(pooling)] if isinstance(pooling, OuterMPNN) else []
-        self.channels = max([room(layer) for layer, _ in stack] + [room_of_members(marks + features), 4])
-        self.to_cube = Program([lift_step(self.channels, marks, features)]) + policy_program(policy, self.channels, features)
+        self.channels = max([ign3.room(layer) for layer, _ in stack] + [ign3.room_of_members(marks + features), 4])
+        self.to_cube = Program([ign3.lift_step(self.channels, marks, features)]) + ign3.policy_program(
+            policy, self.channels, features
+        )
         if members:
-            self.to_cube += members_program(self.channels, marks + features, bound, has_roots(policy))
+            self.to_cube += ign3.members_program(self.channels, marks + features, bound, ign3.has_roots(policy))
         for layer, only_members in stack:
-            self.to_cube += layer_program(layer, self.channels, most * bound + 1)
-            bound = max(grown(layer, bound, most), 1.0)
+            self.to_cube += ign3.layer_program(layer, self.channels, most * bound + 1)
+            bound = max(ign3.grown(layer, bound, most), 1.0)
             if only_members:
-                self.to_cube += members_program(self.channels, layer.out_channels, bound, has_roots(policy))
+                self.to_cube += ign3.members_program(self.channels, layer.out_channels, bound, ign3.has_roots(policy))
 
-        over = _Pooling(self.channels, stack[-1][0].out_channels, members, has_roots(policy), most, bound)
+        over = _Pooling(self.channels, stack[-1][0].out_channels, members, ign3.has_roots(policy), most, bound)
         if self.model.task_level == "graph":
             self.from_cube = over.graph(pooling)
         else:
@@ -202,7 +193,7 @@ class _Pooling:
         values = place(c, torch.eye(self.width, dtype=torch.float64), 0, 0, self.cube)
         update: Update = [(f"{source}->a", values) for source in sources]
         if self.members:
-            update.append((f"{counted}->a", place(c, one, MEMBER, self.size, self.cube)))
+            update.append((f"{counted}->a", place(c, one, ign3.MEMBER, self.size, self.cube)))
         first = Step(c, {"a": update}, {"a": {self.size: float(self.members and self.roots), self.nodes_of_graph: 1.0}})
         count = place(c, one, self.nodes_of_graph, self.nodes_of_graph)
         if not self.members:
@@ -233,14 +224,14 @@ class _Pooling:
         program, matrix, bias = Program(), keep(c, *range(2 * room)), torch.zeros(c, dtype=torch.float64)
         matrix = matrix + place(c, each.weight.detach(), 0, 0)
         bias[: each.out_features] += each.bias.detach()
-        growth = spread_of(each.weight) * self.bound + float(bias.abs().max())
+        growth = ign3.spread_of(each.weight) * self.bound + float(bias.abs().max())
         if mean is not None:
             program += Step(c, {"a": [("a->a", keep(c, *range(room, 2 * room))), ("b->a", route(c, (0, self.sum, room)))]})
             self.bound *= self.most
             program += self._divided(over, self.nodes_of_graph, at=self.sum)
             matrix = matrix + place(c, mean.weight.detach(), self.sum, 0)
             bias[: each.out_features] += mean.bias.detach()
-            growth += spread_of(mean.weight) * self.bound + float(bias.abs().max())
+            growth += ign3.spread_of(mean.weight) * self.bound + float(bias.abs().max())
         self.width, self.bound = each.out_features, growth + 1
         return program + Step(c, {"a": [("a->a", matrix)]}, {"a": bias}, *_activated(("a",), self.width, act))
 
