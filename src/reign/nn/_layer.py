@@ -191,11 +191,7 @@ class SubgraphConv(TermLayer):
         return update(self, state.view(self.domain, self.aggregation, wanted), edge_attr, shortcut)
 
     def describe(self, latex: bool = False) -> str:
-        """Describe the update equations on and off the diagonal, the parameters of each term, and the cost.
-
-        Args:
-            latex: return only the update equations, as LaTeX.
-        """
+        """Describe the update equations on and off the diagonal, the parameters of each term, and the cost; see ``Model.describe``."""
         return describe_conv(self, latex)
 
     def __repr__(self) -> str:

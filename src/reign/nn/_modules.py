@@ -43,13 +43,13 @@ class Claims:
     (not means) over all nodes. It is empty if no construction is known."""
 
     @classmethod
-    def for_separation(cls, layers: int) -> dict[str, int]:
-        """The arguments that give the model a depth of ``layers``, used to compare models on pairs of graphs.
+    def for_separation(cls, layers: int) -> dict[str, Any]:
+        """The arguments that give the model a depth of ``layers``, and the domain of its linear form, used to compare models on pairs of graphs.
 
         >>> Claims.for_separation(6)
         {'num_layers': 6}
         """
-        return {"num_layers": layers}
+        return {"num_layers": layers} | {name: value for name, value in cls.linear_form.items() if name == "domain"}
 
 
 M = TypeVar("M", bound=nn.Module)

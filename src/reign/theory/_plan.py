@@ -7,7 +7,7 @@ two primes. Equal numbers have equal residues, so different residues prove a dif
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import singledispatch
+from functools import partial, singledispatch
 from itertools import repeat
 
 import torch
@@ -117,12 +117,13 @@ def pool_of(pooling: nn.Module) -> exact.Pool:
 
 @pool_of.register
 def _(pooling: reign.nn.MeanPooling) -> exact.Pool:
-    return exact.Flat(pooling.over_nodes, pooling.over_subgraphs)
+    return partial(exact.flat, nodes=pooling.over_nodes, subgraphs=pooling.over_subgraphs)
 
 
 @pool_of.register
 def _(pooling: reign.nn.DeepSets) -> exact.Pool:
-    return exact.Nested(pooling.over_nodes, pooling.over_subgraphs, len(pooling.each), pooling.invariance == "late")
+    late = pooling.invariance == "late"
+    return partial(exact.nested, nodes=pooling.over_nodes, subgraphs=pooling.over_subgraphs, layers=len(pooling.each), late=late)
 
 
 @pool_of.register
@@ -131,28 +132,29 @@ def _(pooling: reign.nn.RootPooling) -> exact.Pool:
         raise ValueError(
             "exact tests do not support a pooling of roots of unit length, because it has square roots; use unit=False."
         )
-    return exact.Roots(pooling.over_roots)
+    return partial(exact.roots, how=pooling.over_roots)
 
 
 @pool_of.register
 def _(pooling: reign.nn.OuterMPNN) -> exact.Pool:
     layers = [rule_of(layer) for layer in pooling.layers]
-    return exact.Outer(tuple(layer for layer in layers if isinstance(layer, exact.Layer)), pooling.over_nodes, pooling.over_graph)
+    inner = [layer for layer in layers if isinstance(layer, exact.Layer)]
+    return partial(exact.outer, layers=inner, nodes=pooling.over_nodes, graph=pooling.over_graph)
 
 
 @pool_of.register
 def _(pooling: reign.nn.IGNPooling) -> exact.Pool:
-    return exact.OnAndOff(pooling.over)
+    return partial(exact.on_and_off, how=pooling.over)
 
 
 @pool_of.register
 def _(pooling: reign.nn.ReadoutPooling) -> exact.Pool:
-    return exact.Nested("sum", "mean")
+    return partial(exact.nested, subgraphs="mean")
 
 
 @pool_of.register
 def _(pooling: reign.nn.SumPooling) -> exact.Pool:
-    return exact.OnAndPerNode()
+    return exact.on_and_per_node
 
 
 # -- the input of the first layer ---------------------------------------------------------------------------------------------

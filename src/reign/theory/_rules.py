@@ -4,7 +4,7 @@ A rule computes new values of pairs. Its ``steps`` yield the values after each r
 has one round; a GNN-AK block has one round for each inner layer (as if the block ended there). A pool maps values of pairs to one row per graph.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal
@@ -221,90 +221,55 @@ Subgraphs = Int[Tensor, "subgraphs width"]
 Graphs = Int[Tensor, "graphs width"]
 
 
-@dataclass(frozen=True)
-class Flat:
+Pool = Callable[[Pairs, SubgraphBag, Domain, Algebra], Graphs]
+
+
+def flat(h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra, nodes: How = "sum", subgraphs: How = "sum") -> Graphs:
     """Sum or mean over the nodes of each subgraph, then over subgraphs, without a transform in between."""
-
-    nodes: How = "sum"
-    subgraphs: How = "sum"
-
-    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
-        """One row per graph."""
-        return _over_subgraphs(_readout(h, bag, domain, algebra, self.nodes), bag, algebra, self.subgraphs)
+    return _over_subgraphs(_readout(h, bag, domain, algebra, nodes), bag, algebra, subgraphs)
 
 
-@dataclass(frozen=True)
-class Nested:
+def nested(
+    h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra,
+    nodes: How = "sum", subgraphs: How = "sum", layers: int = 1, late: bool = False,
+) -> Graphs:  # fmt: skip
     """A set of sets: the readout of every subgraph is transformed before pooling (if ``late``, together with the other readouts)."""
-
-    nodes: How = "sum"
-    subgraphs: How = "sum"
-    layers: int = 1
-    late: bool = False
-
-    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
-        """One row per graph."""
-        x = _readout(h, bag, domain, algebra, self.nodes)
-        for t in range(self.layers):
-            others = [bag.wiring.sub_to_graph.t(_over_subgraphs(x, bag, algebra, self.subgraphs))] if self.late else []
-            x = algebra.act(("pool", t), algebra.linear(("pool", t), x, *others))
-        return _over_subgraphs(x, bag, algebra, self.subgraphs)
+    x = _readout(h, bag, domain, algebra, nodes)
+    for t in range(layers):
+        others = [bag.wiring.sub_to_graph.t(_over_subgraphs(x, bag, algebra, subgraphs))] if late else []
+        x = algebra.act(("pool", t), algebra.linear(("pool", t), x, *others))
+    return _over_subgraphs(x, bag, algebra, subgraphs)
 
 
-@dataclass(frozen=True)
-class Roots:
+def roots(h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra, how: How = "sum") -> Graphs:
     """Only the roots."""
-
-    how: How = "sum"
-
-    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
-        """One row per graph."""
-        return _over_subgraphs(ExactState(h, bag, domain, algebra).root, bag, algebra, self.how)
+    return _over_subgraphs(ExactState(h, bag, domain, algebra).root, bag, algebra, how)
 
 
-@dataclass(frozen=True)
-class Outer:
+def outer(h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra, layers: Sequence[Layer], nodes: How, graph: How) -> Graphs:
     """NGNN's pooling: the readout of each subgraph at its root, message passing on the graph, then a pooling of all nodes."""
-
-    layers: tuple[Layer, ...]
-    nodes: How = "sum"
-    graph: How = "sum"
-
-    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
-        """One row per graph."""
-        bag.require_node_based("NGNN's outer network")
-        x = _readout(h, bag, domain, algebra, self.nodes)
-        for t, layer in enumerate(self.layers):
-            ((x, _),) = layer.steps(x, whole(bag), algebra, ("outer", t))
-        total = bag.wiring.node_to_graph(x)
-        return total if self.graph == "sum" else algebra.divide(total, bag.graph.sizes.clamp(min=1)[:, None])
+    bag.require_node_based("NGNN's outer network")
+    x = _readout(h, bag, domain, algebra, nodes)
+    for t, layer in enumerate(layers):
+        ((x, _),) = layer.steps(x, whole(bag), algebra, ("outer", t))
+    total = bag.wiring.node_to_graph(x)
+    return total if graph == "sum" else algebra.divide(total, bag.graph.sizes.clamp(min=1)[:, None])
 
 
-@dataclass(frozen=True)
-class OnAndOff:
+def on_and_off(h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra, how: How) -> Graphs:
     """2-IGN's pooling: the roots, and all other pairs."""
-
-    how: How = "sum"
-
-    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
-        """One row per graph."""
-        state = ExactState(h, bag, domain, algebra, {"roots": self.how, "non_roots": self.how})
-        return algebra.linear(("pool",), *(state.get(term(name)) for name in ("roots", "non_roots")))
+    state = ExactState(h, bag, domain, algebra, {"roots": how, "non_roots": how})
+    return algebra.linear(("pool",), *(state.get(term(name)) for name in ("roots", "non_roots")))
 
 
-@dataclass(frozen=True)
-class OnAndPerNode:
+def on_and_per_node(h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
     """The sum over the roots, and the sum over all other pairs divided by the number of nodes."""
-
-    def __call__(self, h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra) -> Graphs:
-        """One row per graph."""
-        state = ExactState(h, bag, domain, algebra)
-        others = algebra.divide(state.get(term("non_roots")), bag.graph.sizes.clamp(min=1)[:, None])
-        return algebra.linear(("pool",), state.get(term("roots")), others)
+    state = ExactState(h, bag, domain, algebra)
+    others = algebra.divide(state.get(term("non_roots")), bag.graph.sizes.clamp(min=1)[:, None])
+    return algebra.linear(("pool",), state.get(term("roots")), others)
 
 
-Pool = Flat | Nested | Roots | Outer | OnAndOff | OnAndPerNode
-POOLS: dict[str, Pool] = {"flat": Flat(), "nested": Nested(), "roots": Roots()}
+POOLS: dict[str, Pool] = {"flat": flat, "nested": nested, "roots": roots}
 
 
 def _readout(h: Pairs, bag: SubgraphBag, domain: Domain, algebra: Algebra, how: How) -> Subgraphs:

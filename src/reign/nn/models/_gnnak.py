@@ -157,11 +157,7 @@ class AKConv(_Block):
         return State(h, bag, self.domain, how).get(TERMS[name])
 
     def describe(self, latex: bool = False) -> str:
-        """Describe the convolutions in every subgraph, the equation that combines them, and the parameters of each part.
-
-        Args:
-            latex: return only the equations, as LaTeX.
-        """
+        """Describe the convolutions in every subgraph, the equation that combines them, and the parameters of each part; see ``Model.describe``."""
         parts = [TERMS[name].formula.replace("x", "h").replace("sum", self.aggregation) for name in self.parts]
         if latex:
             return self._latex("" if self.max_distance is None else r",\ \text{transformed and gated by hop distance before}")
@@ -311,11 +307,7 @@ class AKKernel(_Block):
         return State(h, bag, self.domain, how).get(term)
 
     def describe(self, latex: bool = False) -> str:
-        """Describe the layers in every subgraph, the equation that combines the parts, and their parameters.
-
-        Args:
-            latex: return only the equations, as LaTeX.
-        """
+        """Describe the layers in every subgraph, the equation that combines the parts, and their parameters; see ``Model.describe``."""
         if latex:
             return self._latex(r",\ \text{parts transformed and gated as described}")
         formulas = [TERMS[name].formula.replace("x", "h").replace("sum", self.aggregation) for name in self._terms]

@@ -95,11 +95,6 @@ class NGNN(SubgraphGNN):
             in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=DSConv, domain=domain, **options
         )
 
-    @classmethod
-    def for_separation(cls, layers: int) -> dict[str, Any]:
-        """That many inner layers, and sums over all nodes."""
-        return {"num_layers": layers, "domain": "all"}
-
 
 class IDConv(SubgraphConv):
     r"""Message passing in which messages from the root have their own weights (eq. IDGNN).
@@ -150,8 +145,3 @@ class IDGNN(SubgraphGNN):
         super().__init__(
             in_channels, hidden_channels, num_layers, out_channels, policy=policy, layer=IDConv, domain=domain, **options
         )
-
-    @classmethod
-    def for_separation(cls, layers: int) -> dict[str, Any]:
-        """That many inner layers, and sums over all nodes."""
-        return {"num_layers": layers, "domain": "all"}
