@@ -148,8 +148,11 @@ def sentence(kind: type, name: str) -> tuple[str, type]:
         for home in (parent, *_dictionaries(parent)):
             written = _written(home)
             for text in (written.get(name), written.get("options")):
-                if text and (found := SEE.fullmatch(text)):
-                    text, other = sentence((vars(sys.modules["reign.nn"]) | vars(sys.modules[home.__module__]))[found[1]], name)
+                found = SEE.fullmatch(text or "")
+                modules = [sys.modules.get(module) for module in (home.__module__, "reign.nn")] if found else []
+                named = [value for module in modules if isinstance(value := getattr(module, found[1], None), type)] if found else []
+                if named:
+                    text, other = sentence(named[0], name)
                     if text:
                         return text, other
                 elif text and text is written.get(name):
@@ -164,7 +167,8 @@ def _dictionaries(kind: type) -> list[type]:
         if get_origin(rest) is not Unpack:
             return []
         kind = get_args(rest)[0]
-    return [value for value in vars(sys.modules[kind.__module__]).values() if is_typeddict(value)]
+    found = getattr(sys.modules.get(kind.__module__), "__dict__", {"": kind})
+    return [value for value in found.values() if is_typeddict(value)]
 
 
 def _written(kind: type) -> dict[str, str]:

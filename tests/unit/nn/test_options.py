@@ -190,6 +190,8 @@ def test_an_option_without_a_sentence_is_found() -> None:
         Args:
             loud: whether it is loud.
             jk: see ``SubgraphGNN``.
+            head: see ``a book``.
+            labels: see ``Book``.
 
         That is all.
         """
@@ -204,6 +206,7 @@ def test_an_option_without_a_sentence_is_found() -> None:
     found = explanations(Loud)
     assert found["loud"] == "whether it is loud. Default: True."
     assert found["jk"] == explanations(SUN)["jk"]
+    assert found["labels"] == "see ``Book``. Default: None."
     assert found["dropout"].endswith("Default: 0.5.")
     assert Loud().dropout.p == 0.5
     assert Loud(dropout=0.25).dropout.p == 0.25
