@@ -1,12 +1,19 @@
 """Shapes and types in the signatures of reign are checked while its tests run, and what they draw comes from one seed.
 
+In every file of tests, the first calls of each function are checked: checking all of them takes as long as the tests themselves.
+
 ``REIGN_SEED`` is that seed, 0 if it is not set: the examples that hypothesis draws, and what every test finds in the global generators.
 """
 
+import functools
+import inspect
 import os
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 import jaxtyping
 import numpy as np
@@ -21,7 +28,34 @@ PARTS = [p.stem for p in SOURCE.iterdir() if not p.stem.startswith("__") and p.s
 PARTS += [f"kernels.{p.stem}" for p in (SOURCE / "kernels").iterdir() if not p.stem.startswith("__") and p.stem != "fused"]
 MUTANT = "REIGN_MUTANT" in os.environ  # a mutant is tried: that a test fails is enough, and that it fails soon
 COVERAGE = "COVERAGE_RUN" in os.environ  # set by `coverage run`: lines are counted, which takes far less time without the checks
+CHECKED_CALLS = 10  # of each function in each file of tests
+_calls: Counter[CodeType] = Counter()
+_check_all = jaxtyping.jaxtyped
+
+
+def _check_first(*, typechecker: Any) -> Callable[[Any], Any]:
+    """In place of ``jaxtyping.jaxtyped``: check the first calls of a function in each file of tests."""
+
+    def decorate(thing: Any) -> Any:
+        if not inspect.isfunction(thing):  # a dataclass, whose constructor is checked
+            return _check_all(thing, typechecker=typechecker)
+        code = thing.__code__
+        if _calls[code] >= CHECKED_CALLS:  # a function inside a function, which is made again and again
+            return thing
+        checked = _check_all(thing, typechecker=typechecker)
+
+        @functools.wraps(thing)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            _calls[code] += 1
+            return (thing if _calls[code] > CHECKED_CALLS or jaxtyping.config.jaxtyping_disable else checked)(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
 if "REIGN_ATTACK" not in os.environ and not MUTANT and not COVERAGE:  # the large attack is to meet reign as users do
+    jaxtyping.jaxtyped = _check_first
     install_import_hook([f"reign.{part}" for part in PARTS], "beartype.beartype")
 os.environ.setdefault(
     "REIGN_REPORT", "0"
@@ -47,6 +81,11 @@ def _seeded() -> None:
     random.seed(SEED)
     np.random.seed(SEED % 2**32)  # noqa: NPY002
     torch.manual_seed(SEED)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _checked_anew() -> None:
+    _calls.clear()
 
 
 @pytest.fixture
