@@ -64,21 +64,25 @@ def test_golden_files_through_the_fast_path(name: str, real_data: Path) -> None:
     assert (out.double().cpu() - expected).abs().max() < 1e-5 * max(1.0, float(expected.abs().max()))
 
 
+# sums over members make hidden numbers large, so that rounding grows from step to step unless the steps are small
+RATES = {"gnnak": 2e-7, "gnnakctx": 2e-7, "idgnn": 2e-5, "ngnn": 2e-5}
+
+
 @pytest.mark.parametrize("name", reign.list_models())
 def test_the_first_ten_losses_are_those_of_the_plain_path(name: str) -> None:
     """With SGD: Adam divides by the size of a gradient, so that where it should be zero (a bias before a norm) its rounding decides. With
-    steps so small that rounding does not grow from one to the next."""
+    steps so small that rounding does not grow much from one to the next: losses in float64 show by how much."""
     problem = molecules_for(name)
-    seed = (
-        1 if name == "idgnnpublished" else 0
-    )  # with seed 0 a hidden number is so near to 0 that rounding decides its sign, which shows as 3e-5
-    config = changed(IEEE, optimiser=OptimiserConfig(name="sgd", lr=0.002, momentum=0.9))
+    # with seed 0 a hidden number of idgnnpublished is so near to 0 that rounding decides its sign, which shows as 3e-5
+    seed = 1 if name == "idgnnpublished" or name in RATES else 0
+    config = changed(IEEE, optimiser=OptimiserConfig(name="sgd", lr=RATES.get(name, 0.002), momentum=0.9))
     fast, plain = (curve(problem, changed(config, eager=eager), small(name), seed) for eager in (False, True))
     assert (len(fast.losses), fast.notes == []) == (10, name not in ALONG)
     assert fast.losses[-1] != pytest.approx(fast.losses[0], rel=1e-3)
-    if name == "ppgnrrwp":  # the slope of its square roots is 1,000 near 0, so rounding shows in plain float32 too: 5e-4 on a CPU
-        exact = curve(problem, changed(config, eager=True, precision="64-true"), small(name)).losses
-        assert distance(fast.losses, exact) < 10 * distance(plain.losses, exact)
+    if name in RATES or name == "ppgnrrwp":  # the slope of its square roots is 1,000 near 0: 5e-4 in plain float32 on a CPU
+        exact = curve(problem, changed(config, eager=True, precision="64-true"), small(name), seed).losses
+        assert distance(plain.losses, exact) < (1e-4 if name in RATES else 1e-2)
+        assert distance(fast.losses, exact) < (3 if name in RATES else 10) * max(distance(plain.losses, exact), 1e-6)
     else:
         assert fast.losses == pytest.approx(plain.losses, rel=1e-5)
 
