@@ -53,6 +53,7 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.data.sets", "pandas"): OPTIONAL,
     ("reign.data.sets", "reign.data.molecules"): OPTIONAL,
     ("reign.data", "sklearn"): OPTIONAL,
+    ("reign.data._example", "reign.smiles"): OPTIONAL,  # which needs rdkit
     ("reign.data.molecules", "pyarrow"): OPTIONAL,
     ("reign.smiles", "rdkit"): OPTIONAL,
     ("reign.smiles", "torch"): QUICK,

@@ -1,5 +1,6 @@
 """``reign data``: list the data sets, show their statistics, and prepare them."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -88,6 +89,16 @@ def prepare(
                     continue
                 console.print(f"{label}: {len(problem.graphs):,} graphs ready")
         console.print(f"The data sets are in {cache_folder()}.", soft_wrap=True)
+
+
+@app.command()
+def example(folder: Annotated[Path, typer.Argument(help="Folder to write to.")] = Path("example")) -> None:
+    """Write files for a first try: a table of 300 molecules with logP, a table of others to predict, and pairs of graphs."""
+    with user_mistakes():
+        from reign.data import write_example
+
+        for file in write_example(folder):
+            plain_console().print(f"{file} was written.", soft_wrap=True)
 
 
 def _options(name: str, given: list[str] | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import reign._pyg  # noqa: F401
 from reign.data import sets
 from reign.data._base import DATASETS, GraphDataset, find_dataset, list_datasets, load_problem
+from reign.data._example import write_example
 from reign.data._files import Progress, cache_folder, from_networkx, need_file, read_arrays, unpack
 from reign.data._label_checks import (
     Conflict,
@@ -51,5 +52,6 @@ __all__ = [
     "split_statistics",
     "target_statistics",
     "unpack",
+    "write_example",
 ]
 __all__ += sets.__all__
