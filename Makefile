@@ -4,6 +4,7 @@ STAMP := .venv/.ready
 DOCS := .venv/.docs
 DATA := $(abspath ../shared/data)
 TORCH ?= 2.13.0
+TORCHES ?= 2.11.0 2.13.0 2.15.0
 WORKERS ?= 2
 
 # The first Python that is new enough and can make environments, unless one is given: make PYTHON=python3.12
@@ -88,10 +89,12 @@ bench: $(STAMP)  ## measure policies, layers and start-up
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/startup.py
 
-package: $(STAMP)  ## build the wheel, and test it in an empty environment outside the tree
+# With MATRIX=1, every Python on the PATH and all TORCHES: versions, or folders of environments that have one. CUDA=1 allows builds with CUDA (6 GB each).
+package: $(STAMP)  ## build wheel and sdist, check them, and run the README from the wheel alone
 	rm -rf dist
 	$(BIN)/python -m build --quiet
-	sh tests/try_wheel.sh $(BIN)/python $(TORCH) dist/*.whl
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python tests/package.py dist $(if $(MATRIX),--matrix $(TORCHES),$(TORCH))
 
 clean:  ## remove .venv and all build products
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* src/*.egg-info

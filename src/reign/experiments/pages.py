@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from statistics import mean, mode
+from textwrap import fill
 
 from reign.disk import write_text
 from reign.experiments.choose import settings_in_words
@@ -148,6 +149,12 @@ def progress_table(records: Sequence[Record]) -> Table:
 
 # -- the results of all tables, and their summary ------------------------------------------------------------------------------
 
+SUMMARY = {  # the rows of the summary, at most 25: chosen by what they are, before their results
+    "zinc": ("sun-ego", "sun-ego+", "gin", "ngnn", "ds-ego", "ds-ego+", "dss-ego", "dss-ego+", "gnn-ak"),
+    "counting": ("sun-ego", "sun-ego+", "gcn", "gin", "gnn-ak+", "ppgn"),
+    "beyond": ("sun-rrwp", "sswl+", "local-folklore"),
+}
+WIDTH = 120  # of a line of text of the summary
 BEGIN, END = "<!-- results: written by reign results --write -->", "<!-- end of results -->"
 HEADER = """# Results
 
@@ -185,13 +192,16 @@ def with_summary(page: str, records: Sequence[Record]) -> str:
 
 
 def summary_markdown(records: Sequence[Record]) -> str:
-    """The planned rows as far as they have been run, in the shape of the paper's tables, with the paper's numbers in parentheses."""
+    """The rows of ``SUMMARY`` as far as they have been run, in the shape of the paper's tables, with the paper's numbers in parentheses; and what the
+    plan still lacks.
+    """
     found = {(record.table, record.row, record.column): record for record in with_used_again(records)}
     done: dict[str, dict[str, dict[str, Record]]] = {}  # by table, row and column
     for part in plan():
         table = find_table(part.table)
         for row, column in part.runs():
-            if (record := found.get((part.table, row, column))) is not None:
+            record = found.get((part.table, row, column))
+            if row in SUMMARY.get(part.table, ()) and record is not None:
                 own = done.setdefault(part.table, {}).setdefault(row, {})
                 own.update(dict.fromkeys(_shown(table, record), record))
     parts = []
@@ -206,7 +216,15 @@ def summary_markdown(records: Sequence[Record]) -> str:
             lines.append([table.rows[row].title, *shown, seeds, where])
         heads = ["ours (paper)", *columns, "seeds", "device"]
         parts.append(Table(f"{table.title}: {table.unit}", heads, lines).markdown())
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, _still_missing(records)]) + "\n"
+
+
+def _still_missing(records: Sequence[Record]) -> str:
+    every = progress(records)
+    done, total = (sum(getattr(each, name) for each in every) for name in ("done", "total"))
+    partly, none = ([each.part.title for each in every if each.missing and bool(each.done) == begun] for begun in (True, False))
+    lists = [f" {word}: {'; '.join(titles)}." for word, titles in (("In part", partly), ("Not begun", none)) if titles]
+    return fill(f"Still missing: of the {total:,} models of the plan, {done:,} are trained.{''.join(lists)}", WIDTH)
 
 
 def _cell(table: PaperTable, record: Record, column: str) -> str:
