@@ -19,7 +19,7 @@ elif ! quietly "torch==$torch+cpu" 2>/dev/null && ! quietly --index-url https://
   [ "${CUDA-}" = 1 ] || [ "$(uname)" = Darwin ] || exit 3  # the usual builds for macOS have no CUDA
   quietly "torch==$torch" || exit 3
 fi
-"$own" -c "import torch" || exit 3
+"$own" -W ignore -c "import torch" || exit 3
 quietly "$wheel[train,chem,plot]"
 PATH="$place/env/bin:$PATH"
 export REIGN_CACHE="$place/cache" OMP_NUM_THREADS=1

@@ -4,7 +4,9 @@ Shapes and dtypes are always checked, because this is free. Values are checked o
 device; ``reign.validate`` checks everything on any device.
 """
 
+import ctypes
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -210,6 +212,10 @@ def free_memory(device: torch.device) -> int:
         for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
+    if sys.platform == "win32":
+        status = (ctypes.c_uint64 * 8)(64)  # MEMORYSTATUSEX: its length and the load, then bytes: all of the memory, what is free, ...
+        ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
+        return status[2]
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

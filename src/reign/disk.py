@@ -138,7 +138,7 @@ def read_state(file: Path) -> StateDict:
 def read_json(file: Path) -> Any:
     """Read a file written by ``write_json``."""
     try:
-        return json.loads(file.read_text())
+        return json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         raise ValueError(f"{file} is damaged ({first_line(error)}).") from None
     except RecursionError:

@@ -90,7 +90,7 @@ class Progress:
 
 def plan() -> list[Part]:
     """All parts of the plan, in order."""
-    text = resources.files("reign.experiments").joinpath("evidence.yaml").read_text()
+    text = resources.files("reign.experiments").joinpath("evidence.yaml").read_text(encoding="utf-8")
     return [Part(**values) for values in parse_yaml(text)]
 
 
@@ -178,7 +178,7 @@ def write_pages(folder: Path, records: Sequence[Record]) -> list[Path]:
     write_text(folder / "README.md", HEADER + results_markdown(records))
     write_text(folder / "records.md", best_markdown(records))
     beside = folder.absolute().parent / "README.md"
-    if not beside.is_file() or BEGIN not in (before := beside.read_text()):
+    if not beside.is_file() or BEGIN not in (before := beside.read_text(encoding="utf-8")):
         return pages
     write_text(beside, with_summary(before, records))
     return [*pages, beside]

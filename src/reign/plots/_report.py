@@ -337,7 +337,7 @@ def _whole_table(page: Page, file: Path, table: PaperTable) -> None:
     """Add the comparison of our numbers with the paper's that reign reproduce wrote."""
     if not file.is_file():
         return
-    with file.open(newline="") as lines:
+    with file.open(newline="", encoding="utf-8") as lines:
         found = list(csv.DictReader(lines))
     rows: list[list[object]] = []
     for cell in found:

@@ -373,7 +373,7 @@ class Predictions:
 
 def _rows(file: Path) -> tuple[list[str], list[list[str]]]:
     try:
-        with file.open(newline="") as lines:
+        with file.open(newline="", encoding="utf-8") as lines:
             header, *rows = csv.reader(lines)
     except (OSError, ValueError, csv.Error) as error:
         raise ValueError(f"{file} is damaged ({first_line(error)}).") from None
@@ -426,7 +426,7 @@ def _cell(value: Any) -> Any:
 def read_predictions(file: Path, graphs: int, outputs: int) -> Float[Tensor, "graphs outputs"]:
     """The predictions that ``write_predictions`` wrote for one model."""
     try:
-        with file.open(newline="") as lines:
+        with file.open(newline="", encoding="utf-8") as lines:
             rows = list(csv.reader(lines))[1:]
         found = [[float(v or "nan") for v in row[len(row) - outputs :]] for row in rows]
     except (OSError, ValueError, csv.Error) as error:

@@ -25,7 +25,6 @@ import errno
 import hashlib
 import os
 import platform
-import resource
 import socket
 import subprocess
 import sys
@@ -56,6 +55,7 @@ if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
+    import resource
 
 LOCK = ".lock"
 R = TypeVar("R", bound="Run")
@@ -206,11 +206,12 @@ class Memory(Content):
 
     @classmethod
     def peak(cls, device: torch.device) -> "Memory":
-        """The peak memory of this process or one of its child processes."""
-        largest = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        host = largest * (1 if sys.platform == "darwin" else 1024)
-        gpu = {"device_bytes": torch.cuda.max_memory_allocated(device)} if device.type == "cuda" else {}
-        return cls(host_bytes=host, **gpu)
+        """The peak memory of this process or one of its child processes; on Windows, which does not say it like this, only that on a GPU."""
+        found = {"device_bytes": torch.cuda.max_memory_allocated(device)} if device.type == "cuda" else {}
+        if sys.platform != "win32":
+            largest = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+            found["host_bytes"] = largest * (1 if sys.platform == "darwin" else 1024)
+        return cls(**found)
 
 
 class SavedModel:
@@ -475,7 +476,7 @@ def only_one(folder: Path) -> Iterator[None]:
 
 def _take(path: Path, folder: Path) -> IO[str]:
     while True:
-        file = path.open("a+")
+        file = path.open("a+", encoding="utf-8")
         if not _lock(file):
             file.seek(0)
             holder = file.read().strip() or "another process"

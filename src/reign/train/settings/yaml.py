@@ -17,7 +17,7 @@ LONGEST, DEEPEST, LARGEST = 2**20, 20, 100_000  # bounds on the characters, leve
 def read_yaml(file: Path) -> RawSettings:
     """Read a YAML file of settings."""
     try:
-        values = parse_yaml(Path(file).read_text())
+        values = parse_yaml(Path(file).read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not YAML ({error}).") from None
     except ValueError as error:
