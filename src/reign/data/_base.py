@@ -7,8 +7,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -50,6 +51,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     node_encoder: ClassVar[Any] = None
     edge_encoder: ClassVar[Any] = None
     reads_smiles: ClassVar[bool] = False  # whether its graphs are made by ``reign.data.molecules.from_smiles``
+    stereo: ClassVar[Literal["parity", "ogb"]] = "ogb"  # what the graphs of molecules say about chirality, as for ``Molecule.read``
     wl_census: ClassVar[bool] = False  # whether ``reign data info`` shows how many pairs of graphs 1-WL tells apart
     classes: Sequence[str] = ()
     sizes: ClassVar[Mapping[str, int]] = {}  # the expected number of graphs of each split, if known
@@ -169,6 +171,14 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
             }
             write_tensors(files[split], parts, {**about, "split": split})
 
+    def texts(self) -> dict[str, list[str]]:
+        """The SMILES of this split, if ``make`` keeps their letters in ``data.smiles``, a tensor of bytes; they are then found in ``Problem.texts``."""
+        if "smiles" not in self._data:
+            return {}
+        letters = bytes(self._data.smiles.tolist())
+        ends = [0, len(letters)] if self.slices is None else self.slices["smiles"].tolist()
+        return {"smiles": [letters[start:end].decode() for start, end in pairwise(ends)]}
+
     def pack(self) -> GraphPack:
         """All graphs of this split in a few tensors."""
         data, slices = self._data, self.slices
@@ -276,6 +286,7 @@ def load_problem(name: str, progress: Progress | None = None, **options: Any) ->
         node_encoder=kind.node_encoder,
         edge_encoder=kind.edge_encoder,
         classes=list(first.classes),
+        texts={column: [text for each in made.values() for text in each.texts()[column]] for column in first.texts()},
     )
 
 

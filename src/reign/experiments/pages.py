@@ -11,6 +11,7 @@ from reign.disk import write_text
 from reign.experiments.choose import settings_in_words
 from reign.experiments.paper import PaperTable, cells, find_table, mean_and_std
 from reign.experiments.records import Record, devices, mean_and_spread, span, with_used_again
+from reign.experiments.reproduce import Cell, means_table
 from reign.tables import Table, number
 from reign.train.settings.yaml import parse_yaml
 
@@ -241,6 +242,13 @@ def results_markdown(records: Sequence[Record]) -> str:
         ours = sorted(own, key=lambda record: list(table.rows).index(record.row))
         lines = [_line(table, record, column, device) for record in ours for column in _shown(table, record)]
         heads = ["row", "paper", "ours", "difference", "last epoch", "best validation epoch", "models", f"minutes on {device}"]
+        if table.also:
+            shown = [(record, column) for record in ours for column in _shown(table, record)]
+            found = [
+                Cell(r.row, c, *mean_and_spread(r.values(r.report, table.columns[c].value)), len(r.results), None, None)
+                for r, c in shown
+            ]
+            parts.append(means_table(table, found, " ".join(table.notes)).markdown(2))
         parts.append(Table(table.title, heads, lines).markdown(2))
         parts += _choices(table, ours)
     return "\n\n".join(parts) + "\n"

@@ -3,11 +3,14 @@
 ``extends: NAME`` takes all values of a table, a recipe or a base file (a name that starts with an underscore, such as ``_zinc``) that comes
 with reign. ``extends: FILE.yaml`` takes the values of a file in the same folder. Values of the file itself override them.
 
+``settings: {extends: molecules}`` takes the settings of a single recipe.
+
 A row can extend a row of any table, with ``extends: TABLE/ROW``: it takes the title, the settings and the grid of that row, but not the settings
 of its table or of single cells, nor the numbers of the paper or the runs that the row uses.
 """
 
 from collections.abc import Iterator, Mapping
+from fnmatch import filter as matching
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +24,7 @@ from reign.train.settings.config import Recipe, Settings, explain
 from reign.train.settings.yaml import RawSettings, merge, read_yaml
 
 Number = tuple[float, float | None]
+Value = Literal["test", "val", "train", "best_train", "cliff", "noncliff"]
 SINGLE = "run"  # the row of a table that is a single recipe
 
 
@@ -28,7 +32,7 @@ class Column(Settings):
     """A column of a table: its settings, and which number of a run it shows."""
 
     settings: RawSettings = Field(default_factory=dict)
-    value: Literal["test", "val", "train", "best_train"] = "test"
+    value: Value = "test"
 
 
 class Row(Settings):
@@ -63,6 +67,10 @@ class PaperTable(Settings):
     seeds: int = 1
     settings: RawSettings
     columns: dict[str, Column] = Field(default_factory=lambda: {"test": Column()}, min_length=1)
+    also: list[Value] = Field(
+        default_factory=list,
+        description="numbers that further columns, NAME-VALUE, show of the run of each column; the table then shows means",
+    )
     rows: dict[str, Row] = Field(min_length=1)
     quoted: dict[str, dict[str, float | Number | None]] = Field(
         default_factory=dict, description="rows that the paper took from other work"
@@ -74,6 +82,15 @@ class PaperTable(Settings):
     )
     quick: Quick = Quick()
     notes: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand(cls, given: dict[str, Any]) -> dict[str, Any]:
+        columns, also = given.get("columns"), given.get("also")
+        if not isinstance(columns, dict) or not isinstance(also, list):
+            return given
+        more = {f"{name}-{value}": {**about, "value": value} for name, about in columns.items() for value in also}
+        return {**given, "columns": {**columns, **more}}
 
     @model_validator(mode="after")
     def _check(self) -> "PaperTable":
@@ -128,9 +145,10 @@ class PaperTable(Settings):
 
 
 def cells(table: PaperTable, rows: list[str] | None = None, columns: list[str] | None = None) -> Iterator[tuple[str, str]]:
-    """The cells of a table in the given rows and columns; all if not given."""
+    """The cells of a table in the given rows and columns; all if not given. A column may be a pattern, such as CHEMBL2*."""
+    found = dict.fromkeys(name for c in columns or ["*"] for name in matching(table.columns, c) or [table.find_column(c)])
     for row in [table.find_row(r) for r in rows] if rows else table.rows:
-        for column in [table.find_column(c) for c in columns] if columns else table.columns:
+        for column in found:
             yield row, column
 
 
@@ -250,6 +268,9 @@ class _Files:
         out: RawSettings = {}
         for file in reversed(self.chain(name)):
             own = {key: value for key, value in self.values[file].items() if key != "extends"}
+            if isinstance(settings := own.get("settings"), dict) and "extends" in settings:
+                base = self.read(_base(file, settings["extends"]))
+                own["settings"] = merge(base, {key: value for key, value in settings.items() if key != "extends"})
             if isinstance(rows := own.get("rows"), dict):
                 own["rows"] = {row: self.extended(file, str(row), about) for row, about in rows.items()}
             out = merge(out, own)

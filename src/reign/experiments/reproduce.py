@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from reign.disk import write_csv
@@ -148,9 +149,12 @@ def write_comparison(file: Path, table: PaperTable, found: list[Cell]) -> None:
 
 def comparison_table(paper: PaperTable, found: list[Cell], quick: bool) -> Table:
     """Our results next to the paper's."""
-    caption = "Differences are in standard deviations of the paper, or ours if the paper gives none. " + " ".join(paper.notes)
+    differences = "" if paper.also else "Differences are in standard deviations of the paper, or ours if the paper gives none. "
+    caption = differences + " ".join(paper.notes)
     if quick:
         caption = "A quick test on a small share of the data; these numbers cannot be compared with the paper's. " + caption
+    if paper.also:
+        return means_table(paper, found, caption)
     rows: list[list[str]] = []
     last = ""
     for c in found:
@@ -162,3 +166,25 @@ def comparison_table(paper: PaperTable, found: list[Cell], quick: bool) -> Table
         for i, column in enumerate(name for name in wanted if numbers.get(name) is not None):
             rows.append([f"{title} (quoted)" if i == 0 else "", column, "", in_print(numbers[column]), ""])
     return Table(f"{paper.title}: {paper.unit}", ["model", "column", "ours", "paper", "difference"], rows, caption, "llr")
+
+
+def means_table(paper: PaperTable, found: list[Cell], caption: str) -> Table:
+    """The means of each kind of number over all columns that were run, whose number is in parentheses, for our rows and quoted ones that have all of
+    them; and the means of their ranks, from 1 for the least number."""
+    titles = {row: about.title for row, about in paper.rows.items()}
+    numbers: dict[str, dict[str, float]] = {}
+    for cell in found:
+        numbers.setdefault(titles[cell.row], {})[cell.column] = cell.ours
+    for title, quoted in paper.quoted.items():
+        numbers[f"{title} (quoted)"] = {name: mean_and_std(value)[0] for name, value in quoted.items() if value is not None}
+    rows: dict[str, list[object]] = {title: [title] for title in numbers}
+    heads = ["model"]
+    for value in dict.fromkeys(paper.columns[cell.column].value for cell in found):
+        wanted = list(dict.fromkeys(cell.column for cell in found if paper.columns[cell.column].value == value))
+        full = {title: [own[c] for c in wanted] for title, own in numbers.items() if own.keys() >= set(wanted)}
+        heads += [f"{value} ({len(wanted)})", "rank"]
+        for title, shown in rows.items():
+            own = full.get(title, [])
+            ranks = [1 + sum(other[i] < mine for other in full.values()) for i, mine in enumerate(own)]
+            shown += [number(mean(own)), f"{mean(ranks):.1f} of {len(full)}"] if own else ["", ""]
+    return Table(f"{paper.title}: {paper.unit}", heads, list(rows.values()), caption, "l" + "r" * (len(heads) - 1))

@@ -15,7 +15,7 @@ from reign.data._files import cache_folder
 from reign.data.sets._tu import SETS
 from reign.disk import read_tensors, write_tensors
 
-NAMES = ["zinc", "molhiv", "tu", "csl", "exp", "sr", "counting", "graph-properties"]
+NAMES = ["zinc", "molhiv", "tu", "moleculeace", "csl", "exp", "sr", "counting", "graph-properties"]
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def test_names() -> None:
 
 
 def test_facts() -> None:
-    assert [name for name, kind in DATASETS.items() if kind.reads_smiles] == ["molhiv"]
+    assert [name for name, kind in DATASETS.items() if kind.reads_smiles] == ["molhiv", "moleculeace"]
     assert all(kind.node_encoder == "atom" for kind in DATASETS._entries.values() if kind.reads_smiles)
     assert TU.variants() == [{"set": name} for name in SETS]
     assert MolHIV.variants() == [{}]

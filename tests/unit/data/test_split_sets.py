@@ -28,7 +28,7 @@ from reign.data import (
 from reign.data.sets._expressive import exp_graphs, stratified
 from reign.testing import random_graphs
 
-CHECKED = {"zinc", "molhiv", "tu", "csl", "exp", "sr", "counting", "graph-properties"}
+CHECKED = {"zinc", "molhiv", "moleculeace", "tu", "csl", "exp", "sr", "counting", "graph-properties"}
 
 
 @pytest.fixture(autouse=True)

@@ -178,6 +178,7 @@ class Summary(Content):
     val: Spread = OPTIONAL
     test: Spread = OPTIONAL
     best_train: Spread = OPTIONAL
+    parts: dict[str, Spread] = {}  # further splits of a data set
     ensemble: Ensemble = OPTIONAL
     metrics: dict[str, dict[str, MetricOfTargets]] = {}
 
@@ -195,7 +196,7 @@ class Summary(Content):
 
     def spread_of(self, name: str) -> Spread | None:
         """The metric on a split, or the smallest training loss ("best_train"); None if the run does not have it."""
-        found: Spread | None = getattr(self, name)
+        found: Spread | None = self.parts.get(name) or getattr(self, name, None)
         return found
 
     def describe_weights(self) -> str:
@@ -239,8 +240,10 @@ def summarise(
         out["folds"] = recipe.folds
         out["val"] = _over_folds(recipe, first.metric, curves)
     else:
-        for split in first.of(first.report):
-            out[split] = Spread.over([r.of(r.report)[split] for r in results])
+        spreads = {split: Spread.over([r.of(r.report)[split] for r in results]) for split in first.of(first.report)}
+        out |= {split: spread for split, spread in spreads.items() if split in Summary.model_fields}
+        if parts := {split: spread.to_dict() for split, spread in spreads.items() if split not in out}:
+            out["parts"] = parts
         out["best_train"] = Spread.over([r.best_train_loss for r in results])
         if predicted is not None:
             mean_prediction = as_outputs(predicted.mean(0), problem.task)

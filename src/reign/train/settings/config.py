@@ -181,8 +181,8 @@ class DataConfig(Settings):
 
     @property
     def stereo_of_graphs(self) -> Stereo:
-        """What the graphs say about chirality: the setting for a CSV; data sets of molecules have OGB's columns."""
-        return self.stereo if self.name == "csv" else "ogb"
+        """What the graphs say about chirality: the setting for a CSV; each data set has its own."""
+        return self.stereo if self.name == "csv" else find_dataset(self.name).stereo
 
     @property
     def reads_smiles(self) -> bool:
