@@ -55,6 +55,8 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.data", "sklearn"): OPTIONAL,
     ("reign.data._example", "reign.smiles"): OPTIONAL,  # which needs rdkit
     ("reign.data.molecules", "pyarrow"): OPTIONAL,
+    ("reign.nn._onnx", "onnx"): OPTIONAL,
+    ("reign.train.runs.onnx", "onnx"): OPTIONAL,
     ("reign.smiles", "rdkit"): OPTIONAL,
     ("reign.smiles", "torch"): QUICK,
     ("reign.smiles", "torch_geometric"): QUICK,

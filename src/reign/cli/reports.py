@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from reign.cli.options import Quiet, SmilesColumnsAsTrained, data_option, model_option, output_option
-from reign.cli.tools import check_writable, fail, plain_console, show_predict_command, user_mistakes
+from reign.cli.tools import at_least_one, check_writable, fail, plain_console, show_predict_command, user_mistakes
 
 LARGEST = 200  # largest number of molecules on one page
 
@@ -112,6 +112,13 @@ def export(
     with_molecules: Annotated[
         bool, output_option("--with-molecules", help="Also keep the SMILES of the training molecules, for predict --nearest.")
     ] = False,
+    onnx: Annotated[
+        Path | None,
+        output_option(
+            help="In place of a zip, write this ONNX file, and next to it a program that predicts with onnxruntime and RDKit alone."
+        ),
+    ] = None,
+    max_atoms: Annotated[int, output_option(help="The largest molecule that the ONNX file is used for.")] = 200,
     quiet: Annotated[bool, output_option("-q", "--quiet", help="Print nothing.")] = False,
 ) -> None:
     """Write a run as one zip to share, with a model card.
@@ -119,7 +126,18 @@ def export(
     It holds settings, results, calibration and weights, but no labels, splits, checkpoints or names of folders. Commands that predict take the zip in place of the folder of a run.
     """
     with user_mistakes():
-        check_writable(output)
+        check_writable(output if onnx is None else onnx)
+        if onnx is not None:
+            from reign.train.runs.onnx import export_onnx
+
+            at_least_one("--max-atoms", max_atoms)
+            program = export_onnx(run, onnx, max_atoms)
+            if not quiet:
+                size = f"{onnx.stat().st_size / 1e6:,.1f} MB"
+                plain_console().print(
+                    f"The model is in {onnx}: {size}. Predict with: python {program} {onnx} FILE.csv out.csv", soft_wrap=True
+                )
+            return
         from reign.train.runs.run import Run
         from reign.train.runs.share import export as write
 

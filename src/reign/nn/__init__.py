@@ -18,6 +18,7 @@ from reign.nn._export import export_program
 from reign.nn._layer import SubgraphConv
 from reign.nn._mlp import Activation, BatchNorm, make_act, make_norm, normalise, num_parameters
 from reign.nn._model import Model, SubgraphGNN
+from reign.nn._onnx import OnnxGraph, OnnxModel
 from reign.nn._saving import FORMAT, read_format, todays_options
 from reign.nn._slots import EncoderSlot, TermSlot
 from reign.nn._state import Aggregation, State
@@ -57,7 +58,7 @@ __all__ = [
     "GNNAKPlusPublished", "GNNAKPublished", "GNNAKctx", "GNNAKctxPublished", "GraphConv", "Head", "IDConv", "IDGNNPublished",
     "IGN2Published", "IGNPooling", "JumpingKnowledge", "Latex", "LayerOptions", "LocalFolklore", "LocalFolkloreConv",
     "MeanPooling", "MemberModelOptions", "MessageOptions", "Model", "ModelOptions", "ModelSummary", "NGNNPublished",
-    "NGNNTUPublished", "NodePooling", "OuterMPNN", "OuterOptions", "PPGNBlock", "PPGNConv", "PPGNNodesConv",
+    "NGNNTUPublished", "NodePooling", "OnnxGraph", "OnnxModel", "OuterMPNN", "OuterOptions", "PPGNBlock", "PPGNConv", "PPGNNodesConv",
     "PPGNNodesPublished", "PPGNPublished", "PPGNRootConv", "PairLabels", "Pooling", "PublishedEdgeOptions", "PublishedOptions",
     "ReIGN2", "ReIGN2Conv", "ReadoutPooling", "ReconstructionGNN", "Residual", "RootPooling", "SSWLConv", "SSWLPublished",
     "SUNConv", "State", "SubgraphConv", "SubgraphGNN", "SumPooling", "TensorGNN", "TensorModelOptions", "Term", "TermSlot",

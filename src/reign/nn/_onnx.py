@@ -1,0 +1,286 @@
+"""SUN and DSS on ego nets as an ONNX graph for a molecule of any size: hops by powers of the adjacency matrix, and every term by its dense formula.
+
+Values x[k, i] are a tensor of shape (subgraphs, nodes, channels), messages have one row for each bond and direction, and batch norms are parts of
+the linear maps before them.
+"""
+
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from reign.nn._convs import GIN
+from reign.nn._encoders import OGB_ATOM, OGB_BOND, TypeEmbedding
+from reign.nn._mlp import MLP, BatchNorm, Linear, NoNorm
+from reign.nn._model import Model
+from reign.nn._pooling import MeanPooling
+from reign.nn._slots import Slot, TermLayer, TermSlot
+from reign.policies import EgoNets
+
+AXES = {"pair": [], "subgraph": [1], "node": [0]}  # the axes that values of a scope do not have
+
+
+class OnnxGraph:
+    """The nodes and weights of an ONNX graph: ``graph("Add", a, b)`` adds a node to it, and returns the name of the node's output."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.weights: dict[tuple[str, tuple[int, ...], bytes], Any] = {}
+        self._known: dict[tuple[Any, ...], str] = {}
+
+    def __call__(self, kind: str, *inputs: str | Tensor | np.ndarray | float | list[int], **attributes: Any) -> str:
+        """Add a node. Inputs are names of values, or numbers; the same node is added once."""
+        from onnx import helper
+
+        names = tuple(given if isinstance(given, str) else self._weight(given) for given in inputs)
+        key = kind, names, repr(attributes)
+        if key not in self._known:
+            self._known[key] = f"v{len(self.nodes)}"
+            self.nodes.append(helper.make_node(kind, names, [self._known[key]], **attributes))
+        return self._known[key]
+
+    def _weight(self, given: Tensor | np.ndarray | float | list[int]) -> str:
+        from onnx import numpy_helper
+
+        array = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+        array = array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
+        key = array.dtype.str, array.shape, array.tobytes()
+        if key not in self.weights:
+            self.weights[key] = numpy_helper.from_array(array, f"w{len(self.weights)}")
+        return str(self.weights[key].name)
+
+
+class OnnxModel:
+    """A model as a part of an ONNX graph.
+
+    Args:
+        model: the model.
+        graph: the graph, to which nodes are added.
+        atoms, bonds, kinds: the names of its inputs: types of atoms (atoms, columns), both ends of bonds in each direction (2, bonds), types of
+            bonds (bonds, columns).
+    """
+
+    def __init__(self, model: Model, graph: OnnxGraph, atoms: str, bonds: str, kinds: str) -> None:
+        check_onnx(model)
+        policy = model.policy
+        assert isinstance(policy, EgoNets)
+        self.model, self.g, g = model, graph, graph
+        self.x = self.types(cast(TypeEmbedding, model.node_encoder), atoms)
+        # one more row, a bond that ends at no node: onnxruntime does not set the result of a product over no rows to zero
+        self.kinds = g("Concat", kinds, np.zeros((1, len(OGB_BOND)), int), axis=0)
+        ends = [g("Gather", bonds, end, axis=0) for end in (0, 1)]
+        self.source, self.target = (g("Concat", end, [0], axis=0) for end in ends)
+        self.number = g("Shape", atoms, start=0, end=1)
+        self.each = g("Range", 0, g("Squeeze", self.number), 1)
+        self.is_root = g("Equal", g("Unsqueeze", self.each, [1]), g("Unsqueeze", self.each, [0]))
+        self.diagonal = g("Cast", self.is_root, to=1)
+        out_of, self.into = (self.ends(g("Concat", end, [-1], axis=0)) for end in ends)  # (nodes, bonds)
+        near = g("Add", g("MatMul", self.into, g("Transpose", out_of, perm=[1, 0])), self.diagonal)
+        inside = self.diagonal
+        for _ in range(policy.num_hops):
+            inside = g("Cast", g("Greater", g("MatMul", inside, near), 0.5), to=1)
+        both = (g("Gather", inside, end, axis=1) for end in (self.source, self.target))
+        self.bonds_inside = g("Unsqueeze", g("Mul", *both), [2])  # (subgraphs, bonds, 1)
+        self.into_roots = g("Concat", *(g("Unsqueeze", end, [1]) for end in (self.target, self.source)), axis=1)
+
+    def ends(self, nodes: str) -> str:
+        """A one for each bond that has its end at a node, shape (nodes, bonds)."""
+        return self.g("Cast", self.g("Equal", self.g("Unsqueeze", self.each, [1]), self.g("Unsqueeze", nodes, [0])), to=1)
+
+    def outputs(self) -> str:
+        """The predictions, shape (1, outputs)."""
+        g, model = self.g, self.model
+        mark, c = model.policy.mark, model.in_channels
+        parts = [g("Expand", g("Unsqueeze", self.x, [0]), g("Concat", self.number, self.number, [c], axis=0))]
+        if mark:
+            parts.insert(0, g("Unsqueeze", self.diagonal, [2]))
+        if mark is True:
+            parts.insert(1, g("Unsqueeze", g("Sub", 1.0, self.diagonal), [2]))
+        h = parts[0] if len(parts) == 1 else g("Concat", *parts, axis=2)
+        for t, layer in enumerate(model.layers):
+            new = self.layer(cast(TermLayer, layer), h)
+            if model.residual is not None:
+                new = g("Add", new, self.linear(model.residual, h) if t == 0 and isinstance(model.residual, nn.Linear) else h)
+            h = new
+        pooling, head = cast(MeanPooling, model.pooling), model.head
+        out = self.total(self.total(h, pooling.over_nodes, 1), pooling.over_subgraphs, 0)
+        out = g("Unsqueeze", out, [0])
+        if head is None:
+            return out
+        for place in range(1, head.depth):
+            out = self.act(head.act, self.linear(head.get_submodule(f"lin{place}"), out, head.get_submodule(f"norm{place}")))
+        return self.linear(head.get_submodule(f"lin{head.depth}"), out)
+
+    def layer(self, layer: TermLayer, h: str) -> str:
+        """The new values of the pairs."""
+        g = self.g
+        out = self.added(layer, h, False)
+        if layer.root_terms is not None and layer.roots == "added":
+            roots = g("Mul", g("Unsqueeze", self.diagonal, [2]), g("Unsqueeze", self.added(layer, h, True), [1]))
+            out = g("Add", out, roots)
+        out = self.act(layer.act, self.normed(layer.norm, out))
+        if layer.root_norm is not None:
+            roots = self.act(layer.act, self.normed(layer.root_norm, self.added(layer, h, True)))
+            out = g("Where", g("Unsqueeze", self.is_root, [2]), g("Unsqueeze", roots, [1]), out)
+        return out
+
+    def added(self, layer: TermLayer, h: str, on: bool) -> str:
+        """The sum of all terms, of all pairs or of the roots."""
+        parts = []
+        for slot in layer.slots(on):
+            part = self.slot(slot, layer.aggregation, h, on)
+            axes = [] if on else AXES[slot.terms[0].scope]
+            parts.append(self.g("Unsqueeze", part, axes) if axes else part)
+        out = parts[0]
+        for part in parts[1:]:
+            out = self.g("Add", out, part)
+        return out
+
+    def slot(self, slot: Slot, aggregation: dict[str, Any], h: str, on: bool) -> str:
+        """A term with its transform, or terms with their base encoder."""
+        g, own = self.g, self.term(slot.terms[0].name, aggregation, h, on)
+        if isinstance(slot, TermSlot):
+            return self.mlp(slot.transform, own)
+        encoder = cast(GIN, slot.encoder)
+        if slot.terms[0].scope == "node":
+            messages = g("Gather", own, self.source, axis=0)
+        else:
+            messages = g("GatherND", h, self.into_roots) if on else g("Gather", h, self.source, axis=1)
+        if encoder.edge_encoder is not None:
+            messages = g("Relu", g("Add", messages, self.types(cast(TypeEmbedding, encoder.edge_encoder), self.kinds)))
+        if slot.terms[0].scope == "pair" and not on:  # all bonds at a root are inside
+            messages = g("Mul", messages, self.bonds_inside)
+        mixed = g("Add", g("Mul", own, 1 + encoder.eps.detach()), g("MatMul", self.into, messages))
+        return self.mlp(encoder.mlp, mixed, slot.norm)
+
+    def term(self, name: str, aggregation: dict[str, Any], h: str, on: bool) -> str:
+        """The values of a term where they live; for roots a row for each."""
+        how = aggregation.get(name, "sum")
+        if name in ("root", "node_root") or (on and name in ("own", "transpose")):
+            return self.g("GatherND", h, self.g("Concat", *[self.g("Unsqueeze", self.each, [1])] * 2, axis=1))
+        if name == "own":
+            return h
+        if name == "transpose":
+            return self.g("Transpose", h, perm=[1, 0, 2])
+        return self.total(h, how, {"readout": 1, "needle": 0}[name])
+
+    def total(self, h: str, how: str, axis: int) -> str:
+        """The sum or mean along an axis."""
+        return self.g("ReduceMean" if how == "mean" else "ReduceSum", h, [axis], keepdims=0)
+
+    def types(self, encoder: TypeEmbedding, rows: str) -> str:
+        """The sum of the vectors of all types in a row."""
+        first = np.cumsum([0, *encoder.sizes[:-1]])
+        vectors = self.g(
+            "Gather",
+            torch.cat([cast(nn.Embedding, column).weight for column in encoder.columns]),
+            self.g("Add", rows, first),
+            axis=0,
+        )
+        return self.total(vectors, "sum", 1)
+
+    def mlp(self, module: nn.Module, x: str, norm: nn.Module | None = None) -> str:
+        """An MLP, or a linear map, with a norm after it."""
+        if isinstance(module, MLP):
+            x, module = self.act(module.act, self.linear(module.lin1, x, module.norm)), module.lin2
+        return self.linear(module, x, norm)
+
+    def linear(self, module: nn.Module, x: str, norm: nn.Module | None = None) -> str:
+        """A linear map and the norm after it."""
+        lin = cast(nn.Linear, module)
+        scale, shift = _affine(norm, lin.out_features)
+        bias = (0 if lin.bias is None else lin.bias.detach().double()) * scale + shift
+        out = self.g("MatMul", x, (lin.weight.detach().double() * scale[:, None]).t())
+        return self.g("Add", out, bias) if bool(bias.any()) else out
+
+    def normed(self, norm: nn.Module | None, x: str) -> str:
+        """A norm that does not follow a linear map."""
+        if not isinstance(norm, BatchNorm):
+            return x
+        scale, shift = _affine(norm, norm.num_features)
+        return self.g("Add", self.g("Mul", x, scale), shift)
+
+    def act(self, module: nn.Module, x: str) -> str:
+        """An activation."""
+        return self.g("Relu", x) if isinstance(module, nn.ReLU) else x
+
+
+def _affine(norm: nn.Module | None, channels: int) -> tuple[Tensor, Tensor]:
+    """A batch norm in evaluation mode as a factor and a number to add."""
+    if not isinstance(norm, BatchNorm):
+        return torch.ones(channels, dtype=torch.float64), torch.zeros(channels, dtype=torch.float64)
+    mean, var, weight, bias = (
+        t.detach().double() for t in (norm.running_mean, norm.running_var, norm.weight, norm.bias) if t is not None
+    )
+    scale = weight / (var + norm.eps).sqrt()
+    return scale, bias - mean * scale
+
+
+# -- what can be exported ------------------------------------------------------------------------------------------------------
+
+CAN = (
+    "an ONNX file can hold SUN and DSS, and other models of their terms, with the policies ego and ego+ (as in ego+:3), conv='gin', ReLU, batch norm, means over nodes "
+    "and subgraphs, and domain='all'"
+)
+SINGLE = ("own", "transpose", "root", "node_root", "readout", "needle")
+MERGED = ("own+local", "needle+needle_msg")
+
+
+def check_onnx(model: Model) -> None:
+    """Raise ``ValueError`` if a model has parts that ``OnnxModel`` does not know."""
+    for fits, what in _parts(model):
+        if not fits:
+            raise ValueError(f"{type(model).__name__} has {what}, but {CAN}.")
+
+
+def _parts(model: Model) -> list[tuple[bool, str]]:
+    policy, head = model.policy, model.head
+    ego = isinstance(policy, EgoNets) and type(policy) is EgoNets and policy.mark in (False, True, "single")
+    found = [
+        (ego, f"the policy '{policy}'"),
+        (
+            type(model).predict is Model.predict and type(model).readout is Model.readout and type(model).lift is Model.lift,
+            "a forward of its own",
+        ),
+        (model.domain == "all", f"domain='{model.domain}'"),
+        (model.jk in (None, "last"), f"jk='{model.jk}'"),
+        (model.labels is None and model.encodings is None and model.virtual_node is None, "labels, encodings or a virtual node"),
+        (model.task_level == "graph", f"predictions at the level of a {model.task_level}"),
+        (_types_like(model.node_encoder, OGB_ATOM), "other features of nodes than types of atoms, such as descriptors"),
+        (type(model.pooling) is MeanPooling, f"the pooling {type(model.pooling).__name__}"),
+        (head is None or not head.log_softmax, "a head with log_softmax"),
+        *((_plain(module), f"the module {type(module).__name__}") for module in ([] if head is None else head.children())),
+        (isinstance(model.residual, nn.Linear | nn.Identity | None), "a residual connection of its own"),
+    ]
+    for layer in model.layers:
+        if not isinstance(layer, TermLayer) or type(layer).forward.__qualname__ != "SubgraphConv.forward":
+            return [*found, (False, f"the layer {type(layer).__name__}")]
+        slots = [*layer.slots(), *layer.slots(on=True)]
+        found += [(slot.name in (SINGLE if isinstance(slot, TermSlot) else MERGED), f"the term '{slot.name}'") for slot in slots]
+        found += [(name in SINGLE, f"a mean of '{name}'") for name, how in layer.aggregation.items() if how == "mean"]
+        found += [(_plain(module), f"the module {type(module).__name__}") for module in (layer.norm, layer.root_norm, layer.act)]
+        for slot in slots:
+            inside = [slot.transform, slot.edge_encoder] if isinstance(slot, TermSlot) else [slot.encoder, slot.norm]
+            if isinstance(slot, TermSlot):
+                fits = isinstance(slot.transform, MLP | Linear) and slot.edge_encoder is None
+            else:
+                fits = type(slot.encoder) is GIN
+                bonds = slot.encoder.edge_encoder if fits else None
+                found.append((bonds is None or _types_like(bonds, OGB_BOND), "other features of edges than types of bonds"))
+            found.append((fits, f"the transform {type(inside[0]).__name__} of '{slot.name}'"))
+            leaves = [m for part in inside if part is not None for m in part.modules() if not list(m.children())]
+            found += [(_plain(m) or isinstance(m, nn.Embedding | nn.ModuleList), f"the module {type(m).__name__}") for m in leaves]
+    return found
+
+
+def _types_like(encoder: nn.Module | None, sizes: list[int]) -> bool:
+    """Whether an encoder is one of types, with these numbers of types."""
+    return isinstance(encoder, TypeEmbedding) and encoder.sizes == sizes
+
+
+def _plain(module: nn.Module | None) -> bool:
+    """Whether a module is a linear map, a batch norm with its statistics, ReLU, or does nothing in evaluation."""
+    if isinstance(module, BatchNorm):
+        return module.running_mean is not None and module.running_var is not None
+    return module is None or type(module) in (nn.Linear, Linear, nn.ReLU, nn.Identity, NoNorm, nn.Dropout)

@@ -1,0 +1,250 @@
+"""ONNX files: the same predictions as the models they were made from, by onnxruntime, and by a program without torch and without reign."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rdkit import Chem
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+from reign.nn import Model, OnnxGraph, OnnxModel, build_model  # noqa: E402
+from reign.smiles import Molecule, from_smiles  # noqa: E402
+from reign.smiles import _onnx as program  # noqa: E402
+from reign.train import Recipe, load, train  # noqa: E402
+from reign.train.runs.onnx import PROGRAM, export_onnx  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+
+# one atom; atoms without bonds; salts; rings; chirality, where the order of neighbours is known or not; E and Z; rare elements, charges and radicals
+SMILES = [
+    "C", "[Na+].[Cl-]", "CCO", "CC(=O)Oc1ccccc1C(=O)O", "CC(C)[C@H](N)C(=O)[O-].[K+]", "C[C@H]1CC[C@H](C)CC1", "C[C@H]1CC[C@@H](C)CC1",
+    "C[C@@](F)(Cl)Br", "O[C@H](C)[C@@H](N)C", "C/C=C/C", "C/C=C\\C", "F/C=C\\[C@H](O)/C=C/F", "C[S@](=O)CC", "[CH3]", "C[N+](C)(C)C", "[Cu+2].[O-]S(=O)(=O)[O-]",
+    "c1ccc2c(c1)[nH]c1ccccc12", "C1CC2CCC1CC2", "N#CC#N", "C" * 30, "C1C[C@H]2[C@@H]1[C@H]1CC[C@H]12", "C[C@H](O)[C@@H](F)[C@H](O)C", "[2H]C([2H])O", "F[P-](F)(F)(F)(F)F",
+]  # fmt: skip
+
+
+def shaken(model: Model) -> Model:
+    """A model in evaluation mode whose norms and epsilons are not those of a new one."""
+    rng = torch.Generator().manual_seed(1)
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm1d):
+            module.running_mean.copy_(torch.randn(module.num_features, generator=rng) / 3)
+            module.running_var.copy_(torch.rand(module.num_features, generator=rng) + 0.5)
+            torch.nn.init.normal_(module.weight, 1.0, 0.3)
+            torch.nn.init.normal_(module.bias, 0.0, 0.3)
+        if hasattr(module, "eps") and isinstance(module.eps, torch.nn.Parameter):
+            module.eps.data.normal_(0.0, 0.3)
+    return model.eval()
+
+
+def session_of(model: Model) -> Any:
+    from onnx import TensorProto, helper
+
+    graph = OnnxGraph()
+    out = OnnxModel(model, graph, "atoms", "bonds", "kinds").outputs()
+    shapes: dict[str, list[Any]] = {"atoms": ["n", 9], "bonds": [2, "e"], "kinds": ["e", 3]}
+    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name, shape in shapes.items()]
+    outputs = [helper.make_tensor_value_info(out, TensorProto.FLOAT, [1, None])]
+    made = helper.make_graph(graph.nodes, "g", inputs, outputs, list(graph.weights.values()))
+    file = helper.make_model(made, ir_version=8, opset_imports=[helper.make_opsetid("", 18)])
+    onnx.checker.check_model(file, full_check=True)
+    return onnxruntime.InferenceSession(file.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+MODELS: list[dict[str, Any]] = [
+    {"name": "sun", "residual": True},
+    {"name": "sun", "policy": "ego+:1", "transpose": True, "root_norms": "pairs"},
+    {"name": "sun", "policy": "ego:2", "readout": False, "transform": "linear", "needle": "sum", "residual": "identity"},
+    {"name": "sun", "policy": "ego+single:2", "edge_encoder": None, "expansion": 2, "norm": None},
+    {"name": "sun", "policy": "ego+:20", "norm_at": "sum"} | {"name": "subgraphgnn", "terms": ["own", "root", "needle", "own+local"], "root_terms": ["own", "readout"]},
+    {"name": "dss", "policy": "ego+:2", "residual": True, "head": {"hidden": [8, 4], "norm": "batch_norm"}},
+    {"name": "dss", "policy": "ego:3", "readout": "sum", "subgraphs": "sum", "needle": "sum"},
+    {"name": "ds", "policy": "ego+:2", "set_channels": []},
+    {"name": "subgraphgnn", "terms": ["own", "node_root", "transpose", "own+local"], "root_terms": ["own+local", "root"], "roots": "added", "norm_at": "end"},
+    {"name": "subgraphgnn", "terms": ["own", "readout", "needle"], "transform": "linear", "aggregation": {"readout": "mean"}, "edge_encoder": None, "on_pairs": True},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", MODELS, ids=lambda options: f"{options['name']}-{options.get('policy', '')}")
+def test_the_same_predictions_as_the_model(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    chosen = {"node_encoder": "atom", "edge_encoder": "bond"} | {k: v for k, v in options.items() if k != "name"}
+    chosen = {key: value for key, value in chosen.items() if value is not None or key == "norm"}
+    model = shaken(build_model(options["name"], 12, 12, 3, 2, **chosen))
+    session = session_of(model)
+    for text in SMILES:
+        data = from_smiles(text)
+        feed = dict(
+            zip(("atoms", "bonds", "kinds"), (data.x.numpy(), data.edge_index.numpy(), data.edge_attr.numpy()), strict=True)
+        )
+        with torch.no_grad():
+            expected = model(data).numpy()
+        np.testing.assert_allclose(session.run(None, feed)[0], expected, atol=1e-4, rtol=1e-4, err_msg=text)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"name": "sun", "policy": "nm"}, "SUN has the policy 'nm'"),
+    ({"name": "sun", "policy": "ego+distance:2"}, r"the policy 'ego\+distance:2'"),
+    ({"name": "sun", "domain": "members"}, "domain='members'"),
+    ({"name": "sun", "jk": "cat"}, "jk='cat'"),
+    ({"name": "sun", "act": "elu"}, "the module ELU"),
+    ({"name": "sun", "norm": "layer_norm"}, "the module LayerNorm"),
+    ({"name": "sun", "conv": "gcn", "edge_encoder": None}, "the transform GCN of 'own.local'"),
+    ({"name": "sun", "virtual_node": True}, "labels, encodings or a virtual node"),
+    ({"name": "sun", "node_encoder": "atom+3"}, "other features of nodes than types of atoms"),
+    ({"name": "sun", "edge_encoder": 4}, "other features of edges than types of bonds"),
+    ({"name": "sun", "task_level": "node"}, "predictions at the level of a node"),
+    ({"name": "sun", "head": {"log_softmax": True}}, "a head with log_softmax"),
+    ({"name": "dss", "set_channels": [4]}, "the pooling DeepSets"),
+    ({"name": "dss", "aggregated_adjacency": True}, "the term 'needle.needle_msg@agg'"),
+    ({"name": "subgraphgnn", "terms": ["own", "local"], "edge_encoder": None}, "the term 'local'"),
+    ({"name": "reign2", "edge_encoder": None}, "ReIGN2 has the term"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_other_models_are_refused(options: dict[str, Any], message: str) -> None:
+    chosen = {"node_encoder": "atom", "edge_encoder": "bond"} | {k: v for k, v in options.items() if k != "name"}
+    chosen = {key: value for key, value in chosen.items() if value is not None}
+    model = build_model(options["name"], 6, 6, 2, 1, **chosen)
+    with pytest.raises(ValueError, match=f"{message}.*, but an ONNX file can hold SUN and DSS"):
+        OnnxModel(model.eval(), OnnxGraph(), "atoms", "bonds", "kinds")
+
+
+# -- the program ---------------------------------------------------------------------------------------------------------------
+
+
+def check_features(texts: list[str], stereo: Any) -> None:
+    for text in texts:
+        mine = program.features(Chem.MolFromSmiles(text.strip()), stereo)
+        for found, expected in zip(mine, Molecule.read(text, stereo=stereo).arrays(), strict=True):
+            np.testing.assert_array_equal(found, expected, err_msg=text)
+
+
+@pytest.mark.parametrize("stereo", ["parity", "ogb", "none"])
+def test_features_of_the_program(stereo: str) -> None:
+    check_features(SMILES, stereo)
+
+
+def test_features_of_real_molecules(real_data: Path) -> None:
+    texts = list(pd.read_csv(real_data / "esol.csv")["smiles"]) + list(
+        pd.read_csv(real_data / "moleculeace.csv.xz", nrows=4000)["smiles"][::4]
+    )
+    assert sum("@" in text for text in texts) > 100
+    check_features(texts, "parity")
+
+
+def test_the_program_is_short_and_imports_no_more_than_it_says() -> None:
+    text = Path(program.__file__).read_text()
+    assert len(text.splitlines()) <= 120
+    imports = {line.split()[1].split(".")[0] for line in text.splitlines() if line.startswith(("import ", "from "))}
+    assert imports == {"csv", "json", "sys", "typing", "numpy", "onnxruntime", "rdkit"}
+
+
+def trained(folder: Path, task: str, **changes: Any) -> Path:
+    """A run of two small models on the molecules above."""
+    rows = [text for text in SMILES for _ in range(3)]
+    labels = {
+        "regression": [100 + 7 * len(t) for t in rows],
+        "classification": [len(t) % 2 for t in rows],
+        "multiclass": ["abc"[len(t) % 3] for t in rows],
+    }
+    table = pd.DataFrame({"smiles": rows, "y": labels[task]})
+    if task == "classification":
+        table["z"] = [(len(t) // 2) % 2 for t in rows]
+    folder.mkdir(parents=True)
+    table.to_csv(folder / "table.csv", index=False)
+    columns = [c for c in table.columns if c != "smiles"]
+    settings: dict[str, Any] = {
+        "seeds": [0, 1], "data": {"path": str(folder / "table.csv"), "task": task, "target_columns": columns},
+        "model": {"name": "sun", "hidden_channels": 8, "num_layers": 2, "residual": True},
+        "train": {"epochs": 3, "batch_size": 16, "scale_targets": task == "regression", "optimiser": {"lr": 0.01}},
+    }  # fmt: skip
+    for part, values in changes.items():
+        settings[part] = {**settings[part], **values}
+    train(Recipe.model_validate(settings), folder / "run")
+    return folder / "run"
+
+
+BLOCKED = """
+import sys, runpy
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "reign", "torch_geometric", "onnx"):
+            raise ImportError(name + " must not be needed")
+sys.meta_path.insert(0, Refuse())
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def run_program(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-c", BLOCKED, str(folder / PROGRAM), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+
+
+@pytest.mark.parametrize("task", ["regression", "classification", "multiclass"])
+def test_a_run_without_torch(task: str, tmp_path: Path) -> None:
+    """All columns of predictions are those of ``reign predict``; molecules that have none say why."""
+    run = trained(tmp_path / "data", task)
+    out = tmp_path / "out"
+    assert export_onnx(run, out / "model.onnx", 25) == out / PROGRAM
+    given = [*SMILES, "not a molecule", "", "C C"]
+    pd.DataFrame({"id": range(len(given)), "smiles": given}).to_csv(out / "in.csv", index=False)
+    done = run_program(out, "model.onnx", "in.csv", "out.csv")
+    assert done.returncode == 0, done.stderr
+    assert f"4 of {len(given)} rows have an error in place of a prediction" in done.stderr
+    with (out / "out.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    expected = load(run).predict([text or "x" for text in given], uncertainty=False, warnings=False)
+    names = [c for c in expected.columns if c not in ("smiles", "error")]
+    assert list(found[0]) == ["id", "smiles", *names, "error"]
+    for row, (_, theirs) in zip(found, expected.iterrows(), strict=True):
+        if row["smiles"] == "C" * 30:
+            assert row["error"] == "the molecule has 30 atoms, expected at most 25; export with --max-atoms"
+        elif theirs["error"]:
+            assert row["error"] == f"{row['smiles']!r} is not a SMILES"
+            assert not any(row[name] for name in names)
+        else:
+            assert row["error"] == ""
+            for name in names:
+                if isinstance(theirs[name], str):
+                    assert row[name] == theirs[name]
+                else:
+                    assert float(row[name]) == pytest.approx(theirs[name], abs=1e-4, rel=1e-5)
+    assert expected[names[-1]].astype(float).std() > 0.001
+    told = run_program(out, "model.onnx", "model.onnx.csv")
+    assert told.returncode != 0
+
+
+def test_300_real_molecules(real_data: Path, tmp_path: Path) -> None:
+    run = trained(
+        tmp_path / "data", "regression", model={"hidden_channels": 16, "num_layers": 3, "name": "dss", "policy": "ego+:2"}
+    )
+    export_onnx(run, tmp_path / "model.onnx")
+    texts = list(pd.read_csv(real_data / "esol.csv")["smiles"][:150]) + list(
+        pd.read_csv(real_data / "moleculeace.csv.xz", nrows=1500)["smiles"][::10]
+    )
+    assert len(texts) == 300
+    found = program.OnnxPredictor(str(tmp_path / "model.onnx")).predict(texts)
+    expected = load(run).predict(texts, uncertainty=False, warnings=False)["y_pred"]
+    assert max(abs(row["y_pred"] - theirs) for row, theirs in zip(found, expected, strict=True)) < 1e-4
+
+
+def test_what_cannot_be_exported(tmp_path: Path) -> None:
+    run = trained(
+        tmp_path / "several",
+        "regression",
+        data={"path": str(tmp_path / "several" / "table.csv"), "molecule_featurizers": ["morgan_count"]},
+    )
+    with pytest.raises(ValueError, match="the run has descriptors, but an ONNX file can hold runs on graphs alone"):
+        export_onnx(run, tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
