@@ -1,6 +1,7 @@
 """What a chemist asks of the command line, beyond training and predicting: ``docs/molecules.md`` in tests."""
 
 import shutil
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -271,6 +272,28 @@ def test_the_nearest_training_molecules_and_vectors() -> None:
     assert fails(*start, "--nearest", "1").startswith(
         "reign: m.zip does not have the molecules"
     )  # not the folder where it was unpacked
+
+
+def test_an_onnx_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnx")
+    table()
+    works("train", "-i", "mols.csv", "--target-columns", "size", "-o", "run", *SMALL)
+    Path("out").mkdir()
+    done = works("export", "run", "--onnx", "out/model.onnx", "--max-atoms", "64")
+    assert "MB. Predict with: python out/predict_onnx.py out/model.onnx FILE.csv out.csv" in done.stdout
+    assert sorted(file.name for file in Path("out").iterdir()) == ["model.onnx", "predict_onnx.py"]
+    assert works("export", "run", "--onnx", "quiet.onnx", "-q").output == ""
+    assert not Path("model.zip").exists()
+    assert "--max-atoms is for an ONNX file" in fails("export", "run", "--max-atoms", "64")
+    assert "--max-atoms" in fails("export", "run", "--onnx", "m.onnx", "--max-atoms", "0")
+    assert "--with-molecules is for a zip" in fails("export", "run", "--onnx", "m.onnx", "--with-molecules")
+    works("train", "-i", "mols.csv", "--target-columns", "size", "-o", "marked", *SMALL, "--set", "model.policy=nm")
+    assert "SUN has the policy 'nm', but an ONNX file can hold SUN and DSS" in fails("export", "marked", "--onnx", "m.onnx")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert "an ONNX file needs the package onnx, which is not installed: pip install 'reign[onnx]'." in fails(
+        "export", "run", "--onnx", "m.onnx"
+    )
+    assert not Path("m.onnx").exists()
 
 
 def test_several_splits_folds_and_words() -> None:

@@ -118,7 +118,9 @@ def export(
             help="In place of a zip, write this ONNX file, and next to it a program that predicts with onnxruntime and RDKit alone."
         ),
     ] = None,
-    max_atoms: Annotated[int, output_option(help="The largest molecule that the ONNX file is used for.")] = 200,
+    max_atoms: Annotated[
+        int | None, output_option(help="The largest molecule that the ONNX file is used for; 200 if not given.")
+    ] = None,
     quiet: Annotated[bool, output_option("-q", "--quiet", help="Print nothing.")] = False,
 ) -> None:
     """Write a run as one zip to share, with a model card.
@@ -127,11 +129,15 @@ def export(
     """
     with user_mistakes():
         check_writable(output if onnx is None else onnx)
+        at_least_one("--max-atoms", max_atoms)
+        if max_atoms is not None and onnx is None:
+            fail("--max-atoms is for an ONNX file; add --onnx FILE, or leave it out.")
         if onnx is not None:
             from reign.train.runs.onnx import export_onnx
 
-            at_least_one("--max-atoms", max_atoms)
-            program = export_onnx(run, onnx, max_atoms)
+            if with_molecules:
+                fail("--with-molecules is for a zip, and an ONNX file holds no molecules; leave it out.")
+            program = export_onnx(run, onnx, max_atoms or 200)
             if not quiet:
                 size = f"{onnx.stat().st_size / 1e6:,.1f} MB"
                 plain_console().print(

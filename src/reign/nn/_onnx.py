@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from reign.nn._convs import GIN
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, TypeEmbedding
+from reign.nn._layer import SubgraphConv
 from reign.nn._mlp import MLP, BatchNorm, Linear, NoNorm
 from reign.nn._model import Model
 from reign.nn._pooling import MeanPooling
@@ -236,11 +237,11 @@ def check_onnx(model: Model) -> None:
 
 def _parts(model: Model) -> list[tuple[bool, str]]:
     policy, head = model.policy, model.head
-    ego = isinstance(policy, EgoNets) and type(policy) is EgoNets and policy.mark in (False, True, "single")
+    ego = type(policy) is EgoNets and policy.mark in (False, True, "single")
     found = [
         (ego, f"the policy '{policy}'"),
         (
-            type(model).predict is Model.predict and type(model).readout is Model.readout and type(model).lift is Model.lift,
+            all(getattr(type(model), name) is getattr(Model, name) for name in ("predict", "lift", "readout")),
             "a forward of its own",
         ),
         (model.domain == "all", f"domain='{model.domain}'"),
@@ -254,7 +255,7 @@ def _parts(model: Model) -> list[tuple[bool, str]]:
         (isinstance(model.residual, nn.Linear | nn.Identity | None), "a residual connection of its own"),
     ]
     for layer in model.layers:
-        if not isinstance(layer, TermLayer) or type(layer).forward.__qualname__ != "SubgraphConv.forward":
+        if not isinstance(layer, SubgraphConv) or type(layer).update is not SubgraphConv.update:
             return [*found, (False, f"the layer {type(layer).__name__}")]
         slots = [*layer.slots(), *layer.slots(on=True)]
         found += [(slot.name in (SINGLE if isinstance(slot, TermSlot) else MERGED), f"the term '{slot.name}'") for slot in slots]
@@ -266,7 +267,7 @@ def _parts(model: Model) -> list[tuple[bool, str]]:
                 fits = isinstance(slot.transform, MLP | Linear) and slot.edge_encoder is None
             else:
                 fits = type(slot.encoder) is GIN
-                bonds = slot.encoder.edge_encoder if fits else None
+                bonds = cast(GIN, slot.encoder).edge_encoder if fits else None
                 found.append((bonds is None or _types_like(bonds, OGB_BOND), "other features of edges than types of bonds"))
             found.append((fits, f"the transform {type(inside[0]).__name__} of '{slot.name}'"))
             leaves = [m for part in inside if part is not None for m in part.modules() if not list(m.children())]
