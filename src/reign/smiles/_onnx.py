@@ -93,11 +93,11 @@ class OnnxPredictor:
         found: list[float] = self.session.run(None, dict(zip(("atoms", "bonds", "bond_types"), inputs, strict=True)))[0].tolist()
         return found
 
-    def predict(self, molecules: list[str]) -> list[dict[str, Any]]:
+    def predict(self, molecules: list[str] | str) -> list[dict[str, Any]]:
         """The columns of each molecule: ``<target>_pred``, ``<target>_prob_<class>`` with several classes, and ``error``."""
         targets, classes, rows = self.about["targets"], self.about["classes"], []
         names = [f"{targets[0]}_prob_{name}" for name in classes] or [f"{target}_pred" for target in targets]
-        for smiles in molecules:
+        for smiles in [molecules] if isinstance(molecules, str) else molecules:
             try:
                 values, error = self.values(smiles), ""
             except ValueError as reason:

@@ -234,10 +234,25 @@ def test_300_real_molecules(real_data: Path, tmp_path: Path) -> None:
     assert len(texts) == 300
     found = program.OnnxPredictor(str(tmp_path / "model.onnx")).predict(texts)
     expected = load(run).predict(texts, uncertainty=False, warnings=False)["y_pred"]
+    assert program.OnnxPredictor(str(tmp_path / "model.onnx")).predict(texts[0]) == found[:1]
     assert max(abs(row["y_pred"] - theirs) for row, theirs in zip(found, expected, strict=True)) < 1e-4
 
 
 def test_what_cannot_be_exported(tmp_path: Path) -> None:
+    run = trained(tmp_path / "two", "regression")
+    both = pd.read_csv(tmp_path / "two" / "table.csv").assign(solvent="O")
+    both.to_csv(tmp_path / "two" / "table.csv", index=False)
+    data = {"path": str(tmp_path / "two" / "table.csv"), "target_columns": ["y"], "smiles_columns": ["smiles", "solvent"]}
+    train(
+        Recipe.model_validate({"seeds": [0], "data": data, "model": {"hidden_channels": 4}, "train": {"epochs": 1}}),
+        tmp_path / "pair",
+    )
+    with pytest.raises(
+        ValueError, match="the run has the SMILES columns smiles, solvent, but an ONNX file can hold runs with one column only"
+    ):
+        export_onnx(tmp_path / "pair", tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match="max_atoms is 0, expected at least 1"):
+        export_onnx(run, tmp_path / "model.onnx", 0)
     run = trained(
         tmp_path / "several",
         "regression",
