@@ -85,7 +85,7 @@ class PaperTable(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _expand(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _expand(cls, given: RawSettings) -> RawSettings:
         columns, also = given.get("columns"), given.get("also")
         if not isinstance(columns, dict) or not isinstance(also, list):
             return given

@@ -17,6 +17,7 @@ from reign.nn._mlp import MLP, BatchNorm, Linear, NoNorm
 from reign.nn._model import Model
 from reign.nn._pooling import MeanPooling
 from reign.nn._slots import Slot, TermLayer, TermSlot
+from reign.nn._state import Aggregation
 from reign.policies import EgoNets
 
 AXES = {"pair": [], "subgraph": [1], "node": [0]}  # the axes that values of a scope do not have
@@ -138,7 +139,7 @@ class OnnxModel:
             out = self.g("Add", out, part)
         return out
 
-    def slot(self, slot: Slot, aggregation: dict[str, Any], h: str, on: bool) -> str:
+    def slot(self, slot: Slot, aggregation: dict[str, Aggregation], h: str, on: bool) -> str:
         """A term with its transform, or terms with their base encoder."""
         g, own = self.g, self.term(slot.terms[0].name, aggregation, h, on)
         if isinstance(slot, TermSlot):
@@ -155,7 +156,7 @@ class OnnxModel:
         mixed = g("Add", g("Mul", own, 1 + encoder.eps.detach()), g("MatMul", self.into, messages))
         return self.mlp(encoder.mlp, mixed, slot.norm)
 
-    def term(self, name: str, aggregation: dict[str, Any], h: str, on: bool) -> str:
+    def term(self, name: str, aggregation: dict[str, Aggregation], h: str, on: bool) -> str:
         """The values of a term where they live; for roots a row for each."""
         how = aggregation.get(name, "sum")
         if name in ("root", "node_root") or (on and name in ("own", "transpose")):
@@ -166,7 +167,7 @@ class OnnxModel:
             return self.g("Transpose", h, perm=[1, 0, 2])
         return self.total(h, how, {"readout": 1, "needle": 0}[name])
 
-    def total(self, h: str, how: str, axis: int) -> str:
+    def total(self, h: str, how: Aggregation, axis: int) -> str:
         """The sum or mean along an axis."""
         return self.g("ReduceMean" if how == "mean" else "ReduceSum", h, [axis], keepdims=0)
 

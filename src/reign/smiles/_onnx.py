@@ -14,19 +14,20 @@ from rdkit import Chem
 from rdkit.rdBase import BlockLogs
 
 Features = tuple[np.ndarray, np.ndarray, np.ndarray]
+Columns = dict[str, Any]
 TAGS = [Chem.ChiralType.names[f"CHI_{name}"] for name in ("UNSPECIFIED", "TETRAHEDRAL_CW", "TETRAHEDRAL_CCW", "OTHER")]
 E_OR_Z = [Chem.BondStereo.names[f"STEREO{name}"] for name in ("NONE", "Z", "E", "CIS", "TRANS", "ANY")]
 KINDS = [Chem.HybridizationType.names[name] for name in ("SP", "SP2", "SP3", "SP3D", "SP3D2")]
 TYPES = [Chem.BondType.names[name] for name in ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")]
-ATOM: dict[str, Any] = {  # what is asked of an atom, and the values of this column in order; the place after the last is for others
+ATOM: Columns = {  # what is asked of an atom, and the values of this column in order; the place after the last is for others
     "GetAtomicNum": range(1, 119), "GetChiralTag": TAGS, "GetTotalDegree": range(11), "GetFormalCharge": range(-5, 6),
     "GetTotalNumHs": range(9), "GetNumRadicalElectrons": range(5), "GetHybridization": KINDS, "GetIsAromatic": [False, True],
     "IsInRing": [False, True],
 }  # fmt: skip
-BOND: dict[str, Any] = {"GetBondType": TYPES, "GetStereo": E_OR_Z, "GetIsConjugated": [False, True]}
+BOND: Columns = {"GetBondType": TYPES, "GetStereo": E_OR_Z, "GetIsConjugated": [False, True]}
 
 
-def columns(item: Any, table: dict[str, Any]) -> list[int]:
+def columns(item: Any, table: Columns) -> list[int]:
     """The place of each value in its column. Other kinds of stereo of a bond have the last place, and not the one after it."""
     asked = ((getattr(item, name)(), values) for name, values in table.items())
     return [values.index(v) if v in values else len(values) - (values is E_OR_Z) for v, values in asked]
@@ -93,7 +94,7 @@ class OnnxPredictor:
         found: list[float] = self.session.run(None, dict(zip(("atoms", "bonds", "bond_types"), inputs, strict=True)))[0].tolist()
         return found
 
-    def predict(self, molecules: list[str] | str) -> list[dict[str, Any]]:
+    def predict(self, molecules: list[str] | str) -> list[Columns]:
         """The columns of each molecule: ``<target>_pred``, ``<target>_prob_<class>`` with several classes, and ``error``."""
         targets, classes, rows = self.about["targets"], self.about["classes"], []
         names = [f"{targets[0]}_prob_{name}" for name in classes] or [f"{target}_pred" for target in targets]
