@@ -20,7 +20,7 @@ html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = f"reign {release}"
 html_static_path = ["static"]
-html_css_files = ["reign.css"]
+html_css_files, html_js_files = ["reign.css"], ["reign.js"]
 html_copy_source = html_show_sourcelink = False
 templates_path: list[str] = []
 

@@ -1,5 +1,6 @@
 """A browser that tests can press the buttons of: headless Chromium, told what to do through two pipes."""
 
+import base64
 import json
 import os
 import shutil
@@ -91,6 +92,18 @@ class Browser:
     def open(self, address: str) -> None:
         """Go to a page."""
         self.tell("Page.navigate", url=address)
+
+    def look(self, width: int, height: int, dark: bool) -> None:
+        """The size of the window, which is a phone's if it is narrow, and what the reader prefers."""
+        self.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+        self.tell("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+
+    def shoot(self, file: Path, most: int = 4000) -> None:
+        """Write a picture of the page, from its top to its end or the given height."""
+        width, height = self.run("[innerWidth, Math.ceil(document.documentElement.scrollHeight)]")
+        clip = {"x": 0, "y": 0, "width": width, "height": min(height, most), "scale": 1}
+        made = self.tell("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+        file.write_bytes(base64.b64decode(made["data"]))
 
     def run(self, script: str) -> Any:
         """The value of an expression on the page; one that is a promise is waited for."""

@@ -1,4 +1,4 @@
-"""What Sphinx is told: make the pages of policies, terms, models and of the reference before it reads, and lead links out of docs/ to them."""
+"""What Sphinx is told: make the pages of policies, terms, models, the reference, evidence and speed before it reads, and lead links out of docs/ to them."""
 
 import re
 import shutil
@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from builder.api import api_pages
+from builder.evidence import evidence_pages
 from builder.examples import example_pages
 from builder.models import model_pages
 from builder.policies import policy_pages
 from builder.project import project_pages, within_the_site
+from builder.speed import speed_pages
 from builder.terms import term_pages
 
-MAKERS = (policy_pages, term_pages, model_pages, api_pages, example_pages, project_pages)
+MAKERS = (policy_pages, term_pages, model_pages, api_pages, example_pages, project_pages, evidence_pages, speed_pages)
 
 
 def write_pages(folder: Path) -> list[Path]:

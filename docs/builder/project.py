@@ -9,6 +9,7 @@ PROJECT = {  # files outside of docs/, and their pages
     "CHANGELOG.md": "changelog",
     "SECURITY.md": "security",
     "benchmarks/RESULTS.md": "measured",
+    "benchmarks/LOG.md": "log",
     "results/README.md": "results",
     "results/records.md": "records",
 }

@@ -61,6 +61,14 @@ def test_the_page_in_a_browser(served: Explorer, run: Path, tmp_path: Path, sign
         page.until("document.body?.dataset.ready === 'yes'")
         text = lambda name: page.run(f"document.getElementById('{name}').textContent")  # noqa: E731
 
+        # it opens with a picture: a molecule and its bag
+        assert (
+            page.run("document.getElementById('picture').decode().then(() => document.getElementById('picture').naturalWidth)")
+            > 500
+        )
+        assert text("step") == "all 13 subgraphs"
+        assert "13 nodes, 13 edges; policy ego+:2: 13 subgraphs" in text("sizes")
+
         # a drawing: a triangle with a tail, and a node alone
         for x, y in ((50, 50), (100, 50), (75, 100), (150, 50), (200, 150)):
             page.run(
@@ -77,6 +85,8 @@ def test_the_page_in_a_browser(served: Explorer, run: Path, tmp_path: Path, sign
 
         # its bag, step by step
         page.run("document.getElementById('policy').value = 'ego+:1'; document.getElementById('show').click()")
+        page.until("document.getElementById('step').textContent === 'all 5 subgraphs'")
+        page.run("document.getElementById('next').click()")
         bag = reign.policy("ego+:1").from_data(read_drawn("0-1,1-2,0-2,1-3,4").data)
         for k in range(5):
             page.until(f"document.getElementById('step').textContent === 'subgraph {k} of 0 to 4'")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,8 @@ def _from_smiles(text: str) -> Graph:
 Values = dict[str, Any]  # a request or an answer, which are JSON
 WL = (1, 3)
 MOST_NODES_FOR_4_WL = 12
+FIRST = ("CC(=O)Oc1ccccc1C(=O)O", "petersen")  # the graph that the page opens with: a molecule, or without RDKit another one
+MOST_DRAWN, MOST_DRAWN_EDGES = 36, 20_000  # in one picture: subgraphs, and all of their edges in both directions
 MOST_INNER_EDGES = 500_000  # largest number of edges of all subgraphs together, in both directions
 
 
@@ -117,6 +120,7 @@ class Answers:
         """The choices that the page offers."""
         targets = [] if self.predictor is None else [*(self.predictor.classes or self.predictor.targets)]
         return {
+            "graph": FIRST[find_spec("rdkit") is None],
             "policies": [name for name in list_policies() if name != "whole"],
             "models": models(),
             "most_nodes": MOST_NODES,
@@ -126,23 +130,25 @@ class Answers:
         }
 
     def bag(self, asked: Values) -> Values:
-        """A bag: its sizes, and a picture of one subgraph next to the graph."""
+        """A bag: its sizes, and a picture of the graph next to one subgraph, or next to all of them if the index is -1."""
         graph = read_drawn(asked.get("graph"))
         name = _text(asked, "policy")
         made = policy(name)
         _check_size(graph.data, made)
         bag = made.from_data(graph.data)
         k = _whole(asked, "subgraph", 0)
-        if len(bag) and not 0 <= k < len(bag):
-            raise ValueError(f"the subgraph index is {k}, expected 0 to {len(bag) - 1}.")
-        found = bag.subgraph(k) if len(bag) else None
+        if len(bag) and not -1 <= k < len(bag):
+            raise ValueError(f"the subgraph index is {k}, expected 0 to {len(bag) - 1}, or -1 for all.")
+        found = bag.subgraph(k) if len(bag) and k >= 0 else None
+        most = min(len(bag), MOST_DRAWN, max(1, MOST_DRAWN_EDGES // max(1, graph.data.num_edges)))
+        drawn = list(range(most)) if found is None else [k]
         return {
             "name": graph.name, "nodes": bag.num_nodes, "edges": graph.data.num_edges // 2, "subgraphs": len(bag),
             "pairs": bag.num_pairs, "members": int(bag.member.sum()), "policy": str(made), "subgraph": k,
             "root": [] if found is None else found.root.view(-1).tolist(),
             "inside": [] if found is None else found.member.nonzero().view(-1).tolist(),
             "inner_edges": 0 if found is None else found.edge_index.size(1) // 2,
-            "picture": draw_bag_of(graph, name, [k] if len(bag) else []).svg,
+            "drawn": len(drawn), "picture": draw_bag_of(graph, name, drawn).svg,
         }  # fmt: skip
 
     def compare(self, asked: Values) -> Values:

@@ -18,7 +18,7 @@ STYLE = f"""
 @media print{{:root{{{COLOURS.format(LIGHT)}}}}}
 body{{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:72em;margin:2em auto;padding:0 1em}}
 h1{{font-size:1.6em}}h2{{font-size:1.25em;margin-top:2em;border-bottom:1px solid var(--faint)}}h3{{font-size:1.05em}}
-table{{border-collapse:collapse;margin:1em 0}}th,td{{padding:.25em .8em;border-bottom:1px solid var(--faint);text-align:right;overflow-wrap:anywhere}}
+table{{border-collapse:collapse;margin:1em 0;display:block;overflow-x:auto}}th,td{{padding:.25em .8em;border-bottom:1px solid var(--faint);text-align:right;overflow-wrap:anywhere}}
 th{{overflow-wrap:normal}}th:first-child,td:first-child{{text-align:left}}caption{{text-align:left;white-space:nowrap;font-size:.9em;padding:.3em 0}}
 figure{{margin:1em 0;overflow-x:auto}}figure svg{{max-width:100%;height:auto}}figcaption{{font-size:.9em}}
 pre{{border:1px solid var(--faint);padding:.8em;overflow-x:auto;font-size:.85em}}summary{{cursor:pointer}}
@@ -72,7 +72,7 @@ class Page:
         """The page."""
         title = escape(self.title)
         head = (
-            f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}"><link rel="icon" href="data:,">'
+            f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta http-equiv="Content-Security-Policy" content="{POLICY}"><link rel="icon" href="data:,">'
         )
         return (
             f"<!doctype html>\n<html lang=\"en\"><head>{head}<title>{title}</title><style>{STYLE}</style></head>\n"

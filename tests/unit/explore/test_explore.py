@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import reign
-from reign.explore import MOST_BYTES, Answers, Explorer, read_drawn
+from reign.explore import MOST_BYTES, Answers, Explorer, _answers, read_drawn
 from reign.explore._answers import models, plain
+from reign.plots import draw_bag_of
 from reign.theory import Pair, separate
 
 
@@ -125,7 +126,8 @@ def test_requests_without_a_length_or_without_sense_are_refused(explorer: Explor
         ({"graph": "complete:60", "policy": "2-nm"}, "have up to 12,744,000 edges, expected at most 500,000"),
         ({"graph": "complete:60", "policy": "3-set-nd"}, "the 34,220 subgraphs of policy 3-set-nd have up to 121,138,800 edges"),
         ({"graph": "complete:60", "policy": "ed"}, "use a smaller graph"),
-        ({"graph": "cycle:5", "policy": "nm", "subgraph": 5}, "expected 0 to 4"),
+        ({"graph": "cycle:5", "policy": "nm", "subgraph": 5}, "expected 0 to 4, or -1 for all"),
+        ({"graph": "cycle:5", "policy": "nm", "subgraph": -2}, "expected 0 to 4, or -1 for all"),
         ({"graph": "cycle:5", "policy": "nm", "subgraph": "x"}, "expected a whole number"),
         ({"graph": "/etc/passwd", "policy": "nm"}, "expected SMILES"),
         ({"graph": "zinc", "policy": "nm"}, "expected SMILES"),
@@ -154,6 +156,18 @@ def test_bags_are_those_of_the_library(explorer: Explorer) -> None:
         assert found["root"] == one.root.view(-1).tolist()
         assert found["picture"].count("<svg") == 1
     assert read_drawn("0-1,1-2,2-3,3-0,4").data.num_nodes == 5
+
+
+def test_the_page_opens_with_a_graph_whose_whole_bag_is_drawn(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    status, start = question(explorer, "start")
+    assert (status, read_drawn(start["graph"]).molecule is not None) == (200, True)
+    status, found = question(explorer, "bag", graph=start["graph"], policy="ego+:2", subgraph=-1)
+    assert (status, found["subgraphs"], found["drawn"], found["inside"]) == (200, 13, 13, [])
+    assert found["picture"] == draw_bag_of(read_drawn(start["graph"]), "ego+:2").svg
+    _, dense = question(explorer, "bag", graph="complete:60", policy="nm", subgraph=-1)  # the page would wait long for all of it
+    assert dense["drawn"] * 60 * 59 <= 20_000
+    monkeypatch.setattr(_answers, "find_spec", lambda name: None)  # as if RDKit were missing
+    assert read_drawn(question(explorer, "start")[1]["graph"]).molecule is None
 
 
 @pytest.mark.usefixtures("signatures_unchecked")

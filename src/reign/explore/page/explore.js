@@ -53,19 +53,22 @@ async function showBag(subgraph) {
   state.subgraph = found.subgraph;
   find("sizes").textContent = `${found.nodes} nodes, ${found.edges} edges; policy ${found.policy}: ${found.subgraphs} subgraphs, ${found.pairs} pairs, ` +
     `${found.members} of them members`;
-  find("step").textContent = found.subgraphs ? `subgraph ${found.subgraph} of 0 to ${found.subgraphs - 1}` : "no subgraphs";
-  find("inside").textContent = found.subgraphs ? `root ${found.root.join(", ") || "none"}; members ${found.inside.join(", ") || "none"}; ` +
+  const all = found.subgraph < 0;
+  const several = found.drawn < found.subgraphs ? `the first ${found.drawn} of ${found.subgraphs} subgraphs` : `all ${found.subgraphs} subgraphs`;
+  find("step").textContent = !found.subgraphs ? "no subgraphs" : all ? several : `subgraph ${found.subgraph} of 0 to ${found.subgraphs - 1}`;
+  find("inside").textContent = found.subgraphs && !all ? `root ${found.root.join(", ") || "none"}; members ${found.inside.join(", ") || "none"}; ` +
     `${found.inner_edges} edges` : "";
-  find("previous").disabled = found.subgraph <= 0;
+  find("previous").disabled = all;
   find("next").disabled = found.subgraph >= found.subgraphs - 1;
-  picture(find("picture"), found.picture, `Subgraph ${found.subgraph} of ${found.name}`);
+  picture(find("picture"), found.picture, all ? `The bag of ${found.name}` : `Subgraph ${found.subgraph} of ${found.name}`);
 }
 
-find("show").addEventListener("click", () => {
+function show() {
   state.graph = find("graph").value;
   state.policy = find("policy").value;
-  return showBag(0);
-});
+  return showBag(-1);
+}
+find("show").addEventListener("click", show);
 find("previous").addEventListener("click", () => showBag(state.subgraph - 1));
 find("next").addEventListener("click", () => showBag(state.subgraph + 1));
 
@@ -148,7 +151,7 @@ find("clear").addEventListener("click", () => {
   redraw();
 });
 
-// what there is to choose from
+// what there is to choose from, and the first picture
 
 (async () => {
   const found = await ask("start", {}, find("bag-error"));
@@ -162,5 +165,7 @@ find("clear").addEventListener("click", () => {
   find("target").replaceChildren(...found.targets.map(option));
   find("run").hidden = found.run === null;
   find("run-name").textContent = found.run ?? "";
+  find("graph").value = found.graph;
+  await show();
   document.body.dataset.ready = "yes";
 })();
