@@ -48,9 +48,10 @@ $(DOCS): $(STAMP)
 	@$(BIN)/python -m pip install --quiet --editable ".[train,chem,plot,tune,docs]"
 	@touch $@
 
-docs: $(DOCS)  ## build the documentation in build/docs/html, and check all links
+docs: $(DOCS)  ## build the documentation in build/docs/html, check all links, and look at it in a browser
 	$(BIN)/python -m sphinx -W --keep-going -q -E -b html -d build/docs/tree docs build/docs/html
 	$(BIN)/python docs/builder/links.py build/docs/html
+	$(BIN)/python -m pytest -q -rs -m slow tests/docs/test_look.py
 
 test: $(STAMP)  ## run the tests, under 8 minutes on two cores
 	$(BIN)/python -m pytest -q -n $(WORKERS)

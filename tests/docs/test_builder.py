@@ -13,16 +13,20 @@ from typer.main import get_command
 
 import reign
 from reign.cli import app
+from reign.experiments.records import read_records
+from reign.tables import number
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "docs"))
 
 from builder.api import MODULES, api_pages, names_of  # noqa: E402
+from builder.evidence import draw_apart, draw_table, evidence_pages, pairs  # noqa: E402
 from builder.links import problems  # noqa: E402
 from builder.models import drawing as model_drawing  # noqa: E402
 from builder.models import model_pages  # noqa: E402
 from builder.policies import FORMULAS, policy_pages  # noqa: E402
-from builder.project import within_the_site  # noqa: E402
+from builder.project import PROJECT, within_the_site  # noqa: E402
+from builder.speed import RESULTS, draw_speed, drawn_tables  # noqa: E402
 from builder.terms import drawing, file_of, term_pages  # noqa: E402
 
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "howto").glob("*.md")), ROOT / "README.md"]
@@ -96,6 +100,56 @@ def test_formulas_become_mathml() -> None:
 def test_links_out_of_docs_lead_to_their_pages() -> None:
     assert within_the_site("[a](../CONTRIBUTING.md)", "data") == "[a](generated/project/contributing.md)"
     assert within_the_site("[a](../../benchmarks/RESULTS.md)", "howto/gpu") == "[a](../generated/project/measured.md)"
+
+
+def test_every_number_of_the_paper_with_a_run_is_on_the_page_of_evidence() -> None:
+    found = pairs(read_records(ROOT / "results"))
+    results = (ROOT / "results" / "README.md").read_text()
+    assert len(found) == len(
+        [line for line in results.splitlines() if re.match(r"\| [^|]+ \| \d[^|]* \| \*\*", line)]
+    )  # those with both
+    for table in {pair.table for pair in found}:
+        svg = draw_table(table, found).svg
+        mine = [pair for pair in found if pair.table == table]
+        assert [pair for pair in mine for who in ("paper", "ours") if f'id="{who}-{pair.column}-{pair.row}"' not in svg] == []
+    page = evidence_pages()["evidence.md"]
+    zinc = next(pair for pair in found if (pair.table, pair.row) == ("zinc", "sun-ego"))
+    assert zinc.paper == (0.083, 0.003)
+    assert f"| SUN (EGO) | 0.083 ± 0.003 | {number(*zinc.ours)} | {zinc.apart:+.1f} | {zinc.models} |" in page
+    known = [pair for pair in found if pair.apart is not None]
+    near, better, worse = map(int, re.findall(r"(\d+) (?:are within|are better|are worse)", page))
+    assert (near, near + better + worse) == (sum(abs(pair.apart or 0) <= 2 for pair in known), len(known))
+    assert draw_apart(found).svg.count(">zinc: ") == len([pair for pair in known if pair.table == "zinc"])
+
+
+def test_a_smaller_error_is_better() -> None:
+    pair = next(pair for pair in pairs(read_records(ROOT / "results")) if (pair.table, pair.row) == ("zinc", "dss-ego"))
+    assert pair.apart is not None
+    assert pair.apart > 2 > 0 > pair.better  # further to the left
+
+
+def test_speed_is_drawn_from_todays_figures() -> None:
+    tables = drawn_tables(RESULTS.read_text())
+    assert {table.title for table in tables} == {
+        "SUN on a GPU",
+        "Other models on a GPU",
+        "SUN on a CPU",
+        "Training on a table of molecules",
+    }
+    svg = draw_speed(tables).svg
+    assert svg.count('id="bar-') == sum(len(table.lines) for table in tables) == 17
+    with pytest.raises(ValueError, match="'A \\(drawn\\)' has no table"):
+        drawn_tables("## A (drawn)\n\nNo table.\n")
+
+
+def test_todays_figures_are_short_and_the_log_is_dated() -> None:
+    assert len(RESULTS.read_text().splitlines()) <= 150
+    log = RESULTS.with_name("LOG.md").read_text()
+    dates = re.findall(r"^## (\d{4}-\d\d-\d\d)", log, re.MULTILINE)
+    assert len(dates) == len(re.findall("^## ", log, re.MULTILINE)) >= 8
+    assert dates == sorted(dates, reverse=True)
+    assert "What failed" in log
+    assert {"benchmarks/RESULTS.md", "benchmarks/LOG.md"} <= set(PROJECT)
 
 
 def test_wrong_links_are_found(tmp_path: Path) -> None:

@@ -103,11 +103,11 @@ class Picture:
         return self.svg
 
     def inline(self) -> str:
-        """The picture as an element of a page. Background, text and faint lines take the colours of the page, light or dark."""
+        """The picture as an element of a page. Background, text, faint lines and blue take the colours of the page, light or dark."""
         text = self.svg[self.svg.index("<svg") :]
         for name in ("paper", "ink", "faint") if self.theme is not None else ():
             text = re.sub(re.escape(getattr(self.theme, name)) + r"\b", f"var(--{name})", text, flags=re.IGNORECASE)
-        return text.strip()
+        return (re.sub(BLUE, f"var(--blue,{BLUE})", text, flags=re.IGNORECASE) if self.theme is not None else text).strip()
 
 
 def check_name(file: str | Path) -> Path:
