@@ -101,6 +101,7 @@ def test_pages_in_a_browser(runs: Path, tmp_path: Path) -> None:
     assert found["size"]["title"] == "sun on mols.csv"
     assert found["size"]["headings"] == [
         "Results",
+        "Table",
         "Predictions (test, 4 graphs)",
         "Largest errors",
         "Recipe and environment",
