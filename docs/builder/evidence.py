@@ -59,7 +59,7 @@ def draw_table(name: str, found: Sequence[Pair]) -> Picture:
     columns = [column for column in table.columns if any(pair.column == column for pair in mine)]
     across = min(2, len(columns))
     down = -(-len(columns) // across)
-    figure = new_figure(3.6 * across + 1.2, down * (0.36 * len(rows) + 0.75) + 0.4, LIGHT)
+    figure = new_figure(2.3 * across + 1.0, down * (0.36 * len(rows) + 0.75) + 0.4, LIGHT)
     values = [value for pair in mine for value, _ in (pair.paper, pair.ours)]
     wide = min(values) > 0 and max(values) > 8 * min(values)
     for number_of, column in enumerate(columns):
@@ -87,9 +87,9 @@ def draw_table(name: str, found: Sequence[Pair]) -> Picture:
 def draw_apart(found: Sequence[Pair]) -> Picture:
     """How far all of our numbers are from the paper's, in standard deviations; to the right ours is better."""
     mine = [pair for pair in found if pair.apart is not None]
-    figure = new_figure(8.0, 0.19 * len(mine) + 0.9, LIGHT)
+    figure = new_figure(5.8, 0.19 * len(mine) + 0.9, LIGHT)
     ax = figure.add_subplot()
-    style_axes(ax, LIGHT, "", f"standard deviations; to the right of 0, ours is better; the band is {NEAR:.0f} on both sides")
+    style_axes(ax, LIGHT, "", "standard deviations; on the right, ours is better")
     ax.axvspan(-NEAR, NEAR, color=LIGHT.faint, alpha=0.3, linewidth=0)
     ax.axvline(0, color=LIGHT.ink, linewidth=0.8)
     for line, pair in enumerate(mine):
@@ -117,18 +117,22 @@ def evidence_pages(results: Path = ROOT / "results") -> dict[str, str]:
     records = read_records(results)
     found = pairs(records)
     tables = list(dict.fromkeys(pair.table for pair in found))
-    pages = {f"evidence/{name}.svg": draw_table(name, found).svg for name in tables} | {"evidence/apart.svg": draw_apart(found).svg}
+    pages = {f"evidence/evidence-{name}.svg": draw_table(name, found).svg for name in tables} | {
+        "evidence/evidence-apart.svg": draw_apart(found).svg
+    }
     parts = []
     for name in tables:
         lines = [
             [_name(pair), number(*pair.paper), number(*pair.ours), "" if pair.apart is None else f"{pair.apart:+.1f}", pair.models]
             for pair in found if pair.table == name
         ]  # fmt: skip
-        rows = Table("", ["row", "paper", "ours", "standard deviations", "models"], lines).markdown()
+        rows = (
+            Table("", ["row", "paper", "ours", "standard deviations", "models"], lines).markdown().replace(" ± ", "\u00a0±\u00a0")
+        )  # one word, also on a phone
         table = find_table(name)
         parts.append(
             f"## {table.title}\n\n{table.unit[:1].upper() + table.unit[1:]}; the command is `reign reproduce {name}`.\n\n"
-            f"![{table.title}: the paper's numbers and ours](evidence/{name}.svg)\n\n{rows}\n"
+            f"![{table.title}: the paper's numbers and ours](evidence/evidence-{name}.svg)\n\n{rows}\n"
         )
     known = [pair.better * pair.apart for pair in found if pair.apart is not None]
     counts = [sum(test) for test in zip(*((abs(a) <= NEAR, a > NEAR, a < -NEAR) for a in known), strict=True)]
@@ -140,7 +144,7 @@ def evidence_pages(results: Path = ROOT / "results") -> dict[str, str]:
         f"Of {len(known)} numbers, {counts[0]} are within {NEAR:.0f} standard deviations of the paper's, {counts[1]} are better by more than "
         f"that, and {counts[2]} are worse by more than that. With three seeds, a standard deviation is itself "
         "uncertain. [Three readings](../readings.md#where-the-papers-numbers-come-from) says what is known of the reasons.\n\n"
-        "![How far all numbers are from the paper's](evidence/apart.svg)\n\n" + "\n".join(parts) + "\n## What is still missing\n\n"
+        "The band is the two standard deviations.\n\n![How far all numbers are from the paper's](evidence/evidence-apart.svg)\n\n" + "\n".join(parts) + "\n## What is still missing\n\n"
         "The planned runs of all tables of the paper, and how much of them is done.\n\n"
         + progress_table(records).markdown().split("\n\n", 1)[1] + "\n"
     )  # fmt: skip

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
+from textwrap import fill
 
 from reign.draw import BLUE, LIGHT, ORANGE, Picture, finish, new_figure, style_axes
 
@@ -41,8 +42,8 @@ def drawn_tables(text: str) -> list[Bars]:
 
 def draw_speed(tables: list[Bars]) -> Picture:
     """A panel for each table; reign in blue, other programs in orange, parts of a step in grey, and dots for single measurements."""
-    sizes = [0.3 * len(table.lines) + 1.0 for table in tables]
-    figure = new_figure(8.0, sum(sizes), LIGHT)
+    sizes = [0.34 * len(table.lines) + 1.0 for table in tables]
+    figure = new_figure(5.8, sum(sizes), LIGHT)
     panels = figure.subplots(len(tables), 1, height_ratios=sizes)
     for table, ax in zip(tables, panels, strict=True):
         style_axes(ax, LIGHT, table.title, table.unit)
@@ -55,7 +56,7 @@ def draw_speed(tables: list[Bars]) -> Picture:
                 ax.plot(values, [-line] * len(values), "o", color=LIGHT.ink, markersize=3)
             shown = " and ".join(f"{value:g}" for value in values)
             ax.annotate(shown, (max(values), -line), (5, 0), textcoords="offset points", va="center", fontsize=8, color=LIGHT.ink)
-        ax.set_yticks([-line for line in range(len(table.lines))], [*table.lines])
+        ax.set_yticks([-line for line in range(len(table.lines))], [fill(label, 26) for label in table.lines])
         ax.set_xlim(0, 1.25 * max(max(values) for values in table.lines.values()))
     return finish(figure, "speed", LIGHT)
 

@@ -14,14 +14,14 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 COLOURS = "--paper:{0.paper};--ink:{0.ink};--faint:{0.faint}"
 STYLE = f"""
 :root{{{COLOURS.format(LIGHT)};color-scheme:light dark}}
-@media (prefers-color-scheme:dark){{:root{{{COLOURS.format(DARK)};--blue:#3d9be0}}
-svg[baseProfile]{{filter:invert(.906) hue-rotate(180deg)}}}} /* molecules, which RDKit draws on white */
-@media print{{:root{{{COLOURS.format(LIGHT)}}}}}
+@media (prefers-color-scheme:dark){{:root{{{COLOURS.format(DARK)};--blue:#3d9be0}}}}
+@media screen and (prefers-color-scheme:dark){{svg[baseProfile]{{filter:invert(.925) hue-rotate(180deg) brightness(1.25)}}}} /* molecules, which RDKit draws on white */
+@media print{{:root{{{COLOURS.format(LIGHT)};--blue:initial}}}}
 body{{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:72em;margin:2em auto;padding:0 1em}}
 h1{{font-size:1.6em}}h2{{font-size:1.25em;margin-top:2em;border-bottom:1px solid var(--faint)}}h3{{font-size:1.05em}}
 table{{border-collapse:collapse;margin:1em 0;display:block;overflow-x:auto}}th,td{{padding:.25em .8em;border-bottom:1px solid var(--faint);text-align:right;overflow-wrap:anywhere;min-width:4em}}
 th{{overflow-wrap:normal}}th:first-child,td:first-child{{text-align:left}}caption{{text-align:left;white-space:nowrap;font-size:.9em;padding:.3em 0}}
-figure{{margin:1em 0;overflow-x:auto}}figure svg{{max-width:100%;height:auto}}figcaption{{font-size:.9em}}
+figure{{margin:1em 0;overflow-x:auto}}figure svg{{max-width:100%;height:auto}}@media (max-width:46em){{figure svg{{max-width:44em}}}}figcaption{{font-size:.9em}}
 pre{{border:1px solid var(--faint);padding:.8em;overflow-x:auto;font-size:.85em}}summary{{cursor:pointer}}
 a{{color:inherit}}
 """
