@@ -187,6 +187,9 @@ def test_starting_from_a_run() -> None:
     moved = {name for name in before if not before[name].equal(after[name])}
     assert moved
     assert all(name.startswith("head.") for name in moved)  # statistics of norms stay, too
+    both = ["--checkpoint", "old", "--freeze-epochs", "1", "--epochs", "2", "-o", "both", "--no-report"]
+    assert "From epoch 2 on all weights are trained" in works("train", "-i", file, "--target-columns", "size", *both).stderr
+    assert {name for name in before if not before[name].equal(weights("both")[name])} > moved
     works(
         "train", "-i", file, "--target-columns", "size", "--checkpoint", "old", "-o", "more", "--epochs", "1", "-q", "--no-report"
     )
@@ -206,6 +209,7 @@ def test_starting_from_a_run() -> None:
         "model.hidden_channels=4",
     )
     assert "give it with --checkpoint" in fails("train", "-i", file, "--freeze-encoder", "-o", "other", "-q")
+    assert "--freeze-epochs needs a run with a trained encoder" in fails("train", "-i", file, "--freeze-epochs", "1", "-o", "other")
     assert "the run nowhere does not exist" in fails("train", "-i", file, "--checkpoint", "nowhere", "-o", "other", "-q")
     assert not Path("other/recipe.yaml").exists()
 

@@ -12,6 +12,7 @@ rows_option = partial(typer.Option, rich_help_panel="Rows, descriptors, metrics"
 unsure_option = partial(typer.Option, rich_help_panel="Uncertainty")
 model_option = partial(typer.Option, rich_help_panel="Model")
 training_option = partial(typer.Option, rich_help_panel="Training")
+tuning_option = partial(typer.Option, rich_help_panel="Starting from another run")
 output_option = partial(typer.Option, rich_help_panel="Output")
 machine_option = partial(typer.Option, rich_help_panel="Machine")
 

@@ -16,6 +16,7 @@ from reign.cli.options import (
     recipe_for,
     rows_option,
     training_option,
+    tuning_option,
 )
 from reign.cli.reports import reports_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem, user_mistakes
@@ -70,8 +71,11 @@ def train(
     ] = None,
     output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
     resume: Annotated[Path | None, training_option(help="Continue this run; a larger --epochs trains it longer.")] = None,
-    checkpoint: Annotated[Path | None, training_option(help="Start from the weights of this run, for any targets.")] = None,
-    freeze_encoder: Annotated[bool, training_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
+    checkpoint: Annotated[Path | None, tuning_option(help="Start from the weights of this run, for any targets.")] = None,
+    freeze_encoder: Annotated[bool, tuning_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
+    freeze_epochs: Annotated[
+        int | None, tuning_option(help="With --checkpoint, train only the head in the first epochs, then all weights.")
+    ] = None,
     settings: options.Settings = None,
     eager: Annotated[
         bool,
@@ -129,6 +133,7 @@ def train(
                     loss=loss_function,
                     checkpoint=None if checkpoint is None else str(checkpoint.absolute()),
                     freeze_encoder=freeze_encoder or None,
+                    freeze_epochs=freeze_epochs,
                     batch_size=batch_size,
                     eager=eager or None,
                     class_balance=class_balance or None,

@@ -355,7 +355,8 @@ class CapturedEngine:
         """Every batch as work on a frame, and its ids on the device."""
         store = self.store
         if kind not in self._frames:
-            self._frames[kind] = Frames(self._runner, work, undone, (kind, self._architecture), self.batch_size)
+            key = kind, self._architecture, sum(weight.requires_grad for weight in self._parameters)
+            self._frames[kind] = Frames(self._runner, work, undone, key, self.batch_size)
         return self._frames[kind].batches(store, batches)
 
     @contextmanager

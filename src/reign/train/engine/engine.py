@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -31,7 +32,7 @@ from reign.train.engine.inference import Inference
 from reign.train.engine.sharing import hand_over
 from reign.train.engine.step import Direct, Step
 from reign.train.engine.update import Average, Sharpness, Update
-from reign.train.runs.build import hold_encoder
+from reign.train.runs.build import freeze_encoder, hold_encoder
 from reign.train.runs.scaler import Scale
 from reign.train.settings.config import TrainingConfig
 from reign.train.settings.losses import LOSSES, choose, label_weights
@@ -76,17 +77,9 @@ class Engine:
         self.graphs = problem.graphs.with_targets(scale.down(problem.y)).to(fabric.device, dtype)
         weights = label_weights(problem, config.class_balance)
         self.label_weights = None if weights is None else weights.to(fabric.device, dtype)
-        optimiser = config.optimiser.build(model)
-        self.wrapped, self.optimiser = fabric.setup(model, optimiser)
-        steps = math.ceil(math.ceil(problem.splits["train"].numel() / config.batch_size) / config.accumulate)  # of an epoch
-        self.rate = config.schedule.build(optimiser, steps * config.epochs, self.metric if "val" in problem.splits else None)
-        self.average = Average(model, config.average * steps) if config.average else None
-        sharp = config.optimiser
-        sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
-        self.raw_optimiser, self.loss = optimiser, loss
-        on_cpu, alone = fabric.device.type == "cpu", fabric.world_size == 1
-        self.step = Step(model, Update(model, optimiser, config.clip, on_cpu and alone, self.optimiser), sharpness, self.average)
-        self.captured_step = Step(model, Update(model, optimiser, config.clip, not on_cpu), sharpness, self.average)
+        self.loss = loss
+        self._frozen = freeze_encoder(model) if config.frozen_epochs else []
+        self._make_step(config.freeze_epochs or config.epochs)
         self.budget = Budget(model, self.graphs, fabric.device, config.max_pairs, problem.name, callback, problem.names)
         self.bags = self._bags()
         assert self.graphs.y is not None
@@ -110,10 +103,30 @@ class Engine:
         self.resident: CapturedEngine | None = None
         self._decided = False
 
+    def _make_step(self, epochs: int, share: float = 1.0) -> None:
+        """Make the training step of the weights that are trained now, and the schedule of a share of the learning rate over some epochs."""
+        model, problem, config, fabric = self.model, self.problem, self.config, self.fabric
+        optimiser = config.optimiser.model_copy(update={"lr": share * config.optimiser.lr}).build(model)
+        self.wrapped, self.optimiser = fabric.setup(model, optimiser)
+        steps = math.ceil(math.ceil(problem.splits["train"].numel() / config.batch_size) / config.accumulate)  # of an epoch
+        self.rate = config.schedule.build(optimiser, steps * epochs, self.metric if "val" in problem.splits else None)
+        self.average = Average(model, config.average * steps) if config.average else None
+        sharp = config.optimiser
+        sharpness = Sharpness(model, sharp.rho, sharp.eta, sharp.sharpness == "asam") if sharp.sharpness else None
+        self.raw_optimiser = optimiser
+        on_cpu, alone = fabric.device.type == "cpu", fabric.world_size == 1
+        self.step = Step(model, Update(model, optimiser, config.clip, on_cpu and alone, self.optimiser), sharpness, self.average)
+        self.captured_step = Step(model, Update(model, optimiser, config.clip, not on_cpu), sharpness, self.average)
+
     # -- learning --------------------------------------------------------------------------------------------------
 
     def train_epoch(self, epoch: int) -> float:
         """Learn from every training graph once. Return the mean loss."""
+        if self._frozen and epoch >= self.config.frozen_epochs:
+            self._unfreeze()
+            self.callback.note(
+                f"From epoch {epoch + 1} on all weights are trained, with {self.config.unfrozen_lr:g} of the learning rate."
+            )
         with self.execution.threads(self.model):
             return self._train_epoch(epoch)
 
@@ -143,8 +156,22 @@ class Engine:
 
     def _train_mode(self) -> None:
         self.model.train()
-        if self.config.freeze_encoder:
+        if self._frozen:
             hold_encoder(self.model)
+
+    def _unfreeze(self) -> None:
+        """Train all weights from now on. The optimiser and the schedule start anew, and on a GPU the step is captured again."""
+        assert self.config.freeze_epochs is not None
+        for weight in self._frozen:
+            weight.requires_grad_(True)
+        self._frozen = []
+        self.step.update.release()
+        if self.resident is not None:
+            self.resident.release()
+        self._make_step(self.config.epochs - self.config.freeze_epochs, self.config.unfrozen_lr)
+        self.direct = replace(self.direct, step=self.step, wrapped=self.wrapped)
+        if self.resident is not None:
+            self.resident.step = self.captured_step
 
     def _bags(self) -> BagSource:
         """Where the bags of batches come from: on a CPU they are kept between epochs, if that is possible."""
@@ -284,10 +311,13 @@ class Engine:
             "max_pairs": self.budget.bound,
             "split": self.budget.split,
             **({} if self.average is None else {"average": self.average.state_dict()}),
+            **({} if self.config.freeze_epochs is None else {"frozen": bool(self._frozen)}),
         }
 
     def load_state_dict(self, state: StateDict) -> None:
         """Restore a state returned by ``state_dict``."""
+        if self._frozen and not state.get("frozen", True):
+            self._unfreeze()
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.rate.load_state_dict(state["rate"])

@@ -94,8 +94,9 @@ class History:
         epoch = len(self.rows) - 1
         if epoch < 0:
             return False
-        waited = config.patience is not None and epoch - self.best_epoch >= config.patience
-        return epoch + 1 >= config.epochs or engine.rate.value <= config.stop_lr or waited
+        frozen = config.freeze_epochs or 0  # what ends a training early counts after these epochs
+        waited = config.patience is not None and epoch - max(self.best_epoch, frozen - 1) >= config.patience
+        return epoch + 1 >= config.epochs or (epoch >= frozen and engine.rate.value <= config.stop_lr) or waited
 
     def value(self) -> float:
         """The validation metric of the last epoch, or its training loss if there are no validation graphs."""

@@ -249,10 +249,14 @@ def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int
     """Load the weights of the run in ``train.checkpoint`` into a model, if one is given. Return whether the last layer was loaded, too.
 
     A run can have several models: seed s starts from model s, modulo their number. If the targets or classes differ, the last layer keeps its
-    random weights. With ``train.freeze_encoder`` only the head is trained.
+    random weights.
     """
-    if config.freeze_encoder:
-        freeze_encoder(model, config)
+    if config.frozen_epochs:
+        option = "--freeze-encoder" if config.freeze_encoder else "--freeze-epochs"
+        if config.checkpoint is None:
+            raise ValueError(f"{option} needs a run with a trained encoder; give it with --checkpoint.")
+        if not isinstance(getattr(model, "head", None), nn.Module):
+            raise ValueError(f"{option} trains only the head, but {type(model).__name__} has none.")
     if config.checkpoint is None:
         return True
     run = Run.open(config.checkpoint)
@@ -286,14 +290,12 @@ def check_stereo(recipe: Recipe) -> None:
         )
 
 
-def freeze_encoder(model: nn.Module, config: TrainingConfig) -> None:
-    """Train only the head."""
-    if config.checkpoint is None:
-        raise ValueError("--freeze-encoder needs a run with a trained encoder; give it with --checkpoint.")
-    if not isinstance(getattr(model, "head", None), nn.Module):
-        raise ValueError(f"--freeze-encoder trains only the head, but {type(model).__name__} has none.")
-    for name, weight in model.named_parameters():
-        weight.requires_grad_(name.startswith("head."))
+def freeze_encoder(model: nn.Module) -> list[nn.Parameter]:
+    """Train only the head from now on. Return the other weights that were trained until now."""
+    frozen = [weight for name, weight in model.named_parameters() if weight.requires_grad and not name.startswith("head.")]
+    for weight in frozen:
+        weight.requires_grad_(False)
+    return frozen
 
 
 def hold_encoder(model: nn.Module) -> None:

@@ -188,7 +188,7 @@ class _Started:
             check_stereo(recipe)
         members = list(members_of(recipe, problem, run))
         try_model(recipe, members[0].problem)
-        if recipe.train.checkpoint is not None or recipe.train.freeze_encoder:
+        if recipe.train.checkpoint is not None or recipe.train.frozen_epochs:
             first = members[0]
             model = make_model(recipe.model, first.problem, first.seed, recipe.train.loss)
             same = start_from(model, recipe.train, first.problem, first.seed)

@@ -286,7 +286,32 @@ class TrainingConfig(Settings):
     )
     checkpoint: str | None = Field(None, description="a run whose weights to start from")
     freeze_encoder: bool = Field(False, description="with a checkpoint: train only the head")
+    freeze_epochs: Positive | None = Field(
+        None, description="with a checkpoint: train only the head for this many epochs, then all weights, with unfrozen_lr"
+    )
+    unfrozen_lr: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.1, description="with freeze_epochs: the rate at which all weights are trained, as a share of optimiser.lr"
+    )
     tensorboard: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> "TrainingConfig":
+        if self.freeze_epochs is not None:
+            if self.freeze_encoder:
+                raise ValueError(
+                    "freeze_encoder trains only the head in all epochs, and freeze_epochs in the first ones; set one of them"
+                )
+            if self.freeze_epochs >= self.epochs:
+                raise ValueError(
+                    f"freeze_epochs is {self.freeze_epochs} and epochs is {self.epochs}, expected fewer, so that all weights are trained, too; "
+                    "freeze_encoder trains only the head"
+                )
+        return self
+
+    @property
+    def frozen_epochs(self) -> int:
+        """The number of epochs in which only the head is trained."""
+        return self.epochs if self.freeze_encoder else self.freeze_epochs or 0
 
 
 # -- A recipe: all settings of one run. Error messages name the field --------------------------------------------------
