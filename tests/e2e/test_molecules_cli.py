@@ -323,8 +323,8 @@ def test_several_splits_folds_and_words() -> None:
     assert "leave --splits-column out" in fails(
         "train", "-i", "twice.csv", "--num-replicates", "2", "--splits-column", "ring", "-o", "other", "-q"
     )
-    assert "leave out --split-type and --split-seed" in fails(
-        "train", "-i", "twice.csv", "--num-folds", "2", "--split-type", "random", "--split-seed", "1", "-o", "other", "-q"
+    assert "leave out --split-sizes and --split-seed" in fails(
+        "train", "-i", "twice.csv", "--num-folds", "2", "--split-sizes", "1", "0", "0", "--split-seed", "1", "-o", "other", "-q"
     )
     folds = ("train", "-i", "twice.csv", "--target-columns", "size", "--num-folds", "2", *SMALL)
     assert " folds ┃" in works(*folds, "-o", "folds").stdout
@@ -467,3 +467,40 @@ def test_descriptors_from_a_file() -> None:
     message = "features have 10 columns, expected 9 of types and 2 of numbers"
     assert message in fails("evaluate", "run", "-i", file, "--descriptors-path", "less.csv", "-q")
     assert "the run nowhere does not exist" in fails("predict", "-i", file, "--model-paths", "nowhere", "-q")
+
+
+def test_splits_by_groups_and_clusters() -> None:
+    plates = [f"p{row % 7}" for row in range(len(CARBON))]
+    file = table(plate=plates, year=[2000 + row for row in range(len(CARBON))])
+    given = ("train", "-i", file, "--target-columns", "size", *SMALL)
+    works(*given, "--time-column", "year", "-o", "time")
+    rows = {split: [int(row) for row in ids] for split, ids in read_json(Path("time/seed-0/splits.json")).items()}
+    assert max(rows["train"]) < min(rows["val"]) <= max(rows["val"]) < min(rows["test"])
+    works(*given, "--group-column", "plate", "--num-folds", "3", "-o", "folds")
+    for fold in range(3):
+        rows = read_json(Path(f"folds/seed-0/fold-{fold}/splits.json"))
+        assert {plates[int(row) - 1] for row in rows["train"]}.isdisjoint(plates[int(row) - 1] for row in rows["val"])
+    works(*given, "--split-type", "butina", "--num-replicates", "2", "-o", "runs")
+    first, second = (read_json(Path(f"runs/replicate-{r}/seed-0/splits.json")) for r in range(2))
+    assert first != second
+    works("train", "--resume", "runs/replicate-0", "-q", "--no-report")
+    for options, message in (
+        (["--group-column", "plate", "--time-column", "year"], "group_column and time_column are set"),
+        (["--group-column", "plate", "--split-type", "kmeans"], "group_column and split are set"),
+        (["--time-column", "year", "--num-replicates", "2"], "leave --time-column out, or use --seeds"),
+        (["--split-type", "kennard_stone", "--num-replicates", "2"], "leave --split-type kennard_stone out, or use --seeds"),
+        (["--split-type", "kennard_stone", "--num-folds", "2"], "folds are drawn at random, but data.split gives the splits"),
+        (["--time-column", "year", "--num-folds", "2"], "--num-folds draws its own splits at random; leave out --time-column"),
+        (["--time-column", "when"], "when"),
+        (["--split-type", "bunita"], "split"),
+        (["--splits-file", "none.json"], "none.json"),
+    ):
+        assert message in fails(*given, *options, "-o", "other"), options
+    assert not Path("other").exists() or not list(Path("other").iterdir())
+
+
+def test_absolute_errors_are_reported_for_the_loss_l1() -> None:
+    given = ("train", "-i", table(), "--target-columns", "size", "-l", "l1", *SMALL)
+    works(*given, "-o", "run")
+    works(*given, "--metrics", "rmse", "mae", "-o", "both")
+    assert [read_json(Path(run) / "summary.json")["metric"] for run in ("run", "both")] == ["mae", "rmse"]

@@ -8,33 +8,37 @@ from typing import Annotated, Any
 import typer
 
 data_option = partial(typer.Option, rich_help_panel="Data")
+split_option = partial(typer.Option, rich_help_panel="Splits")
 rows_option = partial(typer.Option, rich_help_panel="Rows, descriptors, metrics")
 unsure_option = partial(typer.Option, rich_help_panel="Uncertainty")
 model_option = partial(typer.Option, rich_help_panel="Model")
 training_option = partial(typer.Option, rich_help_panel="Training")
-tuning_option = partial(typer.Option, rich_help_panel="Starting from another run")
 output_option = partial(typer.Option, rich_help_panel="Output")
 machine_option = partial(typer.Option, rich_help_panel="Machine")
 
 TrainingTable = Annotated[Path | None, data_option("-i", "--data-path", help="A CSV of molecules to learn from.")]
 SmilesColumns = Annotated[
-    list[str] | None, data_option("-s", "--smiles-columns", help="Columns of SMILES that form one graph; smiles if not given.")
+    list[str] | None, data_option("-s", "--smiles-columns", help="Columns of SMILES that form one graph; or smiles.")
 ]
 SmilesColumnsAsTrained = Annotated[
     list[str] | None, data_option("-s", "--smiles-columns", help="Column of SMILES; as in training if not given.")
 ]
-TargetColumns = Annotated[
-    list[str] | None, data_option(help="Columns to predict; all columns of numbers but identifiers if not given.")
-]
+TargetColumns = Annotated[list[str] | None, data_option(help="Columns to predict; if not given, those of numbers.")]
 TaskType = Annotated[str | None, data_option("-t", "--task-type", help="Task: regression, classification (0 or 1) or multiclass.")]
-SplitType = Annotated[str | None, data_option(help="How to split the rows: random or scaffold_balanced.")]
-SplitsColumn = Annotated[str | None, data_option(help="Column with the split of each row: train, val or test.")]
+IgnoreColumns = Annotated[list[str] | None, data_option(help="Columns that are no targets, without --target-columns.")]
+SplitType = Annotated[str | None, split_option(help="random, scaffold_balanced, butina, kmeans, kennard_stone.")]
+SplitSizes = Annotated[list[float] | None, split_option(help="Shares of train, val and test, such as 0.8 0.1 0.1.")]
+SplitsColumn = Annotated[str | None, split_option(help="Column with the split of each row: train, val or test.")]
+SplitsFile = Annotated[Path | None, split_option(help="JSON with the rows of train, val and test, counted from 0.")]
+GroupColumn = Annotated[str | None, split_option(help="Column of groups; rows of one group stay together.")]
+TimeColumn = Annotated[str | None, split_option(help="Column of dates or numbers; the newest rows are the test.")]
+SplitSeed = Annotated[int | None, split_option(help="Seed for splitting the rows.")]
 Settings = Annotated[
     list[str] | None,
     training_option("--set", metavar="KEY=VALUE", help="Change any setting, such as train.optimiser.lr=0.01."),
 ]
-Accelerator = Annotated[str, machine_option(help="Where to compute: auto (a GPU if there is one), cpu or gpu.")]
-Devices = Annotated[int, machine_option(help="Number of processes on this machine (or use torchrun).")]
+Accelerator = Annotated[str, machine_option(help="auto (a GPU if there is one), cpu or gpu.")]
+Devices = Annotated[int, machine_option(help="Number of processes here (or use torchrun).")]
 Nodes = Annotated[int, machine_option(help="Number of machines.")]
 Quiet = Annotated[bool, output_option("-q", "--quiet", help="Do not show progress; warnings are still shown.")]
 WithReport = Annotated[
@@ -46,7 +50,7 @@ Jobs = Annotated[
     machine_option(
         "-j",
         "--jobs",
-        help="Number of models to train at once; if not given, as many as fit on a GPU, or one on a CPU.",
+        help="Number of models to train at once; on a GPU if not given, all that fit.",
     ),
 ]
 

@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand, TyperOption
 
+from reign.cli.chemprop import translate
+
 if TYPE_CHECKING:
     from reign.train.settings.config import DataConfig
 
@@ -129,10 +131,12 @@ class Command(TyperCommand):
         return super().parse_args(ctx, words)
 
     def _present(self, args: list[str]) -> list[str]:
-        """The words, with old names of options replaced by the present ones."""
+        """The words, with old names of options, and those of chemprop, replaced by the present ones."""
         renamed = RENAMED.get(str(self.name), {})
         parts = [arg.partition("=") for arg in args]
-        return [renamed.get(name, name) + sign + value for name, sign, value in parts]
+        own = {name for option in self.params for name in (*option.opts, *option.secondary_opts)}
+        with user_mistakes():
+            return list(translate(str(self.name), [renamed.get(name, name) + sign + value for name, sign, value in parts], own))
 
     def _repeated(self, args: list[str]) -> list[str]:
         """The words, with the name of a repeated option before each of its values."""

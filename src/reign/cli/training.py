@@ -8,7 +8,6 @@ import typer
 
 from reign.cli import options
 from reign.cli.options import (
-    data_option,
     given,
     machine_option,
     model_option,
@@ -16,7 +15,6 @@ from reign.cli.options import (
     recipe_for,
     rows_option,
     training_option,
-    tuning_option,
 )
 from reign.cli.reports import reports_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem, user_mistakes
@@ -29,26 +27,28 @@ if TYPE_CHECKING:
 def train(
     recipe: Annotated[
         str | None,
-        typer.Argument(
-            help="A recipe: TABLE/ROW/COLUMN of the paper, such as zinc/sun-ego (reign recipes lists them), or a YAML file."
-        ),
+        typer.Argument(help="A recipe, such as zinc/sun-ego (reign recipes lists them), or a YAML file."),
     ] = None,
     data_path: options.TrainingTable = None,
     smiles_columns: options.SmilesColumns = None,
     target_columns: options.TargetColumns = None,
     task_type: options.TaskType = None,
+    ignore_columns: options.IgnoreColumns = None,
     split_type: options.SplitType = None,
-    split_sizes: Annotated[list[float] | None, data_option(help="Shares of train, val and test, such as 0.8 0.1 0.1.")] = None,
+    split_sizes: options.SplitSizes = None,
     splits_column: options.SplitsColumn = None,
-    split_seed: Annotated[int | None, data_option(help="Seed for splitting the rows.")] = None,
+    splits_file: options.SplitsFile = None,
+    group_column: options.GroupColumn = None,
+    time_column: options.TimeColumn = None,
+    split_seed: options.SplitSeed = None,
     weight_column: Annotated[str | None, rows_option(help="Column with the weight of each row in training.")] = None,
     class_balance: Annotated[bool, rows_option("--class-balance", help="Weight rows so that all classes count equally.")] = False,
-    metrics: Annotated[list[str] | None, rows_option(help="Metrics to compute, such as rmse, mae, r2, roc, prc, f1, mcc.")] = None,
+    metrics: Annotated[list[str] | None, rows_option(help="Metrics, such as rmse, mae, r2, roc, prc, f1.")] = None,
     descriptors_columns: Annotated[list[str] | None, rows_option(help="Columns of numbers that are additional inputs.")] = None,
-    descriptors_path: Annotated[Path | None, rows_option(help="A CSV of additional inputs, with one row per molecule.")] = None,
+    descriptors_path: Annotated[Path | None, rows_option(help="A CSV of additional inputs, row by row.")] = None,
     molecule_featurizers: Annotated[
         list[str] | None,
-        rows_option(help="Additional inputs from RDKit: rdkit_2d, morgan_count, morgan_binary."),
+        rows_option(help="From RDKit: rdkit_2d, morgan_count, morgan_binary."),
     ] = None,
     num_replicates: Annotated[int | None, rows_option(help="Number of splits, with different seeds, to train on.")] = None,
     num_folds: Annotated[int | None, rows_option(help="Number of folds for cross-validation.")] = None,
@@ -57,9 +57,12 @@ def train(
     dropout: Annotated[float | None, model_option(help="Dropout probability.")] = None,
     ignore_stereo: Annotated[bool, model_option("--ignore-stereo", help="Use neither chirality nor E/Z of molecules.")] = False,
     loss_function: Annotated[
-        str | None, model_option("-l", "--loss-function", help="Loss: mse, l1, mve (predicts a variance, too), bce, ...")
+        str | None,
+        model_option("-l", "--loss-function", help="Loss: mse, l1 (reports mae), mve (predicts a variance, too), ..."),
     ] = None,
     epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
+    patience: Annotated[int | None, training_option(help="Stop after so many epochs without improvement.")] = None,
+    task_weights: Annotated[list[float] | None, training_option(help="How much each target counts in the loss.")] = None,
     batch_size: Annotated[int | None, training_option("-b", "--batch-size", help="Number of graphs in a batch.")] = None,
     ensemble_size: Annotated[
         int | None,
@@ -71,11 +74,9 @@ def train(
     ] = None,
     output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
     resume: Annotated[Path | None, training_option(help="Continue this run; a larger --epochs trains it longer.")] = None,
-    checkpoint: Annotated[Path | None, tuning_option(help="Start from the weights of this run, for any targets.")] = None,
-    freeze_encoder: Annotated[bool, tuning_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
-    freeze_epochs: Annotated[
-        int | None, tuning_option(help="With --checkpoint, train only the head in the first epochs, then all weights.")
-    ] = None,
+    checkpoint: Annotated[Path | None, model_option(help="Start from the weights of this run, for any targets.")] = None,
+    freeze_encoder: Annotated[bool, model_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
+    freeze_epochs: Annotated[int | None, model_option(help="Train only the head for so many epochs, then all weights.")] = None,
     settings: options.Settings = None,
     eager: Annotated[
         bool,
@@ -118,6 +119,10 @@ def train(
                     split=split_type,
                     split_sizes=split_sizes,
                     splits_column=splits_column,
+                    splits_file=None if splits_file is None else str(splits_file.absolute()),
+                    group_column=group_column,
+                    time_column=time_column,
+                    ignore_columns=ignore_columns,
                     split_seed=split_seed,
                     weight_column=weight_column,
                     descriptors_columns=descriptors_columns,
@@ -137,7 +142,9 @@ def train(
                     batch_size=batch_size,
                     eager=eager or None,
                     class_balance=class_balance or None,
-                    metric=metrics[0] if metrics else None,
+                    task_weights=task_weights,
+                    patience=patience,
+                    metric=metrics[0] if metrics else "mae" if data_path is not None and loss_function in ("l1", "mae") else None,
                     metrics=metrics[1:] if metrics else None,
                 ),
             },
@@ -149,8 +156,12 @@ def train(
         at_least_one("--jobs", jobs)
         at_least_one("--num-replicates", num_replicates)
         if num_folds is not None:
-            others: dict[str, object] = {"--split-type": split_type, "--split-sizes": split_sizes, "--splits-column": splits_column}
-            others |= {"--split-seed": split_seed, "--num-replicates": num_replicates}
+            others: dict[str, object] = {
+                "--split-sizes": split_sizes,
+                "--splits-column": splits_column,
+                "--splits-file": splits_file,
+            }
+            others |= {"--time-column": time_column, "--split-seed": split_seed, "--num-replicates": num_replicates}
             if wrong := [option for option, value in others.items() if value is not None]:
                 fail(f"--num-folds draws its own splits at random; leave out {' and '.join(wrong)}.")
             changes.append({"folds": num_folds})

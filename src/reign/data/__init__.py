@@ -17,7 +17,7 @@ from reign.data._label_checks import (
     target_statistics,
 )
 from reign.data._pack import GraphPack, MiniBatch
-from reign.data._problem import TASKS, Ids, Problem, column_split, random_split, scaffold_split
+from reign.data._problem import TASKS, Ids, Problem, column_split, group_split, random_split, scaffold_split, time_split
 from reign.data._roots import RootLoader, predict_nodes
 from reign.data.sets import *  # noqa: F403
 
@@ -42,6 +42,7 @@ __all__ = [
     "find_shared",
     "from_networkx",
     "graph_keys",
+    "group_split",
     "list_datasets",
     "load_problem",
     "need_file",
@@ -51,6 +52,7 @@ __all__ = [
     "scaffold_split",
     "split_statistics",
     "target_statistics",
+    "time_split",
     "unpack",
     "write_example",
 ]

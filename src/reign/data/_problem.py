@@ -1,8 +1,10 @@
 """A learning problem: graphs, targets, splits, and the meaning of the columns."""
 
-from collections import defaultdict
+import warnings
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -41,6 +43,43 @@ def scaffold_split(scaffolds: Sequence[Hashable], keys: Sequence[Hashable], size
     large = [group for group in groups if len(group) > limit]
     small = [group for group in groups if len(group) <= limit]
     return _fill(_shuffle(large, seed) + _shuffle(small, seed), sizes, len(keys))
+
+
+def group_split(keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> dict[str, Ids]:
+    """Split items at random. Groups of items with equal keys stay whole, and large ones go to training, as for scaffolds. Every share above 0 gets a group if there are
+    enough.
+
+    >>> {split: ids.tolist() for split, ids in group_split("aaaabbcc", (0.6, 0.2, 0.2), 0).items()}
+    {'train': [0, 1, 2, 3], 'val': [6, 7], 'test': [4, 5]}
+    """
+    splits = scaffold_split(keys, keys, sizes, seed)
+    owner = {key: split for split, ids in splits.items() for key in (keys[i] for i in ids.tolist())}
+    often = Counter(keys)
+    for split in [split for split, size in zip(SPLITS, sizes, strict=True) if size > 0 and split not in splits]:
+        several = {name for name, number in Counter(owner.values()).items() if number > 1}
+        if several:
+            owner[min((key for key in owner if owner[key] in several), key=lambda key: often[key])] = split
+    places = {split: [i for i, key in enumerate(keys) if owner[key] == split] for split in SPLITS}
+    return {split: torch.tensor(ids, dtype=torch.long) for split, ids in places.items() if ids}
+
+
+def time_split(times: Sequence[int] | Sequence[float], sizes: Sequence[float]) -> dict[str, Ids]:
+    """Split items by time: first those for training, last those for the test. Items of the same time stay together.
+
+    >>> {split: ids.tolist() for split, ids in time_split([2001, 2003, 2002, 2001, 2004], (0.4, 0.2, 0.4)).items()}
+    {'train': [0, 3], 'val': [2], 'test': [1, 4]}
+    """
+    order = sorted(range(len(times)), key=times.__getitem__)
+    ends = [p for p in range(1, len(order)) if times[order[p]] != times[order[p - 1]]]
+    cuts = [0]
+    for s in range(len(sizes) - 1):
+        later = sum(size > 0 for size in sizes[s + 1 :])
+        free = [p for p in ends if p > cuts[-1]]
+        free = (free[: len(free) + 1 - later] or free) if later else []  # leave an end for each later split
+        wanted = sum(sizes[: s + 1]) * len(order)
+        cuts.append(cuts[-1] if sizes[s] == 0 else min(free, key=lambda p: abs(p - wanted), default=len(order)))
+    parts = [order[a:b] for a, b in pairwise([*cuts, len(order)])]
+    return {split: torch.tensor(sorted(part), dtype=torch.long) for split, part in zip(SPLITS, parts, strict=True) if part}
 
 
 def column_split(words: Sequence[str]) -> tuple[dict[str, Ids], dict[int, str]]:
@@ -96,6 +135,7 @@ class Problem:
         texts: columns of such files that describe the graphs, such as SMILES: one text per graph, by the name of the column.
         weights: the weight of each graph in training; None for equal weights.
         groups: a word for each graph; graphs with the same word are the same molecule, and stay in the same fold.
+        together: a word for each graph, for larger groups such as clusters; graphs with the same word stay in the same fold. None for molecules alone.
     """
 
     name: str
@@ -110,6 +150,7 @@ class Problem:
     texts: dict[str, list[str]] = field(default_factory=dict)
     weights: Float[Tensor, "graphs"] | None = None
     groups: list[str] | None = None
+    together: list[str] | None = None
 
     def __post_init__(self) -> None:
         if self.graphs.y is None or self.graphs.y.size(1) != len(self.targets):
@@ -198,6 +239,7 @@ class Problem:
             texts={column: [texts[g] for g in kept] for column, texts in self.texts.items()},
             weights=None if self.weights is None else self.weights[kept],
             groups=None if self.groups is None else [self.groups[g] for g in kept],
+            together=None if self.together is None else [self.together[g] for g in kept],
         )
 
     def limit(self, number: int) -> "Problem":
@@ -220,11 +262,25 @@ class Problem:
     def folds(self, number: int, seed: int) -> "list[Problem]":
         """Stratified cross-validation over all graphs. Each fold is used for validation once.
 
-        Graphs of one group are in the same fold, and the class of the first one counts as the class of the group.
+        Graphs of one group are in the same fold, and the class of the first one counts as the class of the group. Larger groups (``together``) are spread over
+        folds of about equal size.
         """
-        from sklearn.model_selection import KFold, StratifiedKFold
+        from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 
         every = torch.cat(list(self.splits.values())).sort().values
+        if self.together is not None:
+            words = [self.together[g] for g in every.tolist()]
+            if number > len(set(words)):
+                raise ValueError(f"folds is {number}, expected at most {len(set(words))}, the number of groups of {self.name}.")
+            classes = (
+                self.y[every, 0].nan_to_num(-1) if self.task != "regression" and len(self.targets) == 1 else torch.zeros(len(words))
+            )
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "The least populated class")
+                pairs = list(StratifiedGroupKFold(number, shuffle=True, random_state=seed).split(words, classes.numpy(), words))
+            return [
+                replace(self, splits={"train": every[torch.from_numpy(a)], "val": every[torch.from_numpy(b)]}) for a, b in pairs
+            ]
         names: list[str] | list[int] = every.tolist() if self.groups is None else [self.groups[g] for g in every.tolist()]
         firsts = dict(reversed(list(zip(names, every.tolist(), strict=True))))
         ids = torch.tensor(sorted(firsts.values()), dtype=torch.long)

@@ -9,6 +9,7 @@ import tiny
 from reign.data import Problem
 from reign.nn import SUN
 from reign.train import Training, fit
+from reign.train.engine import engine
 from reign.train.settings.losses import LOSSES, label_weights
 
 NAN = float("nan")
@@ -43,7 +44,9 @@ def test_rows_have_weights_with_mean_one_over_training_labels() -> None:
 def test_what_cannot_be_weighted() -> None:
     with pytest.raises(ValueError, match="class_balance is for classification and multiclass, but the task is regression"):
         label_weights(tiny.problem(), True)
-    with pytest.raises(ValueError, match="weights of all training rows of tiny are 0"):
+    with pytest.raises(ValueError, match=r"task_weights has 2 numbers, expected 1, one for each target: y\."):
+        label_weights(tiny.problem(), False, [1.0, 2.0])
+    with pytest.raises(ValueError, match="weights of all training labels of tiny are 0"):
         label_weights(classes([[0.0], [1.0]], train=2, weights=[0.0, 0.0]), False)
 
 
@@ -69,3 +72,36 @@ def test_a_row_without_weight_teaches_nothing() -> None:
 
     assert torch.equal(weights_after(0.0, rows), weights_after(5.0, rows))
     assert not torch.equal(weights_after(0.0, None), weights_after(5.0, None))
+
+
+def test_targets_have_weights() -> None:
+    problem = classes([[0.0, 1.0], [1.0, NAN], [0.0, 1.0]], train=2)
+    weights = label_weights(problem, False, [1.0, 4.0])
+    assert weights is not None
+    assert weights.tolist() == [[0.5, 2.0]] * 3  # (1 + 1 + 4) / 3 = 2
+    with pytest.raises(ValueError, match="weights of all training labels of tiny are 0"):
+        label_weights(problem, False, [0.0, 0.0])
+
+
+@pytest.mark.parametrize("resident", [False, True])
+def test_weights_of_targets_scale_their_gradients(resident: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a step of SGD, the last layer has moved for each target by its gradient."""
+    monkeypatch.setattr(engine, "why_not_captured", lambda _: None if resident else "a test")
+    single = tiny.problem(12)
+    y = torch.cat([single.y, single.y.square()], dim=1)
+    problem = replace(single, graphs=single.graphs.with_targets(y), targets=["a", "b"])
+
+    def step(task_weights: list[float] | None) -> torch.Tensor:
+        torch.manual_seed(0)
+        model = SUN(1, 4, 1, 2, policy="ego+:1").double()
+        before = model.head.lin2.weight.detach().clone()
+        config = {"epochs": 1, "batch_size": 100, "precision": "64-true", "report": "last", "task_weights": task_weights}
+        fit(model, problem, Training.model_validate({**config, "optimiser": {"name": "sgd", "lr": 1e-4}}))
+        return model.head.lin2.weight.detach() - before
+
+    plain, weighted, single_target = step(None), step([1.0, 3.0]), step([1.0, 0.0])
+    assert torch.allclose(weighted[0], 0.5 * plain[0])
+    assert torch.allclose(weighted[1], 1.5 * plain[1])
+    assert torch.allclose(single_target[0], 2.0 * plain[0])
+    assert not single_target[1].any()
+    assert plain.abs().min() > 0

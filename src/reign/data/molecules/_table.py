@@ -13,10 +13,11 @@ from torch_geometric.data import Data
 from reign.data._files import Progress
 from reign.data._label_checks import check_labels, find_conflicts, find_shared
 from reign.data._pack import GraphPack
-from reign.data._problem import Ids, Problem, column_split, random_split, scaffold_split
+from reign.data._problem import Ids, Problem
 from reign.data.molecules._csv_reader import need_columns
 from reign.data.molecules._descriptors import Descriptors, num_descriptors
 from reign.data.molecules._labels import computed_columns, number_columns, read_labels, read_number, read_weights
+from reign.data.molecules._splits import Splitting
 from reign.data.molecules._table_file import read_table
 from reign.nn import OGB_ATOM
 from reign.smiles import Molecule, Stereo, graphs_of, read_many
@@ -42,6 +43,7 @@ class Report:
         chosen: whether the targets were given; if not, they are all columns of numbers.
         not_targets: columns of numbers that are no default targets, with the reasons.
         note: how the file was read, if not as usual.
+        sizes: a sentence about sizes of splits that are not those asked for.
         warnings: what looks wrong before training, a line for each kind of finding; see ``reign.data.check_labels``.
         in_several_splits: molecules in more than one split: the SMILES, and the rows by split.
         contradicting_labels: molecules with different labels of a target: the SMILES, the target, the rows and their labels. All of them are kept.
@@ -60,6 +62,7 @@ class Report:
     chosen: bool = True
     not_targets: dict[str, str] = field(default_factory=dict)
     note: str = ""
+    sizes: str = ""
     warnings: list[str] = field(default_factory=list)
     in_several_splits: list[dict[str, object]] = field(default_factory=list)
     contradicting_labels: list[dict[str, object]] = field(default_factory=list)
@@ -96,7 +99,7 @@ class Report:
         for split, number in self.splits.items():
             if number == 0:
                 out.append(f"the {split} split has no rows")
-        return out
+        return [*out, self.sizes] if self.sizes else out
 
     def record(self) -> dict[str, object]:
         """All of the report as values for a file: in sentences, and every row."""
@@ -149,6 +152,11 @@ def load_table(
     progress: Progress = lambda items, _: items,
     known_targets: Sequence[str] = (),
     stereo: Stereo = "parity",
+    splits_file: str | Path | None = None,
+    group_column: str | None = None,
+    time_column: str | None = None,
+    split_similarity: float = 0.6,
+    ignore_columns: Sequence[str] = (),
 ) -> tuple[Problem, Report]:
     """Load a table of molecules as a problem, with a report.
 
@@ -157,9 +165,9 @@ def load_table(
         smiles_columns: columns of SMILES; the molecules of several columns form one graph.
         target_columns: columns to predict; all other columns of numbers if not given, except identifiers.
         task: "regression", "classification" (0 or 1) or "multiclass".
-        split: "random", "scaffold_balanced", or "none" for all rows in the test split.
+        split: one of "random", "scaffold_balanced", "butina", "kennard_stone" and "kmeans", or "none" for all rows in the test split.
         split_sizes: shares of train, val and test.
-        splits_column: a column with the values train, val and test, in place of ``split``.
+        splits_column: a column with the values train, val and test, in place of ``split``; so are ``splits_file``, ``group_column`` and ``time_column``.
         split_seed: seed of the split.
         classes: names of the classes; those in the table if not given.
         weight_column: a column with the weight of each row in training.
@@ -167,12 +175,21 @@ def load_table(
         progress: function that wraps loops, to show progress.
         known_targets: the targets of a run that was started before, in place of those chosen here if ``target_columns`` is not given.
         stereo: what graphs say about chirality, as for ``Molecule.read``.
+        splits_file: a JSON file with the numbers of the rows of each split, counted from 0.
+        group_column: a column of words; rows with the same word are in the same split.
+        time_column: a column of numbers or dates; the oldest rows are for training, and the newest for the test.
+        split_similarity: for the split "butina", the Tanimoto similarity from which on molecules are neighbours.
+        ignore_columns: columns that are no targets if ``target_columns`` is not given.
     """
     table, odd = read_table(path)
-    need_columns(table.columns, [*smiles_columns, *(target_columns or []), *(c for c in (splits_column, weight_column) if c)], path)
+    splitting = Splitting(split, split_sizes, split_seed, splits_column, splits_file, group_column, time_column, split_similarity)
+    own = [*splitting.columns, *([weight_column] if weight_column else [])]
+    need_columns(
+        table.columns, [*smiles_columns, *(target_columns or []), *own, *(c for c in ignore_columns if c not in own)], path
+    )
     targets, not_targets = list(target_columns or ()), dict[str, str]()
     if not targets:
-        others = [*smiles_columns, splits_column, weight_column, *(descriptors.columns if descriptors else ())]
+        others = [*smiles_columns, *own, *ignore_columns, *(descriptors.columns if descriptors else ())]
         targets, not_targets = number_columns(table, others, path, known_targets)
         targets = list(known_targets) or targets
         need_columns(table.columns, targets, path)
@@ -180,12 +197,11 @@ def load_table(
     graphs, wrong = graphs_of(progress(read, "making graphs"), wrong)
     if descriptors:
         graphs, wrong = descriptors.extend(graphs, read, wrong, table, path, progress)
-    keys, groups, wrong = _spellings(read, wrong, split == "scaffold_balanced" and not splits_column, progress)
+    keys, groups, wrong = _spellings(read, wrong, splitting.way == "scaffold_balanced", progress)
     labels, known, wrong_labels = read_labels(table, targets, task, list(classes))
     wrong = {**wrong_labels, **wrong}
-    if splits_column:
-        _, wrong_split = column_split(list(table[splits_column]))
-        wrong = {**wrong_split, **wrong}
+    marks, wrong_split = splitting.read(table)
+    wrong = {**wrong_split, **wrong}
     weights = None
     if weight_column:
         weights, wrong_weights = read_weights(list(table[weight_column]), weight_column)
@@ -209,14 +225,9 @@ def load_table(
             reason += " If the labels are names of classes, use the task multiclass."
         raise ValueError(f"{path} has no row to learn from{reason}")
     table, labels, keys = table.iloc[rows], [labels[row] for row in rows], [keys[row] for row in rows]
-    if splits_column:
-        splits, _ = column_split(list(table[splits_column]))
-    elif split == "scaffold_balanced":
-        splits = scaffold_split([groups[row] for row in rows], keys, split_sizes, split_seed)
-    elif split == "none":
-        splits = {"test": torch.arange(len(rows))}
-    else:
-        splits = random_split(keys, split_sizes, split_seed)
+    used = [molecule for row in rows if (molecule := read[row])]
+    splits, together = splitting.split([marks[row] for row in rows], keys, [groups[row] for row in rows], used, progress)
+    report.sizes = splitting.about(splits, len(rows))
     _count(report, table[list(smiles_columns)], keys, labels, splits)
     if split != "none":
         _need_training_labels(splits, targets, labels, path)
@@ -232,6 +243,7 @@ def load_table(
         names=[str(row + 1) for row in rows],
         texts={column: list(table[column]) for column in smiles_columns},
         groups=keys,
+        together=together,
         weights=None if weights is None else torch.tensor([weights[row] for row in rows], dtype=torch.float64),
     )
     same: list[Hashable] = [*keys]
@@ -240,7 +252,7 @@ def load_table(
         same = [(key, _descriptors_of(problem, g)) if often[key] > 1 else key for g, key in enumerate(keys)]
     _check(report, problem, same)
     if split != "none":
-        computed = {} if report.chosen else computed_columns(labels, targets, [molecule for row in rows if (molecule := read[row])])
+        computed = {} if report.chosen else computed_columns(labels, targets, used)
         report.warnings = [*_about_targets(not_targets, computed), *check_labels(problem, same)]
     return problem, report
 

@@ -75,7 +75,7 @@ class Engine:
             synchronise(model)
         scale = Scale.of(problem, config.scale_targets)
         self.graphs = problem.graphs.with_targets(scale.down(problem.y)).to(fabric.device, dtype)
-        weights = label_weights(problem, config.class_balance)
+        weights = label_weights(problem, config.class_balance, config.task_weights)
         self.label_weights = None if weights is None else weights.to(fabric.device, dtype)
         self.loss = loss
         self._frozen = freeze_encoder(model) if config.frozen_epochs else []

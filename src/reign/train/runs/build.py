@@ -74,6 +74,11 @@ def make_problem(
             progress=callback.track,
             known_targets=known_targets if config.targets is None else (),
             stereo=config.stereo,
+            splits_file=config.splits_file,
+            group_column=config.group_column,
+            time_column=config.time_column,
+            split_similarity=config.split_similarity,
+            ignore_columns=config.ignore_columns,
         )
     else:
         key = json.dumps([config.name, config.options, config.one_edge_type], sort_keys=True, default=str)
@@ -172,7 +177,7 @@ def try_model(recipe: Recipe, problem: Problem) -> None:
     choose(LOSSES, recipe.train.loss, problem.task)
     for metric in (recipe.train.metric, *recipe.train.metrics):
         choose(METRICS, metric, problem.task)
-    label_weights(problem, recipe.train.class_balance)
+    label_weights(problem, recipe.train.class_balance, recipe.train.task_weights)
     if recipe.train.tensorboard:
         need_tensorboard()
     model = make_model(recipe.model, problem, 0, recipe.train.loss).eval()

@@ -135,8 +135,12 @@ def _split(recipe: Recipe) -> str:
         return f"Cross-validation with {recipe.folds} folds"
     if data.name != "csv":
         return "The splits of the data set"
-    if data.splits_column:
-        return f"By the column {data.splits_column}"
+    if column := data.splits_column or data.time_column:
+        return f"By the column {column}" + (", the newest rows for the test" if data.time_column else "")
+    if data.splits_file:
+        return f"By the file {Path(data.splits_file).name}"
+    if data.group_column:
+        return f"By groups of the column {data.group_column}, with the shares {', '.join(map(str, data.split_sizes))} and the seed {data.split_seed}"
     return f"{data.split}, with the shares {', '.join(map(str, data.split_sizes))} and the seed {data.split_seed}"
 
 
@@ -271,7 +275,7 @@ def _checked(entries: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
 def _without_folders(recipe: Recipe) -> RawSettings:
     """The settings, in which files are named without their folders."""
     values = recipe.model_dump(mode="json")
-    for part, names in {"data": ("path", "descriptors_path"), "train": ("checkpoint",)}.items():
+    for part, names in {"data": ("path", "descriptors_path", "splits_file"), "train": ("checkpoint",)}.items():
         for name in names:
             if values[part].get(name) is not None:
                 values[part][name] = re.split(r"[\\/]", values[part][name].rstrip("\\/"))[-1]

@@ -43,9 +43,10 @@ from reign.train.settings.config import Recipe
 
 def replicates(recipe: Recipe, folder: Path, number: int) -> list[tuple[Recipe, Path]]:
     """Recipes with the split seeds s, s + 1, ..., and their folders, ``folder/replicate-0`` and so on."""
-    if recipe.data.name != "csv" or recipe.data.splits_column is not None:
+    fixed = {None: None, "split": "--split-type kennard_stone"}.get(name := recipe.data.fixed_split, f"--{name}".replace("_", "-"))
+    if recipe.data.name != "csv" or fixed:
         raise ValueError(
-            "--num-replicates draws several splits, but the splits are given; leave --splits-column out, or use --seeds."
+            f"--num-replicates draws several splits, but the splits are given; leave {fixed or 'it'} out, or use --seeds."
         )
     plans = []
     for r in range(number):

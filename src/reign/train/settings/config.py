@@ -66,6 +66,8 @@ def _explain(error: ErrorDetails, settings: type[BaseModel]) -> str:
 # -- The settings of data, model and training, validated ---------------------------------------------------------------
 
 
+SplitType = Literal["random", "scaffold_balanced", "butina", "kennard_stone", "kmeans"]
+SPLIT_WORDS = {"random_with_repeated_smiles": "random", "scaffold": "scaffold_balanced", "cluster": "butina"}
 TaskType = Literal["regression", "classification", "multiclass"]
 Stereo = Literal["parity", "ogb", "none"]
 Positive = Annotated[int, Field(gt=0, lt=2**31)]
@@ -83,7 +85,12 @@ OF_TABLES = (
     "split",
     "split_sizes",
     "splits_column",
+    "splits_file",
+    "group_column",
+    "time_column",
     "split_seed",
+    "split_similarity",
+    "ignore_columns",
     "descriptors_columns",
     "descriptors_path",
     "molecule_featurizers",
@@ -109,10 +116,20 @@ class DataConfig(Settings):
         None, description="columns to predict; all other columns of numbers but identifiers if not given"
     )
     task: TaskType = "regression"
-    split: Literal["random", "scaffold_balanced"] = "random"
+    split: SplitType = Field(
+        "random",
+        description="how rows are split; butina and kmeans keep clusters whole, kennard_stone learns from the molecules least alike",
+    )
     split_sizes: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)
     splits_column: str | None = Field(None, description="a column with the values train, val and test")
+    splits_file: str | None = Field(None, description="a JSON file with the rows of train, val and test, counted from 0")
+    group_column: str | None = Field(None, description="a column of words; rows with the same word are in the same split")
+    time_column: str | None = Field(
+        None, description="a column of numbers or dates: the oldest rows for training, the newest for the test"
+    )
     split_seed: Seed = 0
+    split_similarity: Share = Field(0.6, description="butina: the Tanimoto similarity from which on molecules are neighbours")
+    ignore_columns: list[str] = Field(default_factory=list, description="columns that are no targets if none are given")
     descriptors_columns: list[str] = Field(
         default_factory=list, description="columns of numbers that the model gets besides the graph"
     )
@@ -134,8 +151,18 @@ class DataConfig(Settings):
             raise ValueError(f"expected three shares that sum to 1, of train, val and test, got {len(sizes)}")
         return sizes
 
+    @field_validator("split", mode="before")
+    @classmethod
+    def _in_words_of_others(cls, split: Any) -> Any:
+        """As chemprop spells it; here a random split always keeps rows of one molecule together."""
+        return SPLIT_WORDS.get(split.lower(), split.lower()) if isinstance(split, str) else split
+
     @model_validator(mode="after")
     def _check(self) -> "DataConfig":
+        ways = ("splits_column", "splits_file", "group_column", "time_column")
+        given = [name for name in ways if getattr(self, name) is not None] + (["split"] if self.split != "random" else [])
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} are set, but each of them says how to split the rows; leave all but one out")
         if abs(sum(self.split_sizes) - 1) > 1e-6 or self.split_sizes[0] == 0:
             raise ValueError(f"split_sizes are {list(self.split_sizes)}, expected three shares that sum to 1, the first above 0")
         if self.name == "csv" and self.path is None:
@@ -161,6 +188,12 @@ class DataConfig(Settings):
             ]:
                 raise ValueError(f"{odd[0]} is for tables of molecules, but name is '{self.name}', a data set; leave it out")
         return self
+
+    @property
+    def fixed_split(self) -> str | None:
+        """The setting that leaves no choice of the split to a seed; None if there is a choice."""
+        ways = [name for name in ("splits_column", "splits_file", "time_column") if getattr(self, name) is not None]
+        return ways[0] if ways else "split" if self.split == "kennard_stone" else None
 
     @property
     def has_descriptors(self) -> bool:
@@ -264,6 +297,9 @@ class TrainingConfig(Settings):
     metric: MetricName | None = Field(None, description="the usual metric of the task if not given")
     metrics: list[MetricName] = Field(default_factory=list, description="further metrics, computed for all splits at the end")
     class_balance: bool = Field(False, description="weight labels so that the classes of a target count equally")
+    task_weights: list[Annotated[float, Field(ge=0, lt=1e9)]] | None = Field(
+        None, description="how much each target counts in the loss"
+    )
     report: Literal["best", "last"] = Field("best", description="weights of the best validation epoch, or of the last one")
     scale_targets: bool = Field(False, description="learn targets with mean 0 and deviation 1 over the training graphs")
     optimiser: OptimiserConfig = OptimiserConfig()
@@ -348,6 +384,8 @@ class Recipe(Settings):
     def _check(self) -> "Recipe":
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds are {self.seeds}, expected distinct numbers")
+        if self.folds is not None and (fixed := self.data.fixed_split) not in (None, "splits_column"):
+            raise ValueError(f"folds are drawn at random, but data.{fixed} gives the splits; leave one of them out")
         return self
 
     @classmethod

@@ -1,6 +1,6 @@
 """Losses by name. Each is computed per label, so that missing labels (NaN) can be left out and parts of a batch can be added."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -48,9 +48,11 @@ class Loss:
 LOSSES = Registry[Loss]("loss")
 
 
-def register_loss(name: str, *tasks: str, outputs: int = 1) -> Callable[[Callable[[Outputs, Labels], Labels]], Loss]:
+def register_loss(
+    name: str, *tasks: str, outputs: int = 1, alias: str | None = None
+) -> Callable[[Callable[[Outputs, Labels], Labels]], Loss]:
     """A decorator that registers a function as a loss of some tasks."""
-    return lambda each: LOSSES.register(name)(Loss(each, tasks, outputs))
+    return lambda each: LOSSES.register(name, *([alias] if alias else []))(Loss(each, tasks, outputs))
 
 
 @register_loss("mse", "regression")
@@ -59,7 +61,7 @@ def mse(out: Outputs, y: Labels) -> Labels:
     return F.mse_loss(out, y.to(out.dtype), reduction="none")
 
 
-@register_loss("l1", "regression")
+@register_loss("l1", "regression", alias="mae")
 def l1(out: Outputs, y: Labels) -> Labels:
     """Absolute errors."""
     return F.l1_loss(out, y.to(out.dtype), reduction="none")
@@ -84,7 +86,7 @@ def bce(out: Outputs, y: Labels) -> Labels:
     return F.binary_cross_entropy_with_logits(out, y.to(out.dtype), reduction="none")
 
 
-@register_loss("cross_entropy", "multiclass")
+@register_loss("cross_entropy", "multiclass", alias="ce")
 def cross_entropy(out: Outputs, y: Float[Tensor, "graphs 1"]) -> Float[Tensor, "graphs 1"]:
     """Cross-entropy of logits; the label of a graph is the index of its class."""
     return F.cross_entropy(out, y.squeeze(1).long(), reduction="none")[:, None]
@@ -120,20 +122,28 @@ def as_outputs(values: Float[Tensor, "graphs outputs"], task: str) -> Float[Tens
 # -- The weights of labels in training: weights of rows, and weights that balance classes ------------------------------
 
 
-def label_weights(problem: Problem, class_balance: bool) -> Float[Tensor, "graphs targets"] | None:
+def label_weights(
+    problem: Problem, class_balance: bool, task_weights: Sequence[float] | None = None
+) -> Float[Tensor, "graphs targets"] | None:
     r"""A weight for each label, with mean 1 over the training labels; None if all weights are equal.
 
-    .. math:: w_{gt} \propto r_g \, / \, \textstyle\sum_{h : y_{ht} = y_{gt}} r_h
+    .. math:: w_{gt} \propto c_t \, r_g \, / \, \textstyle\sum_{h : y_{ht} = y_{gt}} r_h
 
     The denominator is the total weight of the training labels of the same target and class; it is used only with ``class_balance``.
 
     Args:
         problem: the problem, which holds the weights r of rows, if there are any.
         class_balance: whether the classes of a target have equal total weights. It cannot be used for regression.
+        task_weights: the weight c of each target; None for equal weights.
     """
+    if task_weights is not None and len(task_weights) != len(problem.targets):
+        named = ", ".join(problem.targets)
+        raise ValueError(
+            f"task_weights has {len(task_weights)} numbers, expected {len(problem.targets)}, one for each target: {named}."
+        )
     if class_balance and problem.task == "regression":
         raise ValueError("class_balance is for classification and multiclass, but the task is regression; leave it out.")
-    if problem.weights is None and not class_balance:
+    if problem.weights is None and not class_balance and task_weights is None:
         return None
     y, train = problem.y, problem.splits["train"]
     rows = torch.ones(len(problem.graphs), dtype=torch.float64) if problem.weights is None else problem.weights
@@ -144,8 +154,10 @@ def label_weights(problem: Problem, class_balance: bool) -> Float[Tensor, "graph
                 same = y[:, t] == label
                 total = weights[train, t][same[train]].sum()
                 weights[same, t] /= total if total > 0 else 1.0
+    if task_weights is not None:
+        weights *= torch.tensor(task_weights, dtype=torch.float64)
     there = ~y[train].isnan()
     mean = weights[train][there].mean()
     if not mean > 0:
-        raise ValueError(f"the weights of all training rows of {problem.name} are 0, expected some above 0.")
+        raise ValueError(f"the weights of all training labels of {problem.name} are 0, expected some above 0.")
     return weights / mean
