@@ -12,7 +12,7 @@ TRAIN = {  # options of chemprop train with the same meaning under another name
     "-k": "--num-folds",
 }
 PREDICT = {"--test-path": "--data-path", "--preds-path": "--output", "--model-path": "--model-paths", "-n": "--num-workers"}
-SAME = {"train": TRAIN, "tune": TRAIN, "predict": PREDICT}
+SAME = {"train": TRAIN, "predict": PREDICT}
 
 SETTINGS = {  # options of chemprop train that are settings here; {} is the value, or a list of values with commas
     "--depth": "model.num_layers={}",
@@ -80,12 +80,12 @@ OF_PREDICT = {
     "--cal-constraints-path": _OF_ATOMS,
     "--evaluation-methods --evaluation-method": "use reign evaluate RUN -i FILE.csv",
     "--uncertainty-dropout-p": "--uncertainty-method dropout has the probability of the training",
-    "--dropout-sampling-size": "--uncertainty-method dropout has a fixed number of samples",
+    "--dropout-sampling-size": "--uncertainty-method dropout always takes ten samples",
     "-b --batch-size": "the batch is as in training, and smaller if there is too little memory",
     "--devices": "one device is used; --engine ray predicts for a folder of tables on several machines",
     "--ignore-stereo --molecule-featurizers --features-generators --descriptors-columns": _AS_TRAINED,
 }
-REFUSED = {command: {**SHARED, **own} for command, own in {"train": OF_TRAIN, "tune": OF_TRAIN, "predict": OF_PREDICT}.items()}
+REFUSED = {command: {**SHARED, **own} for command, own in {"train": OF_TRAIN, "predict": OF_PREDICT}.items()}
 
 
 def translate(command: str, words: Collection[str], own: Collection[str]) -> Iterator[str]:
@@ -110,7 +110,7 @@ def translate(command: str, words: Collection[str], own: Collection[str]) -> Ite
             values.append(word)
         elif name in same and name not in own:
             yield same[name] + sign + value
-        elif name in SETTINGS and name not in own and "--set" in own:
+        elif command == "train" and name in SETTINGS and name not in own:
             option, values = name, [value] if sign else []
         elif name not in own and (reason := next((why for names, why in reasons.items() if name in names.split()), None)):
             raise ValueError(f"{name} is an option of chemprop that reign {command} does not have: {reason}.")

@@ -117,7 +117,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Check that options of one value are given once, and parse the words."""
-        words = self._repeated(self._present(args))
+        words = self._repeated(args if ctx.resilient_parsing else self._present(args))
         if not ctx.resilient_parsing:  # a shell that completes an unfinished line has nothing to refuse
             _, _, order = self.make_parser(ctx).parse_args(list(words))
             for option, times in Counter(order).items():

@@ -22,7 +22,7 @@ from reign.train import Recipe, fit
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import make_fabric
 from reign.train.predict.ensemble import TrainedModel
-from reign.train.runs.build import make_model
+from reign.train.runs.build import check_stereo, make_model, start_from
 from reign.train.runs.scaler import Scale
 from reign.train.settings.config import Stereo
 from reign.train.settings.losses import as_values
@@ -171,10 +171,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self._width = pack.x.size(1)
         for text in check_labels(problem, graph_keys(problem)):
             warnings.warn(text, stacklevel=3)
+        if recipe.train.checkpoint is not None:
+            check_stereo(recipe)
         scale = Scale.of(problem, recipe.train.scale_targets)
         self.models_ = []
         for seed in seeds:
             made = make_model(recipe.model, problem, seed, recipe.train.loss)
+            start_from(made, recipe.train, problem, seed)
             fit(made, problem, recipe.train, seed=seed, fabric=make_fabric(recipe.train.precision, self.accelerator))
             self.models_.append(TrainedModel(Path("X"), made.eval().cpu(), scale, recipe.train, problem.num_outputs))
 
@@ -254,7 +257,8 @@ class ReignRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         validation_fraction: share of the rows that are held out to choose the best epoch; 0 keeps the weights of the last epoch. Weights are averaged over about ten epochs.
         patience: stop after this many epochs without a better validation metric.
         n_estimators: number of models, with different seeds; their mean is the prediction.
-        settings: further settings of the recipe, as in ``{"train": {"clip": 1.0}, "model": {"residual": False}}``.
+        settings: further settings of the recipe, as in ``{"train": {"clip": 1.0, "task_weights": [1, 2]}, "model": {"residual": False}}``. With ``{"train": {"checkpoint": RUN}}``
+            the training starts from the weights of a run with the same model, but for the last layer.
         accelerator: "auto" (a GPU if there is one), "cpu" or "cuda". Fitted models are on the CPU.
         random_state: determines weights, the order of rows, dropout, and which rows are held out.
     """

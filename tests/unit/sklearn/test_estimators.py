@@ -6,12 +6,14 @@ row as their features, so that all checks run on the estimators themselves, behi
 
 import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils import estimator_checks
@@ -21,6 +23,7 @@ from torch_geometric.data import Data
 from reign.experiments import find_recipe
 from reign.sklearn import ReignClassifier, ReignRegressor
 from reign.testing import random_graphs
+from reign.train import train
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 SMALL: dict[str, Any] = {
@@ -240,6 +243,39 @@ def test_chirality() -> None:
         first, again, other = model.predict(alanines)
         assert abs(first - again) < 1e-6
         assert (abs(first - other) < 1e-6) == others
+
+
+def test_starting_from_a_run_and_weights_of_targets(tmp_path: Path) -> None:
+    pd.DataFrame({"smiles": SMILES, "y": SIZES}).to_csv(tmp_path / "t.csv", index=False)
+    made = {"name": "ds", "policy": "ego+:1", "hidden_channels": 8, "num_layers": 1}
+    recipe, _ = find_recipe("molecules", {"data": {"path": str(tmp_path / "t.csv"), "target_columns": ["y"]}, "model": made, "train": {"epochs": 1}})
+    train(recipe, tmp_path / "run")
+    before = load_file(tmp_path / "run" / "seed-0" / "best" / "model.safetensors")
+    start = {"checkpoint": str(tmp_path / "run")}
+
+    def fitted(**settings: Any) -> dict[str, torch.Tensor]:
+        estimator = ReignRegressor(**SMALL, epochs=2, settings={"train": settings}).fit(SMILES, np.array([SIZES, SIZES[::-1]]).T)
+        return dict(estimator.models_[0].model.state_dict())
+
+    frozen, later = fitted(**start, freeze_encoder=True), fitted(**start, freeze_epochs=1)
+    moved = [
+        {
+            name.partition(".")[0]
+            for name in before
+            if before[name].shape == after[name].shape and not before[name].equal(after[name])
+        }
+        for after in (frozen, later)
+    ]
+    assert moved[0] == {"head"}
+    assert len(moved[1]) > 1
+    plain, weighted = fitted(), fitted(task_weights=[1.0, 3.0])
+    assert any(not plain[name].equal(weighted[name]) for name in plain)
+    for settings, message in (
+        ({"freeze_encoder": True}, "needs a run with a trained encoder"),
+        ({"task_weights": [1.0]}, "task_weights has 1 numbers, expected 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fitted(**settings)
 
 
 def test_mistakes() -> None:
