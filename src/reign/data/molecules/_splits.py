@@ -274,15 +274,10 @@ def _least_similar(prints: Fingerprints, progress: Progress) -> int:
 
 def k_means(prints: Fingerprints, seed: int, progress: Progress) -> list[int]:
     """Clusters of the fingerprints by k-means, as one number for each molecule."""
-    from scipy.sparse import csr_matrix
     from sklearn.cluster import KMeans
 
     n = len(prints)
-    rows = [np.unpackbits(bits).nonzero()[0] for bits in prints.bits]
-    ends = np.cumsum([0, *map(len, rows)])
-    x = csr_matrix((np.ones(ends[-1]), np.concatenate(rows), ends), shape=(n, BITS))
     number = min(n, MOST_MEANS, max(LEAST_MEANS, n // PER_MEAN))
-    (found,) = (
-        KMeans(number, n_init=1, random_state=seed % 2**32).fit_predict(x) for _ in progress([0], f"{number} clusters by k-means")
-    )
-    return [int(cluster) for cluster in found]
+    bits = np.unpackbits(prints.bits, axis=1).astype(np.float32)
+    means = KMeans(number, n_init=1, max_iter=50, copy_x=False, random_state=seed % 2**32)
+    return [int(cluster) for _ in progress([0], f"{number} clusters by k-means") for cluster in means.fit_predict(bits)]
