@@ -499,6 +499,17 @@ def test_splits_by_groups_and_clusters() -> None:
     assert not Path("other").exists() or not list(Path("other").iterdir())
 
 
+def test_patience() -> None:
+    long = ("--epochs", "12", "--patience", "2", "--set", "train.optimiser.lr=1e-12", "--set", "train.average=0")
+    done = works("train", "-i", table(), "--target-columns", "size", *SMALL[:-4], *long, "-o", "run", "--no-report")
+    summary = read_json(Path("run/summary.json"))
+    values = pd.read_csv("run/seed-0/metrics.csv")["val_rmse"].tolist()
+    best = values.index(min(values))
+    assert len(values) == summary["members"][0]["epochs"] == best + 3 < 12
+    assert f"Training ended after {best + 3} of 12 epochs: val_rmse is best in epoch {best + 1} (patience 2)" in done.stderr
+    assert (summary["report"], summary["val"]["mean"]) == ("best", pytest.approx(min(values)))
+
+
 def test_absolute_errors_are_reported_for_the_loss_l1() -> None:
     given = ("train", "-i", table(), "--target-columns", "size", "-l", "l1", *SMALL)
     works(*given, "-o", "run")

@@ -61,7 +61,7 @@ def train(
         model_option("-l", "--loss-function", help="Loss: mse, l1 (reports mae), mve (predicts a variance, too), ..."),
     ] = None,
     epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
-    patience: Annotated[int | None, training_option(help="Stop after so many epochs without improvement.")] = None,
+    patience: Annotated[int | None, training_option(help="Stop after so many epochs without gain; keep the best.")] = None,
     task_weights: Annotated[list[float] | None, training_option(help="How much each target counts in the loss.")] = None,
     batch_size: Annotated[int | None, training_option("-b", "--batch-size", help="Number of graphs in a batch.")] = None,
     ensemble_size: Annotated[
@@ -144,6 +144,7 @@ def train(
                     class_balance=class_balance or None,
                     task_weights=task_weights,
                     patience=patience,
+                    report=None if patience is None else "best",
                     metric=metrics[0] if metrics else "mae" if data_path is not None and loss_function in ("l1", "mae") else None,
                     metrics=metrics[1:] if metrics else None,
                 ),

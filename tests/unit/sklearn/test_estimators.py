@@ -248,7 +248,9 @@ def test_chirality() -> None:
 def test_starting_from_a_run_and_weights_of_targets(tmp_path: Path) -> None:
     pd.DataFrame({"smiles": SMILES, "y": SIZES}).to_csv(tmp_path / "t.csv", index=False)
     made = {"name": "ds", "policy": "ego+:1", "hidden_channels": 8, "num_layers": 1}
-    recipe, _ = find_recipe("molecules", {"data": {"path": str(tmp_path / "t.csv"), "target_columns": ["y"]}, "model": made, "train": {"epochs": 1}})
+    recipe, _ = find_recipe(
+        "molecules", {"data": {"path": str(tmp_path / "t.csv"), "target_columns": ["y"]}, "model": made, "train": {"epochs": 1}}
+    )
     train(recipe, tmp_path / "run")
     before = load_file(tmp_path / "run" / "seed-0" / "best" / "model.safetensors")
     start = {"checkpoint": str(tmp_path / "run")}

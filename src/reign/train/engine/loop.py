@@ -94,9 +94,13 @@ class History:
         epoch = len(self.rows) - 1
         if epoch < 0:
             return False
-        frozen = config.freeze_epochs or 0  # what ends a training early counts after these epochs
-        waited = config.patience is not None and epoch - max(self.best_epoch, frozen - 1) >= config.patience
-        return epoch + 1 >= config.epochs or (epoch >= frozen and engine.rate.value <= config.stop_lr) or waited
+        small = epoch >= (config.freeze_epochs or 0) and engine.rate.value <= config.stop_lr
+        return epoch + 1 >= config.epochs or small or self.waited(config)
+
+    def waited(self, config: TrainingConfig) -> bool:
+        """Whether the metric did not improve for ``patience`` epochs. Epochs with a frozen encoder do not count."""
+        since = max(self.best_epoch, (config.freeze_epochs or 0) - 1)
+        return config.patience is not None and len(self.rows) - 1 - since >= config.patience
 
     def value(self) -> float:
         """The validation metric of the last epoch, or its training loss if there are no validation graphs."""
@@ -184,6 +188,10 @@ def fit(
             history.save(engine, last=history.done(engine, config))
             callback.epoch(row, config.epochs, improved)
             write(row)
+    if history.waited(config) and len(history.rows) < config.epochs:
+        callback.note(
+            f"Training ended after {len(history.rows)} of {config.epochs} epochs: {history.key} is best in epoch {history.best_epoch + 1} (patience {config.patience})."
+        )
     found = measure(engine, history, keep)
     engine.release()
     return found
