@@ -60,6 +60,10 @@ def train(
         str | None,
         model_option("-l", "--loss-function", help="Loss: mse, l1 (reports mae), mve (predicts a variance, too), ..."),
     ] = None,
+    baseline: Annotated[
+        bool, model_option("--baseline/--no-baseline", help="Fit a forest to compare with, for at most 20,000 rows.")
+    ] = True,
+    ensemble_with: Annotated[str | None, model_option(help="forest: predict with the mean of models and this forest.")] = None,
     epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
     patience: Annotated[int | None, training_option(help="Stop after so many epochs without gain; keep the best.")] = None,
     task_weights: Annotated[list[float] | None, training_option(help="How much each target counts in the loss.")] = None,
@@ -149,6 +153,7 @@ def train(
                     metrics=metrics[1:] if metrics else None,
                 ),
             },
+            given(baseline=None if baseline else "none", ensemble_with=ensemble_with),
             *(override(text) for text in settings or []),
         ]
         if ensemble_size is not None and seeds is not None:
@@ -208,6 +213,9 @@ def train(
         console = plain_console()
         summary = summaries[0]
         console.print((summary_table(summary) if num_replicates is None else replicates_table(summaries)).rich())
+        for r, each in enumerate(summaries):
+            if (text := each.compare()) is not None:
+                console.print(text if num_replicates is None else f"replicate {r}: {text}", soft_wrap=True)
         if num_replicates is None and (more := metrics_table(summary)) is not None:
             console.print(more.rich())
         console.print(
@@ -228,6 +236,8 @@ def summary_table(summary: "Summary") -> Table:
         rows.append([split, number(spread.mean), *([number(spread.std), len(spread.values)] if several else [])])
     if several and summary.ensemble:
         rows.append(["test, ensemble", number(summary.ensemble.test), "", summary.ensemble.size])
+    for label, spread in summary.beside.items():
+        rows.append([label, number(spread.mean), *([number(spread.std), len(spread.values)] if several else [])])
     caption = f"{summary.parameters:,} weights, {summary.seconds:.0f} s of training"
     title = f"{name}, {summary.describe_weights()}"
     return Table(title, ["split", "mean", "std", over] if several else ["split", name], rows, caption)

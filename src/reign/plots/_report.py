@@ -148,8 +148,12 @@ def _results(page: Page, run: FinishedRun) -> None:
         rows.append([split, spread.mean, *([spread.std, len(spread.values)] if several else [])])
     if several and summary.ensemble:
         rows.append(["test, ensemble", summary.ensemble.test, "", summary.ensemble.size])
+    for label, spread in summary.beside.items():
+        rows.append([label, spread.mean, *([spread.std, len(spread.values)] if several else [])])
     page.heading("Results")
     page.table(header, rows, f"{run.recipe.model.name}, {summary.describe_weights()}, {summary.parameters:,} weights")
+    if (text := summary.compare()) is not None:
+        page.text(text)
     if cells := paper_cells(run.recipe):
         _next_to_the_paper(page, run, cells)
 

@@ -2,10 +2,10 @@
 
 from reign.smiles._features import Arrays, in_words
 from reign.smiles._molecule import Molecule, Stereo, canonical, from_smiles, graphs_of, in_one_line, read_many, scaffold
-from reign.smiles._processes import BLOCK, Reader
-from reign.smiles._reading import FEATURIZERS, LARGEST, Graphs, Rows, descriptor, descriptors
+from reign.smiles._processes import BLOCK, Reader, cores
+from reign.smiles._reading import BITS, FEATURIZERS, LARGEST, Graphs, Rows, descriptor, descriptor_names, descriptors
 
 __all__ = [
-    "BLOCK", "FEATURIZERS", "LARGEST", "Arrays", "Graphs", "Molecule", "Reader", "Rows", "Stereo", "canonical", "descriptor",
-    "descriptors", "from_smiles", "graphs_of", "in_one_line", "in_words", "read_many", "scaffold",
+    "BITS", "BLOCK", "FEATURIZERS", "LARGEST", "Arrays", "Graphs", "Molecule", "Reader", "Rows", "Stereo", "canonical", "cores",
+    "descriptor", "descriptor_names", "descriptors", "from_smiles", "graphs_of", "in_one_line", "in_words", "read_many", "scaffold",
 ]  # fmt: skip

@@ -24,15 +24,15 @@ SIZES = struct.Struct("<QQ")  # the sizes of the JSON and of the arrays in bytes
 
 def send_rows(file: IO[bytes], rows: Rows) -> None:
     """Send rows to read."""
-    _send(file, [rows.texts, list(rows.wrong.items()), rows.numbers, rows.featurizers, rows.stereo])
+    _send(file, [rows.texts, list(rows.wrong.items()), rows.numbers, rows.featurizers, rows.stereo, rows.alone])
 
 
 def receive_rows(file: IO[bytes]) -> Rows | None:
     """Receive rows to read; None after the last ones."""
     if (message := _receive(file)) is None:
         return None
-    (texts, wrong, numbers, featurizers, stereo), _ = message
-    return Rows(texts, dict(wrong), numbers, featurizers, stereo)
+    (texts, wrong, numbers, featurizers, stereo, alone), _ = message
+    return Rows(texts, dict(wrong), numbers, featurizers, stereo, alone)
 
 
 def send_graphs(file: IO[bytes], graphs: Graphs) -> None:
@@ -91,6 +91,11 @@ def _receive(file: IO[bytes]) -> tuple[Any, list[np.ndarray]] | None:
 BLOCK = 512  # number of rows that a process reads at a time
 AHEAD = 2  # number of groups of rows that are read before they are needed
 T = TypeVar("T")
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Process:

@@ -31,6 +31,13 @@ def rdkit_2d(molecule: Molecule) -> list[float]:
     return [value if math.isfinite(value) else math.nan for value in map(float, found.values())]
 
 
+def descriptor_names() -> list[str]:
+    """The names of the 2D descriptors of RDKit, in their order."""
+    from rdkit.Chem import Descriptors
+
+    return [name for name, _ in Descriptors.descList]
+
+
 def descriptor(molecule: Molecule, name: str) -> float:
     """One of the 2D descriptors of RDKit, such as MolWt; NaN where RDKit cannot compute it."""
     from rdkit.Chem import Descriptors
@@ -92,6 +99,8 @@ class Rows:
         numbers: the numbers of each row that are descriptors; empty if there are none.
         featurizers: names of ``FEATURIZERS``, for further descriptors.
         stereo: what graphs say about chirality, as for ``Molecule.read``.
+        alone: whether only the descriptors are wanted: the graph of a row is then one node, which has them, and no atom.
+        columns: the SMILES of each column of the table, for rows of several. They are not sent to other processes.
     """
 
     texts: Sequence[str]
@@ -99,10 +108,15 @@ class Rows:
     numbers: Sequence[Sequence[float]] = ()
     featurizers: Sequence[str] = ()
     stereo: Stereo = "parity"
+    alone: bool = False
+    columns: Sequence[Sequence[str]] = ()
 
     def arrays(self, row: int, molecule: Molecule | None = None) -> Arrays:
         """The graph of a row; its molecule is read if it is not given."""
         molecule = molecule or Molecule.read(self.texts[row], stereo=self.stereo)
+        if self.alone:
+            x = descriptors(molecule, (), self.featurizers)[None]
+            return x, np.zeros((2, 0), dtype=np.int64), np.zeros((0, 3), dtype=np.uint8)
         if not self.described:
             return molecule.arrays()
         return described(molecule, self.numbers[row] if self.numbers else (), self.featurizers)
@@ -159,7 +173,7 @@ class BlockReader:
         if not rows.described and text in self.seen:
             return self.seen[text], None
         molecule = Molecule.read(text, stereo=rows.stereo)
-        name = _canonical(molecule)
+        name = "" if rows.alone else _canonical(molecule)
         if rows.described or not name:
             arrays = rows.arrays(row, molecule)
             return key_of(*arrays, output_order(molecule.mol) if name else None), arrays

@@ -6,12 +6,12 @@ from reign.data.molecules._table import Report, load_table, molecule_texts, read
 from reign.data.molecules._table_file import Chunk, TableFile, import_parquet, is_parquet, read_table
 
 from reign.smiles import (  # isort: skip
-    BLOCK, FEATURIZERS, Graphs, Molecule, Reader, Rows, Stereo, canonical, from_smiles, graphs_of, in_words, read_many,
-    scaffold,
+    BITS, BLOCK, FEATURIZERS, Graphs, Molecule, Reader, Rows, Stereo, canonical, cores, descriptor_names, from_smiles,
+    graphs_of, in_words, read_many, scaffold,
 )  # fmt: skip
 
 __all__ = [
-    "BLOCK", "FEATURIZERS", "Chunk", "Descriptors", "Graphs", "Molecule", "Neighbours", "Reader", "Report", "Rows", "Stereo",
-    "TableFile", "canonical", "check_rows", "endings", "from_smiles", "graphs_of", "import_parquet", "in_words", "is_parquet",
+    "BITS", "BLOCK", "FEATURIZERS", "Chunk", "Descriptors", "Graphs", "Molecule", "Neighbours", "Reader", "Report", "Rows", "Stereo",
+    "TableFile", "canonical", "check_rows", "cores", "descriptor_names", "endings", "from_smiles", "graphs_of", "import_parquet", "in_words", "is_parquet",
     "load_table", "molecule_texts", "need_columns", "read_many", "read_molecules", "read_table", "scaffold",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from reign.train.engine.batches import Budget
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.inference import Inference
 from reign.train.predict.calibration import FEWEST, Calibration, Interval
+from reign.train.predict.forest import Forest, describe
 from reign.train.predict.inputs import without_targets
 from reign.train.runs.run import ModelFiles, Run
 from reign.train.runs.scaler import Scale
@@ -165,7 +166,8 @@ class TrainedModel:
 class TrainedEnsemble:
     """The models of one or several runs, and what the runs say about them.
 
-    A single run is calibrated on its validation rows; several runs together are not calibrated.
+    A single run is calibrated on its validation rows; several runs together are not calibrated. A run that was trained with ``ensemble_with``
+    predicts with its forest, too, which counts as much as the models.
 
     Args:
         folders: the folders of the runs, or zips made by ``reign export``.
@@ -222,11 +224,16 @@ class TrainedEnsemble:
             )
         self.calibration = runs[0].calibration if len(runs) == 1 and not best else Calibration()
         self.models: list[TrainedModel] = []
+        self.forests: dict[Path, Forest] = {}  # by their files
+        self.partners: list[Path] = []  # for each model with a forest, the file of that
         for run in runs:
             self.metric: str = run.summary.metric
             for member in [run.best_member] if best else run.members:
                 outputs = len(problem.labels)
                 self.models.append(TrainedModel.load(member.folder, run.summary.report, run.recipe.train, outputs, device))
+                if run.recipe.ensemble_with:
+                    self.partners.append(file := run.forest_of(member.folder))
+                    self.forests[file] = self.forests.get(file) or Forest.load(file, outputs)
 
     def files(self) -> list[Path]:
         """All files that predictions depend on."""
@@ -236,7 +243,26 @@ class TrainedEnsemble:
         for own in (ModelFiles(model.folder) for model in self.models):
             found.append(own.scale)
             found += [own.weights(kind) / name for kind in ("best", "last") for name in ("model.safetensors", "config.json")]
-        return found
+        return [*found, *self.forests]
+
+    def beside(
+        self, graphs: GraphPack, columns: Sequence[Sequence[str]] | None, callback: Callback, num_workers: int | None = None
+    ) -> Float[Tensor, "models graphs outputs"] | None:
+        """The predictions of the forest of each model that has one, in the form of ``Forecast.values``; None if there are none.
+
+        Args:
+            graphs: molecules.
+            columns: their SMILES, for each column of the table; None if they are not known.
+            callback: receives progress events.
+            num_workers: as in ``describe``.
+        """
+        if not self.forests:
+            return None
+        if columns is None:
+            raise ValueError("the run predicts with a forest, too, which reads SMILES; predict for SMILES, not for graphs.")
+        described = describe(graphs, columns, self.recipe.data, callback, num_workers)
+        values = {file: forest(described) for file, forest in self.forests.items()}
+        return torch.stack([values[file] for file in self.partners])
 
     def outputs(
         self,
@@ -279,15 +305,15 @@ class Forecast:
     unsure: Float[Tensor, "graphs outputs"] | None
 
 
-def methods_of(models: Sequence[TrainedModel]) -> list[str]:
-    """The methods that some models support: "mve" if they were trained with this loss, "ensemble" if there are several, "dropout" if
+def methods_of(models: Sequence[TrainedModel], forest: bool = False) -> list[str]:
+    """The methods that some models support: "mve" if they were trained with this loss, "ensemble" if there are several, or a forest, "dropout" if
     they have dropout.
 
     The first one is the default, except "dropout", which takes ten times as long and is used only on request.
     """
     can = {
         "mve": all(model.gives_variance for model in models),
-        "ensemble": len(models) > 1,
+        "ensemble": forest or len(models) > 1,
         "dropout": all(has_dropout(model.model) for model in models),
     }
     return [method for method, possible in can.items() if possible]
@@ -306,8 +332,9 @@ def forecast(
     method: str | None,
     callback: Callback,
     failed: dict[int, str] | None = None,
+    beside: Float[Tensor, "forests every outputs"] | None = None,
 ) -> Forecast:
-    r"""The mean over models, and its standard deviation by a method.
+    r"""The mean over models and forests, and its standard deviation by a method.
 
     With M models that give means and variances, the variance of the mixture is
 
@@ -321,10 +348,12 @@ def forecast(
         method: one of ``METHODS``; None for no deviation.
         callback: receives an event after every batch.
         failed: dictionary that receives the graphs that are too large for the memory, with the reasons. Without it, such graphs raise an error.
+        beside: the predictions of forests for all graphs, see ``TrainedEnsemble.beside``.
     """
     raw = [model.raw_outputs(graphs, ids, callback, failed) for model in models]  # some may have variances, and others not
     width = models[0].num_outputs
     each = as_values(torch.stack([out[:, :width] for out in raw]), task)
+    each = each if beside is None else torch.cat([each, beside[:, ids].to(each)])
     values = each.mean(0)
     if method == "ensemble":
         return Forecast(values, each.std(0))
@@ -369,7 +398,7 @@ def make_plan(
         ensemble: the models and their calibration.
         uncertainty, calibration, alpha, warnings: as in ``Predictor.predict_file``.
     """
-    can = methods_of(ensemble.models)
+    can = methods_of(ensemble.models, bool(ensemble.forests))
     method = next((m for m in can if m != "dropout"), None) if uncertainty is True else uncertainty or None
     if method is not None and method not in METHODS:
         raise ValueError(f"the method of uncertainty is {method!r}, expected {', '.join(METHODS)}, or none.")

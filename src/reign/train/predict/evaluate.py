@@ -23,6 +23,7 @@ BINS = 10
 ROUNDING = 1 + 1e-5  # a label exactly on the bound of an interval is inside it
 LEVELS = [level / 20 for level in range(1, 20)]
 Column = Float[Tensor, "graphs"]
+Outputs = Float[Tensor, "models graphs outputs"]
 
 
 class Quality(TypedDict, total=False):
@@ -44,7 +45,7 @@ class Evaluation(TypedDict, total=False):
         split: the split, or the name of the table.
         metric, models, targets: the main metric, its value for each model, and the targets.
         all_metrics: all metrics of each model, with a value for each target.
-        ensemble, ensemble_metrics: the same for the mean prediction, if all models have the same graphs.
+        ensemble, ensemble_metrics: the same for the mean prediction of models and forests, if all models have the same graphs.
         uncertainty: the quality of uncertainties by target and method, where there are any.
         rows, left_out: of a table, the number of its rows, and those that could not be used, with the reasons.
     """
@@ -75,10 +76,11 @@ def evaluate_split(
     outs = [
         model.outputs(problem.graphs, own, callback, rows=problem.names) for model, own in zip(ensemble.models, ids, strict=True)
     ]
+    beside = _beside(ensemble, problem, ids, callback)
     return {
         "split": split,
-        **measure_models(names, problem, outs, ids),
-        **measure_uncertainty(ensemble, problem, ids, plan, callback),
+        **measure_models(names, problem, outs, ids, beside),
+        **measure_uncertainty(ensemble, problem, ids, plan, callback, beside),
     }
 
 
@@ -120,10 +122,22 @@ def evaluate_table(
         total = f" (in total, {len(too_large):,} rows are too large)" if len(too_large) > 1 else ""
         callback.note(f"row {min(too_large)} left out: {too_large[min(too_large)]}{total}")
     every = [ids] * len(ensemble.models)
-    measured = measure_models(names, problem, list(outs[:, ids]), every) | measure_uncertainty(
-        ensemble, problem, every, plan, callback
+    beside = _beside(ensemble, problem, every, callback)
+    measured = measure_models(names, problem, list(outs[:, ids]), every, beside) | measure_uncertainty(
+        ensemble, problem, every, plan, callback, beside
     )
     return {"split": Path(path).name, **measured, "rows": report.rows, "left_out": report.left_out}
+
+
+def _beside(ensemble: TrainedEnsemble, problem: Problem, ids: Sequence[Ids], callback: Callback) -> Outputs | None:
+    """The predictions of the forests for the graphs of all models, NaN for others; None without forests."""
+    chosen = torch.cat(list(ids)).unique()
+    texts = [[column[g] for g in chosen.tolist()] for column in problem.texts.values()]
+    if (found := ensemble.beside(problem.graphs.select(chosen), texts, callback)) is None:
+        return None
+    out = found.new_full((len(found), len(problem.graphs), found.size(2)), torch.nan)
+    out[:, chosen] = found
+    return out
 
 
 def _metrics(ensemble: TrainedEnsemble, given: Sequence[str] | None) -> list[str]:
@@ -148,7 +162,11 @@ def split_of(member: Path, split: str, problem: Problem) -> Ids:
 
 
 def measure_models(
-    metrics: Sequence[str], problem: Problem, outs: Sequence[Float[Tensor, "_ outputs"]], ids: Sequence[Ids]
+    metrics: Sequence[str],
+    problem: Problem,
+    outs: Sequence[Float[Tensor, "_ outputs"]],
+    ids: Sequence[Ids],
+    beside: Outputs | None = None,
 ) -> Evaluation:
     """The first metric of each model on its own graphs, that of their mean if all have the same graphs, and ``all_metrics``.
 
@@ -157,13 +175,15 @@ def measure_models(
         problem: has the labels.
         outs: the outputs of each model.
         ids: the graphs of these outputs, for each model.
+        beside: the predictions of forests for all graphs, see ``TrainedEnsemble.beside``.
     """
     measure = METRICS[metrics[0]]
     values = [measure(out, problem.y[own]) for out, own in zip(outs, ids, strict=True)]
     result: Evaluation = {"metric": metrics[0], "models": values, "targets": problem.targets}
     result["all_metrics"] = [measure_all(metrics, out, problem.y[own], problem.targets) for out, own in zip(outs, ids, strict=True)]
     if all(torch.equal(own, ids[0]) for own in ids):
-        mean = as_values(torch.stack(list(outs)), problem.task).mean(0)
+        each = as_values(torch.stack(list(outs)), problem.task)
+        mean = (each if beside is None else torch.cat([each, beside[:, ids[0]].to(each)])).mean(0)
         result["ensemble"] = measure(as_outputs(mean, problem.task), problem.y[ids[0]])
         result["ensemble_metrics"] = measure_all(metrics, as_outputs(mean, problem.task), problem.y[ids[0]], problem.targets)
     return result
@@ -217,12 +237,17 @@ def class_quality(y: Column, p: Float[Tensor, "graphs classes"]) -> Quality | No
 
 
 def measure_uncertainty(
-    ensemble: TrainedEnsemble, problem: Problem, ids: Sequence[Ids], plan: ForecastPlan, callback: Callback
+    ensemble: TrainedEnsemble,
+    problem: Problem,
+    ids: Sequence[Ids],
+    plan: ForecastPlan,
+    callback: Callback,
+    beside: Outputs | None = None,
 ) -> Evaluation:
     """The quality of the uncertainties by target and method; empty without uncertainties, or if the models have different graphs."""
     if not all(torch.equal(own, ids[0]) for own in ids) or (ensemble.task == "regression" and not plan.intervals):
         return {}
-    found = forecast(ensemble.models, problem.graphs, ids[0], ensemble.task, plan.method, callback)
+    found = forecast(ensemble.models, problem.graphs, ids[0], ensemble.task, plan.method, callback, beside=beside)
     y, worth = problem.y[ids[0]], dict[str, dict[str, Quality]]()
     for t, target in enumerate(ensemble.targets):
         if target in plan.intervals and found.unsure is not None:

@@ -72,7 +72,7 @@ class Predictor(TrainedEnsemble):
         """
         inputs = [inputs] if isinstance(inputs, str | Data) else list(inputs)
         graphs, errors, texts = read_inputs(inputs, self.recipe.data)
-        table = self.table(graphs, errors, callback, make_plan(self, uncertainty, calibration, alpha, warnings))
+        table = self.table(graphs, errors, callback, make_plan(self, uncertainty, calibration, alpha, warnings), texts)
         if texts is not None:
             table.insert(0, "smiles", texts)
         return table
@@ -145,6 +145,7 @@ class Predictor(TrainedEnsemble):
         plan = make_plan(self, uncertainty, calibration, alpha, warnings)
         check("nearest", nearest, nearest is None or nearest >= 1, "at least 1")
         job = ForecastJob(self, plan, nearest)
+        job.num_workers = num_workers
         stream = open_stream(self.recipe.data, job, path, smiles_columns, descriptors_path, num_workers, chunk_rows)
         if warnings:  # after all checks, because it takes a while for an old run
             job.domain = self._known_domain(callback or Callback())
@@ -158,8 +159,10 @@ class Predictor(TrainedEnsemble):
         errors: dict[int, str],
         callback: Callback | None = None,
         plan: ForecastPlan | None = None,
+        texts: Sequence[str] | None = None,
     ) -> "pd.DataFrame":
-        """Predictions for graphs, in their order. A graph that is None, or that cannot be predicted, has an error in place of values."""
+        """Predictions for graphs, in their order, or for molecules with these SMILES. A graph that is None, or that cannot be predicted, has an error in
+        place of values."""
         import pandas as pd
 
         plan = plan or make_plan(self, True, None, 0.1)
@@ -172,7 +175,8 @@ class Predictor(TrainedEnsemble):
             pack = GraphPack.of([without_targets(data, self.recipe.data) for data in graphs if data is not None])
             job = ForecastJob(self, plan)
             job.domain = self._known_domain(callback or Callback()) if plan.warnings else None
-            columns, failed = job.forecasts(pack, callback or Callback())
+            smiles = None if texts is None else [(texts[i],) for i in good]
+            columns, failed = job.forecasts(pack, smiles, callback or Callback())
             errors |= {good[g]: reason for g, reason in failed.items()}
             good = [i for i in good if i not in errors]
         if plan.warnings:

@@ -3,7 +3,8 @@
 Chunks are read ahead, in other processes if asked for. Graphs that a model sees as the same are computed once, as long as their results are in the cache.
 """
 
-import os
+import hashlib
+import json
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -35,6 +36,7 @@ FEW = 2_000  # smallest number of rows for which other processes are worth their
 TOGETHER = 2_048  # graphs in memory at a time
 CACHED = 65_536  # number of different graphs whose results are kept
 Cells = tuple[Any, ...]
+Smiles = Sequence[Sequence[str]]
 
 
 def column_names(targets: Sequence[str], classes: Sequence[str], unsure: bool, intervals: Sequence[str] = ()) -> list[str]:
@@ -101,16 +103,18 @@ class TableJob(ABC):
         passes: number of times that a model runs over all graphs, for the progress.
     """
 
+    apart = False  # whether the cells depend on the column in which a SMILES is, which the graph does not tell
+
     def __init__(self, columns: dict[str, type], passes: int) -> None:
         self.columns, self.passes = columns, passes
 
     @abstractmethod
-    def cells(self, graphs: GraphPack, texts: list[str], callback: Callback) -> tuple[list[Cells], dict[int, str]]:
+    def cells(self, graphs: GraphPack, smiles: Smiles, callback: Callback) -> tuple[list[Cells], dict[int, str]]:
         """The cells of each graph, in the order of ``columns``, and the reasons for graphs that have none.
 
         Args:
             graphs: the graphs.
-            texts: the SMILES of each graph.
+            smiles: the SMILES of each graph, one for each column of the table.
             callback: receives progress events.
         """
 
@@ -130,22 +134,24 @@ class ForecastJob(TableJob):
         self.ensemble, self.plan, self.nearest = ensemble, plan, nearest
         self.domain: Domain | None = None
         self.trained_on: TrainingMolecules | None = None
+        self.num_workers: int | None = None
         names = column_names(ensemble.targets, ensemble.classes, plan.method is not None, list(plan.intervals))
         words = {f"{ensemble.targets[0]}_pred"} if ensemble.classes else set()
         columns: dict[str, type] = {name: str if name in words else float for name in names}
         columns |= dict.fromkeys(NEAREST if nearest is not None else (), str)
         passes = len(ensemble.models) * (1 + PASSES * (plan.method == "dropout")) + (nearest is not None)
         super().__init__(columns | dict.fromkeys([WARNING] if plan.warnings else (), str), passes)
+        self.apart = bool(ensemble.forests) and len(ensemble.recipe.data.smiles_columns) > 1
 
-    def cells(self, graphs: GraphPack, texts: list[str], callback: Callback) -> tuple[list[Cells], dict[int, str]]:
+    def cells(self, graphs: GraphPack, smiles: Smiles, callback: Callback) -> tuple[list[Cells], dict[int, str]]:
         """The predictions of each graph, and the reasons for graphs that cannot be predicted."""
-        found, errors = self.forecasts(graphs, callback)
+        found, errors = self.forecasts(graphs, smiles, callback)
         good = [g for g in range(len(graphs)) if g not in errors]
         if self.nearest is not None and good:
             assert self.trained_on is not None
             from reign.data.molecules import Molecule
 
-            molecules = [Molecule.read(texts[g]) for g in good]
+            molecules = [Molecule.read(".".join(smiles[g])) for g in good]
             near, unlike = self.trained_on.columns(molecules, graphs.select(torch.tensor(good)), self.nearest)
             found |= near
             if self.plan.warnings:
@@ -155,17 +161,22 @@ class ForecastJob(TableJob):
             rows[g] = tuple(cells)
         return rows, errors
 
-    def forecasts(self, graphs: GraphPack, callback: Callback) -> tuple[dict[str, list[Any]], dict[int, str]]:
+    def forecasts(
+        self, graphs: GraphPack, smiles: Smiles | None, callback: Callback
+    ) -> tuple[dict[str, list[Any]], dict[int, str]]:
         """The columns of predictions and of warnings by name, and the reasons for graphs that cannot be predicted, which the columns leave out.
 
         Args:
             graphs: the graphs.
+            smiles: as in ``cells``; None if they are not known.
             callback: receives progress events.
         """
         ensemble, plan = self.ensemble, self.plan
         failed: dict[int, str] = {}
         models = [model.in_large_batches() for model in ensemble.models]
-        found = forecast(models, graphs, torch.arange(len(graphs)), ensemble.task, plan.method, callback, failed)
+        columns = None if smiles is None else list(zip(*smiles, strict=True))
+        beside = ensemble.beside(graphs, columns, callback, self.num_workers)
+        found = forecast(models, graphs, torch.arange(len(graphs)), ensemble.task, plan.method, callback, failed, beside)
         bad = (~found.values.isfinite()).any(1)
         errors = {g: failed.get(g, "the prediction is not a finite number") for g in bad.nonzero().flatten().tolist()}
         found = Forecast(found.values[~bad], None if found.unsure is None else found.unsure[~bad])
@@ -173,12 +184,12 @@ class ForecastJob(TableJob):
             found = replace(
                 found, values=ensemble.calibration.probabilities(found.values, ensemble.task, ensemble.targets, plan.calibration)
             )
-        columns = forecast_columns(found, ensemble.task, ensemble.targets, ensemble.classes, plan.intervals, plan.alpha)
+        made = forecast_columns(found, ensemble.task, ensemble.targets, ensemble.classes, plan.intervals, plan.alpha)
         if plan.warnings:
             assert self.domain is not None
-            predicted = {target: columns[f"{target}_pred"] for target in ensemble.targets}
-            columns[WARNING] = self.domain.warnings(graphs.select((~bad).nonzero().flatten()), predicted)
-        return columns, errors
+            predicted = {target: made[f"{target}_pred"] for target in ensemble.targets}
+            made[WARNING] = self.domain.warnings(graphs.select((~bad).nonzero().flatten()), predicted)
+        return made, errors
 
 
 class VectorJob(TableJob):
@@ -197,7 +208,7 @@ class VectorJob(TableJob):
         ]
         super().__init__(dict.fromkeys(names, float), len(ensemble.models))
 
-    def cells(self, graphs: GraphPack, texts: list[str], callback: Callback) -> tuple[list[Cells], dict[int, str]]:
+    def cells(self, graphs: GraphPack, smiles: Smiles, callback: Callback) -> tuple[list[Cells], dict[int, str]]:
         """The vectors of each graph, and the reasons for graphs that are too large."""
         failed: dict[int, str] = {}
         ids = torch.arange(len(graphs))
@@ -257,33 +268,35 @@ def compute(
         callback: receives progress events.
     """
     new: dict[bytes, tuple[Rows, Graphs, int]] = {}  # the first row of each graph that is not known
-    for rows, graphs in blocks:
-        for row, key in enumerate(graphs.keys):
-            if key and key not in cache.found and key not in new:
-                new[key] = rows, graphs, row
+    known = list(_keys(blocks, job.apart))
+    places = [(rows, graphs, row) for rows, graphs in blocks for row in range(len(graphs.keys))]
+    for (key, _), place in zip(known, places, strict=True):
+        if key and key not in cache.found and key not in new:
+            new[key] = place
     keys = list(new)
     for some in (keys[start : start + TOGETHER] for start in range(0, len(keys), TOGETHER)):
         with keep_freed_memory():  # for a while only: freed memory falls into pieces, of which more and more are needed
-            places = [new[key] for key in some]
+            here = [new[key] for key in some]
             # a process makes no graph of a molecule that it has seen before; in a long table the cache may have forgotten it since
-            arrays = [graphs.found.get(row) or rows.arrays(row) for rows, graphs, row in places]
-            found, failed = job.cells(pack_of(arrays), [rows.texts[row] for rows, _, row in places], callback)
+            arrays = [graphs.found.get(row) or rows.arrays(row) for rows, graphs, row in here]
+            found, failed = job.cells(pack_of(arrays), [rows.columns[row] for rows, _, row in here], callback)
             for g, key in enumerate(some):
                 cache.add(key, None if g in failed else found[g], failed.get(g, ""))
     none: Cells = tuple("" if name == WARNING else None for name in job.columns)
     made: list[Cells] = []
-    for key, error in _keys(blocks):
+    for key, error in known:
         cells, error = cache.found[key] if key else (None, error)
         made.append((*(none if cells is None else cells), error))
     columns = dict(zip([*job.columns, "error"], map(list, zip(*made, strict=True)), strict=True))
     return Computed(chunk, columns, list(new), sum(map(bool, columns["error"])), sum(map(bool, columns.get(WARNING, ()))))
 
 
-def _keys(blocks: "Sequence[tuple[Rows, Graphs]]") -> Iterator[tuple[bytes, str]]:
-    """The key of each row, or its error."""
-    for _, graphs in blocks:
+def _keys(blocks: "Sequence[tuple[Rows, Graphs]]", apart: bool) -> Iterator[tuple[bytes, str]]:
+    """The key of each row, or its error. The SMILES of each column are a part of the keys if they are to be told apart."""
+    for rows, graphs in blocks:
         for row, key in enumerate(graphs.keys):
-            yield key, graphs.errors.get(row, "")
+            more = hashlib.blake2b(json.dumps(rows.columns[row]).encode(), digest_size=16).digest() if apart and key else b""
+            yield key + more, graphs.errors.get(row, "")
 
 
 def pack_of(graphs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> GraphPack:
@@ -423,8 +436,9 @@ class Stream:
     def _workers(self) -> int:
         if self.num_workers is not None:
             return self.num_workers
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return 0 if self.rows < FEW or cores == 1 else min(16, cores)
+        from reign.data.molecules import cores
+
+        return 0 if self.rows < FEW or cores() == 1 else min(16, cores())
 
     def _blocks(self, skip: int) -> "Iterator[tuple[tuple[Chunk, list[Rows]], list[Rows]]]":
         """The chunks, each with the blocks that are read by one process at a time."""
@@ -432,14 +446,15 @@ class Stream:
 
         others = self.beside.chunks(self.chunk_rows, skip) if self.beside is not None else None
         for chunk in self.table.chunks(self.chunk_rows, skip):
-            texts = list(molecule_texts([chunk.texts(column) for column in self.smiles_columns]))
+            columns = [chunk.texts(column) for column in self.smiles_columns]
+            texts, apart = list(molecule_texts(columns)), [[text.strip() for text in each] for each in zip(*columns, strict=True)]
             numbers, wrong = self._numbers(chunk, next(others) if others is not None else None)
             wrong |= chunk.odd
             rows = []
             for at in range(0, chunk.size, BLOCK):
                 here = {row - at: reason for row, reason in wrong.items() if at <= row < at + BLOCK}
                 part = slice(at, at + BLOCK)
-                rows.append(Rows(texts[part], here, numbers[part], self.descriptors.featurizers, self.stereo))
+                rows.append(Rows(texts[part], here, numbers[part], self.descriptors.featurizers, self.stereo, columns=apart[part]))
             yield (chunk, rows), rows
 
     def _numbers(self, chunk: "Chunk", other: "Chunk | None") -> tuple[list[list[float]], dict[int, str]]:

@@ -117,6 +117,20 @@ class Ensemble(Content):
     test: float
 
 
+class Baseline(Content):
+    """The metric of a forest that learned from the same rows as the models, on the splits that it did not learn from, one value for each split of
+    the rows; and with ``ensemble_with`` that of the mean of models and forest.
+    """
+
+    name: Literal["forest"]
+    val: Spread = OPTIONAL
+    test: Spread = OPTIONAL
+    together: dict[str, Spread] = {}
+    trees: int = OPTIONAL
+    columns: int = OPTIONAL
+    seconds: float = OPTIONAL
+
+
 class ModelResult(Content):
     """The results of one model: its metric on each split with the weights of the best and of the last epoch, and all metrics with those that are reported.
 
@@ -180,6 +194,7 @@ class Summary(Content):
     best_train: Spread = OPTIONAL
     parts: dict[str, Spread] = {}  # further splits of a data set
     ensemble: Ensemble = OPTIONAL
+    baseline: Baseline = OPTIONAL
     metrics: dict[str, dict[str, MetricOfTargets]] = {}
 
     @model_validator(mode="after")
@@ -198,6 +213,34 @@ class Summary(Content):
         """The metric on a split, or the smallest training loss ("best_train"); None if the run does not have it."""
         found: Spread | None = self.parts.get(name) or getattr(self, name, None)
         return found
+
+    @property
+    def beside(self) -> dict[str, Spread]:
+        """The metric of the baseline on each split, and that of models and baseline together, by what a table calls them."""
+        about = self.baseline
+        if about is None:
+            return {}
+        alone = {f"{split}, {about.name}": getattr(about, split) for split in ("val", "test")}
+        both = {f"{split}, models and {about.name}": spread for split, spread in about.together.items()}
+        return {name: spread for name, spread in (alone | both).items() if spread is not None}
+
+    def compare(self) -> str | None:
+        """A sentence on whether the models or the baseline are better on the validation rows; None without a baseline."""
+        about = self.baseline
+        if about is None:
+            return None
+        if about.val is None or self.val is None:
+            return f"There are no validation rows that could say whether the {about.name} is better."
+        ours, theirs, one = self.val.mean, about.val.mean, len(self.members) == 1
+        better = METRICS[self.metric].better
+        who = (
+            f"the model{'' if one else 's'}" if better(ours, theirs) else f"the {about.name}" if better(theirs, ours) else "neither"
+        )
+        verb = "are" if not one and better(ours, theirs) else "is"
+        numbers = f"{self.metric} {ours:.4g} of the model{'' if one else 's, on average'}, {theirs:.4g} of the {about.name}"
+        if "val" in about.together:
+            numbers += f", {about.together['val'].mean:.4g} of both together"
+        return f"On the validation rows {who} {verb} better: {numbers}."
 
     def describe_weights(self) -> str:
         """Which weights the results belong to.
@@ -219,6 +262,7 @@ def summarise(
     results: Sequence[ModelResult],
     curves: Sequence[Sequence[float]],
     predicted: Float[Tensor, "models graphs outputs"] | None,
+    baseline: Baseline | None = None,
 ) -> Summary:
     """Summarise the results of all models of a run.
 
@@ -228,6 +272,7 @@ def summarise(
         results: the results of its models.
         curves: in cross-validation, the validation metric of each model for every epoch.
         predicted: the predictions of each model for the test graphs, if all have the same ones.
+        baseline: the results of the baseline, if there is one.
     """
     first = results[0]
     out: dict[str, object] = {
@@ -249,6 +294,8 @@ def summarise(
             mean_prediction = as_outputs(predicted.mean(0), problem.task)
             value = METRICS[first.metric](mean_prediction, problem.y[problem.splits["test"]])
             out["ensemble"] = Ensemble(size=len(results), test=value)
+    if baseline is not None:
+        out["baseline"] = baseline.to_dict()
     out["metrics"] = _all_metrics(results, problem.targets)
     out["seconds"] = sum(r.seconds for r in results)
     out["members"] = [r.to_dict() for r in results]

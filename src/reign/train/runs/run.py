@@ -9,6 +9,7 @@ RUN/recipe.yaml          all settings
     calibration.json     calibration of the uncertainties on the validation rows of a table
     domain.json          ranges of the training molecules, for the warnings of reign predict
     training.csv         training molecules of a table, for reign predict --nearest
+    forest.safetensors   the forest that the models of a table are compared with; in the folder of each model if these learn from other rows
     memory.json          peak memory
     report.html          a page about the results; its figures are in figures/
     predictions.csv      predictions for the test graphs: mean and spread over seeds
@@ -74,6 +75,7 @@ class RunFiles:
         self.calibration = folder / "calibration.json"
         self.domain = folder / "domain.json"
         self.training = folder / "training.csv"
+        self.forest = folder / "forest.safetensors"
         self.memory = folder / "memory.json"
         self.report = folder / "report.html"
         self.predictions = folder / "predictions.csv"
@@ -91,6 +93,7 @@ class ModelFiles:
         self.predictions = folder / "predictions.csv"
         self.checkpoint = folder / "checkpoint.pt"
         self.last_good = folder / "last_good"
+        self.forest = folder / "forest.safetensors"
 
     def weights(self, which: str) -> Path:
         """The folder of the weights of the "best" or the "last" epoch."""
@@ -357,6 +360,11 @@ class Run:
     def model_folder(self, seed: int, fold: int | None) -> Path:
         """The folder of one of its models, trained or not."""
         return self.folder / f"seed-{seed}" / ("" if fold is None else f"fold-{fold}")
+
+    def forest_of(self, model_folder: Path) -> Path:
+        """The file of the forest that learns from the same rows as a model of the run."""
+        own = self.recipe.folds is not None or self.recipe.data.num_train is not None
+        return ModelFiles(model_folder).forest if own else self.files.forest
 
     @property
     def best_member(self) -> SavedModel:

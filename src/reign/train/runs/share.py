@@ -7,6 +7,7 @@ summary.json         the results, and which models there are
 calibration.json     the calibration, if there is one
 domain.json          ranges of the training molecules, if there are some, for warnings
 training.csv         the training molecules, only if they were asked for
+forest.safetensors   the forest, if the run predicts with one; or one in the folder of each model
 seed-0/scale.json    the scale of the targets
 seed-0/last/         weights and arguments of a model (or best/; seed-0/fold-1/ in cross-validation)
 """
@@ -107,6 +108,11 @@ def model_card(run: Run, files: list[str]) -> str:
         f"- {recipe.model.name}, {recipe.model.num_layers} layers of {recipe.model.hidden_channels} channels"
         + "".join(f", {key} {value}" for key, value in recipe.model.options.items()),
         f"- {train.epochs} epochs; {summary.describe_weights()}",
+        *(
+            [f"- The prediction is the mean of this and of a {recipe.ensemble_with} on Morgan counts and RDKit descriptors"]
+            if recipe.ensemble_with
+            else []
+        ),
         f"- Calibrated on validation rows: {_calibrated(run)}",
         "",
         "## Versions",
@@ -167,8 +173,8 @@ def _calibrated(run: Run) -> str:
 
 
 NAMES = re.compile(
-    r"README\.md|(recipe|problem|summary|calibration|domain)\.json|training\.csv"
-    r"|seed--?\d{1,10}/(fold-\d{1,6}/)?(scale\.json|(best|last)/(config\.json|model\.safetensors))"
+    r"README\.md|(recipe|problem|summary|calibration|domain)\.json|training\.csv|forest\.safetensors"
+    r"|seed--?\d{1,10}/(fold-\d{1,6}/)?(scale\.json|forest\.safetensors|(best|last)/(config\.json|model\.safetensors))"
 )
 SETTINGS = "recipe.json"  # the recipe, which is JSON in a zip
 MOST_FILES = 4_000
@@ -208,6 +214,10 @@ def export(run: str | Path, output: str | Path, molecules: bool = False) -> list
         weights = member.files.weights(opened.summary.report)
         for file in (member.files.scale, weights / "config.json", weights / "model.safetensors"):
             content[f"{result.folder}/{file.relative_to(member.folder).as_posix()}"] = file.read_bytes()
+        if opened.recipe.ensemble_with:
+            forest = opened.forest_of(member.folder)
+            own = forest.parent == member.folder
+            content[f"{result.folder}/{forest.name}" if own else forest.name] = forest.read_bytes()
     content = {"README.md": model_card(opened, list(content)).encode(), **content}
     if unknown := [name for name in content if not NAMES.fullmatch(name)]:
         raise ValueError(f"{run} has a model in {unknown[0]}, expected folders such as seed-0 or seed-0/fold-1.")
@@ -285,7 +295,7 @@ def _without_folders(recipe: Recipe) -> RawSettings:
 def _results(run: Summary) -> dict[str, object]:
     """The results of a run, with what identifies each model."""
     summary = run.to_dict()
-    kept = ("metric", "report", "parameters", "train", "val", "test", "ensemble", "metrics", "seconds")
+    kept = ("metric", "report", "parameters", "train", "val", "test", "ensemble", "baseline", "metrics", "seconds")
     members = [{key: each[key] for key in ("seed", "fold", "folder", "best", "last") if key in each} for each in summary["members"]]
     return {**{key: summary[key] for key in kept if key in summary}, "members": members}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from reign.data import Problem
 from reign.disk import write_json
@@ -15,6 +16,7 @@ from reign.train.engine.execution import Fabric, make_fabric
 from reign.train.predict.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
 from reign.train.predict.ensemble import TrainedModel, forecast, methods_of
 from reign.train.predict.nearest import Domain, keep_training
+from reign.train.runs.baseline import fit_baseline, wants_forest
 from reign.train.runs.build import (
     check_stereo,
     find_too_large,
@@ -58,18 +60,20 @@ def replicates(recipe: Recipe, folder: Path, number: int) -> list[tuple[Recipe, 
 # -- Calibrate the models of a run on its validation rows, for every method of uncertainty that its models support -----
 
 
-def calibrate(models: Sequence[TrainedModel], problem: Problem, callback: Callback | None = None) -> Calibration:
-    """Calibrate the trained models of a run on the validation rows of its table."""
+def calibrate(
+    models: Sequence[TrainedModel], problem: Problem, callback: Callback | None = None, beside: Tensor | None = None
+) -> Calibration:
+    """Calibrate the trained models of a run, and the forests beside them, on the validation rows of its table."""
     ids, callback = problem.splits["val"], callback or Callback()
     y, found = problem.y[ids], Calibration()
     if problem.task == "regression":
-        for method in methods_of(models):
-            made = forecast(models, problem.graphs, ids, problem.task, method, callback)
+        for method in methods_of(models, beside is not None):
+            made = forecast(models, problem.graphs, ids, problem.task, method, callback, beside=beside)
             assert made.unsure is not None
             fitted = {t: Interval.fit(y[:, c], made.values[:, c], made.unsure[:, c]) for c, t in enumerate(problem.targets)}
             found.intervals[method] = {target: each for target, each in fitted.items() if each is not None}
     else:
-        values = forecast(models, problem.graphs, ids, problem.task, None, callback).values
+        values = forecast(models, problem.graphs, ids, problem.task, None, callback, beside=beside).values
         for t, target in enumerate(problem.targets):
             there = ~y[:, t].isnan()
             if int(there.sum()) < FEWEST or y[there, t].unique().numel() < 2:
@@ -188,6 +192,7 @@ class _Started:
         if recipe.train.checkpoint is not None:
             check_stereo(recipe)
         members = list(members_of(recipe, problem, run))
+        wants_forest(recipe, problem)
         try_model(recipe, members[0].problem)
         if recipe.train.checkpoint is not None or recipe.train.frozen_epochs:
             first = members[0]
@@ -244,9 +249,14 @@ class _Started:
         if folds is None and "test" in problem.splits:
             size = problem.splits["test"].numel(), problem.num_outputs
             predicted = torch.stack([read_predictions(ModelFiles(m.folder).predictions, *size) for m in self.members])
-        summary = summarise(self.recipe, problem, results, curves, predicted)
+        baseline, beside = None, None
+        if fabric.is_global_zero and wants_forest(self.recipe, problem):
+            baseline, beside = fit_baseline(self.recipe, self.run, problem, self.members, metric, results[0].report, callback)
+            beside = beside if self.recipe.ensemble_with else None
+        summary = summarise(self.recipe, problem, results, curves, predicted, baseline)
         if fabric.is_global_zero:
             if predicted is not None:
+                predicted = predicted if beside is None else torch.cat([predicted, beside[:, problem.splits["test"]]])
                 write_predictions(files.predictions, problem, problem.splits["test"], predicted.mean(0), spread_of(predicted))
             Memory.peak(fabric.device).write(files.memory)
             if self.recipe.data.reads_smiles:
@@ -254,11 +264,11 @@ class _Started:
                 Domain.of_training(problem, trained_on).save(files.domain)
             if self.recipe.data.name == "csv" and folds is None:
                 keep_training(files.training, problem)
-                self._calibrate(summary.report, fabric, callback)
+                self._calibrate(summary.report, fabric, callback, beside)
             summary.write(files.summary)  # the last file: with it, the run is finished
         return summary
 
-    def _calibrate(self, report: str, fabric: Fabric, callback: Callback) -> None:
+    def _calibrate(self, report: str, fabric: Fabric, callback: Callback, beside: Tensor | None) -> None:
         """Calibrate the models on the validation rows of a table, if there are any. A run that cannot be calibrated stays as it is."""
         assert self.problem is not None
         if "val" not in self.problem.splits:
@@ -266,7 +276,7 @@ class _Started:
         load, size = TrainedModel.load, self.problem.num_outputs
         try:
             models = [load(m.folder, report, self.recipe.train, size, fabric.device) for m in self.members]
-            calibrate(models, self.problem, callback).save(self.run.files.calibration)
+            calibrate(models, self.problem, callback, beside).save(self.run.files.calibration)
         except ValueError as error:
             callback.note(f"The run could not be calibrated: {error}")
 

@@ -363,6 +363,10 @@ class Recipe(Settings):
     folds: Annotated[int, Field(ge=2)] | None = Field(
         None, description="number of cross-validation folds; the reported epoch has the best mean over folds"
     )
+    baseline: Literal["auto", "none"] = Field(
+        "auto", description="auto: fit a forest to a table of molecules of at most 20,000 rows, too, for comparison; none: do not"
+    )
+    ensemble_with: Literal["forest"] | None = Field(None, description="forest: predict with this forest, too")
     format: int = Field(FORMAT, description="1: defaults of models are those of runs without a format; see reign.nn")
 
     @model_validator(mode="before")
@@ -386,6 +390,9 @@ class Recipe(Settings):
             raise ValueError(f"seeds are {self.seeds}, expected distinct numbers")
         if self.folds is not None and (fixed := self.data.fixed_split) not in (None, "splits_column"):
             raise ValueError(f"folds are drawn at random, but data.{fixed} gives the splits; leave one of them out")
+        if self.ensemble_with and (self.data.name != "csv" or self.baseline == "none"):
+            why = "the baseline is none" if self.data.name == "csv" else f"data.name is '{self.data.name}'"
+            raise ValueError(f"ensemble_with is '{self.ensemble_with}', which is the baseline of a table of molecules, but {why}")
         return self
 
     @classmethod
