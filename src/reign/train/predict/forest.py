@@ -1,6 +1,6 @@
 """A forest on Morgan counts and RDKit descriptors: the usual baseline for tables of molecules, which can also predict together with the models.
 
-It is fitted with scikit-learn, bounded in time and size, and stored as plain arrays. One kind of tree serves all tasks: for classes, trees learn columns of 0
+Its trees are extremely randomised (Geurts et al. 2006). They are fitted with scikit-learn, bounded in time and size, and stored as plain arrays. One kind of tree serves all tasks: for classes, trees learn columns of 0
 and 1, whose squared errors are the Gini impurity, so that leaves hold probabilities.
 """
 
@@ -23,9 +23,8 @@ from reign.train.settings.losses import label_weights
 
 FEWEST, MOST = 50, 20_000  # training rows below which, and rows above which, no forest is fitted for comparison
 TREES, LEAST_TREES = 100, 10  # all trees, and those of a target that needs its own at least
-FEATURES = 0.2  # share of the columns that a split looks at
-PRESENT = 3  # training molecules that a Morgan environment must occur in
-FOLDED = 1024  # columns of Morgan counts
+FEATURES = 0.3  # share of the columns that a split looks at
+PRESENT = 3  # training molecules that must differ from the usual value of a column, as by having a Morgan environment
 LARGEST = 20_000_000  # bytes of a file, which bound the leaves of a tree
 NODE = 16  # bytes of a node; a leaf has four more for each output
 KINDS = ("morgan_count", "rdkit_2d")
@@ -74,7 +73,7 @@ def describe(
                 part = known[kind]
             else:
                 part, at = rows[:, at : at + widths[kind]], at + widths[kind]
-            parts.append(part.reshape(len(part), -1, FOLDED).sum(1) if kind == "morgan_count" else part)
+            parts.append(part)
     return np.concatenate(parts, axis=1)
 
 
@@ -161,15 +160,15 @@ class Trees:
         return total / len(self.roots)
 
     @classmethod
-    def fit(cls, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None, trees: int, rows: int) -> "Trees":
-        """Fit trees, each to at most this number of rows, which are drawn with replacement."""
-        from sklearn.ensemble import RandomForestRegressor
+    def fit(cls, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None, trees: int, leaves: int) -> "Trees":
+        """Fit trees of at most this number of leaves each."""
+        from sklearn.ensemble import ExtraTreesRegressor
 
         from reign.data.molecules import cores
 
-        model = RandomForestRegressor(
-            trees, max_features=FEATURES, max_samples=min(rows, len(x)), n_jobs=cores(), random_state=0
-        ).fit(x, y.ravel() if y.shape[1] == 1 else y, weights)
+        least = -(-len(x) // leaves)
+        model = ExtraTreesRegressor(trees, max_features=FEATURES, min_samples_leaf=least, n_jobs=cores(), random_state=0)
+        model.fit(x, y.ravel() if y.shape[1] == 1 else y, weights)
         return cls.of([each.tree_ for each in model.estimators_])
 
     @classmethod
@@ -286,12 +285,12 @@ class Forest:
         else:
             parts = [(np.flatnonzero(~np.isnan(y[:, t]) & (w[:, t] > 0)), slice(t, t + 1)) for t in range(y.shape[1])]
         number = max(LEAST_TREES, TREES // len(parts))
-        rows = LARGEST // (number * len(parts) * (2 * NODE + 4 * y[:, parts[0][1]].shape[1]))
+        leaves = max(1, LARGEST // (number * len(parts) * (2 * NODE + 4 * y[:, parts[0][1]].shape[1])))
         trees = []
         for own, of in parts:
             if not len(own):  # no label of this target: trees of one leaf, which is the mean
                 own, y = np.zeros(1, dtype=int), np.nan_to_num(y)
-            trees.append(Trees.fit(x[own], y[own, of], w[own, of][:, 0], number, max(1, rows)))
+            trees.append(Trees.fit(x[own], y[own, of], w[own, of][:, 0], number, leaves))
         return cls(columns.astype(np.int32), usual, mean, deviation, trees, width)
 
     def save(self, file: Path) -> None:
@@ -319,11 +318,10 @@ class Forest:
             raise ValueError(
                 f"the forest in {file} was fitted to descriptors of another version of RDKit; use that version, or train again."
             )
-        made = cls(
-            *(arrays[name] for name in PLAIN),
-            [Trees(*(arrays[f"{t}.{name}"] for name in NODES)) for t in range(number)],
-            int(width) if (width := about.get("width", "")).isdecimal() and len(width) < 8 else 0,
-        )
+        columns, usual, mean, deviation = (arrays[name] for name in PLAIN)
+        trees = [Trees(*(arrays[f"{t}.{name}"] for name in NODES)) for t in range(number)]
+        width = about.get("width", "")
+        made = cls(columns, usual, mean, deviation, trees, int(width) if width.isdecimal() and len(width) < 8 else 0)
         if (why := made._why_wrong(outputs)) is not None:
             raise ValueError(f"{file} is damaged ({why}); do not use it, or train again.")
         return made
