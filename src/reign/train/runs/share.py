@@ -122,7 +122,8 @@ def model_card(run: Run, files: list[str]) -> str:
         "",
         "## What is in the file",
         "",
-        "Settings, results, calibration, ranges of the training molecules and labels, and weights. It does not hold single labels, splits, predictions or checkpoints. "
+        "Settings, results, calibration, ranges of the training molecules and labels, and weights. It does not hold splits, predictions or checkpoints"
+        + (". The leaves of the forest hold labels of training molecules. " if recipe.ensemble_with else ", nor single labels. ")
         + (
             "It holds the SMILES of the training molecules (`training.csv`), for `--nearest`."
             if run.files.training.name in files
