@@ -218,7 +218,7 @@ class Summary(Content):
     def beside(self) -> dict[str, Spread]:
         """The metric of the baseline on each split, and that of models and baseline together, by what a table calls them."""
         about = self.baseline
-        if about is None:
+        if not about:
             return {}
         alone = {f"{split}, {about.name}": getattr(about, split) for split in ("val", "test")}
         both = {f"{split}, models and {about.name}": spread for split, spread in about.together.items()}
@@ -227,9 +227,9 @@ class Summary(Content):
     def compare(self) -> str | None:
         """A sentence on whether the models or the baseline are better on the validation rows; None without a baseline."""
         about = self.baseline
-        if about is None:
+        if not about:
             return None
-        if about.val is None or self.val is None:
+        if not about.val or not self.val:
             return f"There are no validation rows that could say whether the {about.name} is better."
         ours, theirs, one = self.val.mean, about.val.mean, len(self.members) == 1
         better = METRICS[self.metric].better
