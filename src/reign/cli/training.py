@@ -60,10 +60,8 @@ def train(
         str | None,
         model_option("-l", "--loss-function", help="Loss: mse, l1 (reports mae), mve (predicts a variance, too), ..."),
     ] = None,
-    baseline: Annotated[
-        bool, model_option("--baseline/--no-baseline", help="Fit a forest to compare with, for at most 20,000 rows.")
-    ] = True,
-    ensemble_with: Annotated[str | None, model_option(help="forest: predict with the mean of models and this forest.")] = None,
+    no_baseline: Annotated[bool, model_option("--no-baseline", help="Fit no forest to compare the model with.")] = False,
+    ensemble_with: Annotated[str | None, model_option(help="forest: predict with this forest, too.")] = None,
     epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
     patience: Annotated[int | None, training_option(help="Stop after so many epochs without gain; keep the best.")] = None,
     task_weights: Annotated[list[float] | None, training_option(help="How much each target counts in the loss.")] = None,
@@ -153,7 +151,7 @@ def train(
                     metrics=metrics[1:] if metrics else None,
                 ),
             },
-            given(baseline=None if baseline else "none", ensemble_with=ensemble_with),
+            given(baseline="none" if no_baseline else None, ensemble_with=ensemble_with),
             *(override(text) for text in settings or []),
         ]
         if ensemble_size is not None and seeds is not None:
