@@ -207,3 +207,6 @@ def test_replicates() -> None:
     for r in range(2):
         assert "baseline" in read_json(Path(f"runs/replicate-{r}/summary.json"))
         assert f"replicate {r}: On the validation rows the" in done.stdout
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if line.startswith("│")]
+    values = [read_json(Path(f"runs/replicate-{r}/summary.json"))["baseline"]["test"]["mean"] for r in range(2)]
+    assert [row[-1] for row in rows[:3]] == [f"{value:.4g}" for value in [*values, sum(values) / 2]]

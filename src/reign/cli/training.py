@@ -261,10 +261,12 @@ def metrics_table(summary: "Summary") -> Table | None:
 def replicates_table(summaries: "list[Summary]") -> Table:
     """The results of the same training on several splits, and their mean and deviation."""
     splits = [split for split in ("train", "val", "test") if all(split in summary.splits for summary in summaries)]
-    values = [[summary.splits[split].mean for split in splits] for summary in summaries]
+    beside = [name for name in summaries[0].beside if all(name in summary.beside for summary in summaries)]
+    found = [{**summary.splits, **summary.beside} for summary in summaries]
+    values = [[each[name].mean for name in [*splits, *beside]] for each in found]
     rows: list[list[object]] = [[str(r), *row] for r, row in enumerate(values)]
     columns = list(zip(*values, strict=True))
     rows.append(["mean", *map(mean, columns)])
     if len(values) > 1:
         rows.append(["std", *map(stdev, columns)])
-    return Table(f"{summaries[0].metric} on {len(summaries)} splits", ["replicate", *splits], rows)
+    return Table(f"{summaries[0].metric} on {len(summaries)} splits", ["replicate", *splits, *beside], rows)
