@@ -9,6 +9,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,7 +166,8 @@ def load_model(base: type["Model"], folder: Path) -> "Model":
         saved = replace(saved, arguments=todays_options(kind, saved.arguments, saved.format))
         saved.check_sizes(kind)
         model = kind(**saved.arguments)
-        model.to(next((value.dtype for value in saved.weights.values() if value.is_floating_point()), torch.float32))
+        dtypes = {value.dtype for value in saved.weights.values() if value.is_floating_point()}
+        model.to(reduce(torch.promote_types, dtypes) if dtypes else torch.float32)  # weights may be shorter than statistics of norms
         model.load_state_dict(saved.weights)
     except Exception as error:  # arguments that do not match the weights can raise any error
         raise ValueError(f"{folder} is damaged: it does not describe a valid {saved.model} ({first_line(error)}).") from error

@@ -1,5 +1,6 @@
 """Tables of molecules: files with SMILES. This needs ``pip install 'reign[chem]'``."""
 
+from reign.data.molecules._corpus import Corpus
 from reign.data.molecules._csv_reader import endings, need_columns
 from reign.data.molecules._descriptors import Descriptors, Neighbours, check_rows
 from reign.data.molecules._table import Report, load_table, molecule_texts, read_molecules
@@ -11,7 +12,7 @@ from reign.smiles import (  # isort: skip
 )  # fmt: skip
 
 __all__ = [
-    "BITS", "BLOCK", "FEATURIZERS", "Chunk", "Descriptors", "Graphs", "Molecule", "Neighbours", "Reader", "Report", "Rows", "Stereo",
+    "BITS", "BLOCK", "FEATURIZERS", "Chunk", "Corpus", "Descriptors", "Graphs", "Molecule", "Neighbours", "Reader", "Report", "Rows", "Stereo",
     "TableFile", "canonical", "check_rows", "cores", "descriptor_names", "endings", "from_smiles", "graphs_of", "import_parquet", "in_words", "is_parquet",
     "load_table", "molecule_texts", "need_columns", "read_many", "read_molecules", "read_table", "scaffold",
 ]  # fmt: skip

@@ -26,7 +26,7 @@ from reign.train.engine.batches import bag_of, parts
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import gpu_generator, number_format
 from reign.train.engine.sharing import hand_over, wait_for
-from reign.train.engine.step import Step, take_gradients
+from reign.train.engine.step import Step, draw_targets, take_gradients
 from reign.train.settings.losses import Loss
 from reign.train.settings.optim import make_capturable
 
@@ -247,6 +247,7 @@ class CapturedEngine:
         origin: the pack that the graphs were made from; runs with the same graphs share their bags, also if they have other targets. None to share nothing.
         weights: the weight of each label, on the device; None for equal weights.
         callback: receives progress events while the bags are made.
+        target_share: as in ``TrainingConfig``.
     """
 
     model: Model
@@ -259,6 +260,7 @@ class CapturedEngine:
     origin: GraphPack | None = None
     weights: Float[Tensor, "graphs targets"] | None = None
     callback: Callback = field(default_factory=Callback)
+    target_share: float = 1.0
     _frames: dict[str, Frames] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -433,7 +435,7 @@ class FramedBatch:
     def __init__(self, of: CapturedEngine, frame: Frame) -> None:
         frame.fill()
         self.of, self.frame = of, frame
-        self.y = of._targets.index_select(0, frame.ids)
+        self.y = draw_targets(of._targets.index_select(0, frame.ids), of.target_share)
         self.labels = (~self.y.isnan()).sum()
 
     def gradients(self) -> Tensor:

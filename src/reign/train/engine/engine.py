@@ -84,7 +84,8 @@ class Engine:
         self.bags = self._bags()
         assert self.graphs.y is not None
         self.direct = Direct(
-            self.step, self.wrapped, loss, problem, self.graphs.y, self.label_weights, self.budget, fabric, self.bags
+            self.step, self.wrapped, loss, problem, self.graphs.y, self.label_weights, self.budget, fabric, self.bags,
+            config.target_share,
         )
         self.inference = Inference(
             model,
@@ -213,6 +214,7 @@ class Engine:
                     self.problem.graphs,
                     self.label_weights,
                     self.callback,
+                    self.config.target_share,
                 )
             elif self.fabric.device.type == "cuda":
                 self.callback.note(f"batches are assembled one by one, not on the device: {why}.")

@@ -74,6 +74,14 @@ class Step:
             torch._foreach_copy_(self._buffers, statistics)
 
 
+def draw_targets(y: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
+    """Labels of which only those of a random share of the targets are kept; the others become NaN."""
+    if share >= 1:
+        return y
+    kept = torch.rand(y.size(1), generator=generator, device=y.device) < share
+    return torch.where(kept, y, torch.full_like(y, torch.nan))
+
+
 def take_gradients(loss: Tensor, labels: Tensor, weights: list[nn.Parameter]) -> Tensor:
     """Give weights the gradients of a mean loss that is computed at once, on one device. Return the sum of the loss.
 
@@ -111,6 +119,7 @@ class Direct:
         budget: how much is computed at a time.
         fabric: devices and processes.
         bags: where the bags of the batches come from.
+        target_share: as in ``TrainingConfig``.
     """
 
     step: Step
@@ -122,6 +131,7 @@ class Direct:
     budget: Budget
     fabric: Fabric
     bags: BagSource
+    target_share: float = 1.0
 
     def __call__(self, group: list[Ids], when: str) -> "DirectBatch":
         """Some batches whose gradients are averaged. ``when`` is for messages."""
@@ -161,20 +171,25 @@ class DirectBatch:
     def _compute(self) -> tuple[float, float]:
         of, loss_total, labels_total = self.of, 0.0, 0.0
         for b, ids in enumerate(self.group):
-            labels = float((~of.problem.y[ids].isnan()).sum())
+            labels = float((~self._drawn(of.problem.y[ids]).isnan()).sum())
             mine = of.budget.equal_parts(share(ids, of.fabric.global_rank, of.fabric.world_size))
             for p, part in enumerate(mine):
                 done = b == len(self.group) - 1 and p == len(mine) - 1
                 with of.fabric.no_backward_sync(of.wrapped, enabled=not done):
                     out = of.bags.learn(of.wrapped, part)
                     self._check_shape(out)
-                    y = of.targets[part]
+                    y = self._drawn(of.targets[part])
                     loss = of.loss.sum(out.to(y.dtype), y, None if of.weights is None else of.weights[part])
                     # DDP takes the mean over processes; the sum is needed
                     of.fabric.backward(loss * (of.fabric.world_size / max(labels, 1.0) / len(self.group)))
                 loss_total += float(total(loss.detach()))
             labels_total += labels
         return loss_total, labels_total
+
+    def _drawn(self, y: Tensor) -> Tensor:
+        """The labels to learn from. All parts and processes draw the same targets, so the seed is a number that they share."""
+        seed = int(torch.cat(self.group).sum())
+        return y if self.of.target_share >= 1 else draw_targets(y.cpu(), self.of.target_share, torch.Generator().manual_seed(seed)).to(y.device)
 
     def _undo(self) -> None:
         self.of.step.update.forget()

@@ -19,6 +19,7 @@ from reign.train.engine.batches import TOO_LARGE, pairs_of, why_too_large
 from reign.train.engine.callbacks import Callback, need_tensorboard
 from reign.train.engine.execution import dtype_of
 from reign.train.predict.inputs import descriptors_of
+from reign.train.runs.encoders import Encoder
 from reign.train.runs.run import Run
 from reign.train.settings.config import DataConfig, ModelConfig, Recipe, TrainingConfig
 from reign.train.settings.losses import LOSSES, choose, label_weights
@@ -251,7 +252,7 @@ def leave_out(problem: Problem, report: "Report", rows: dict[str, str]) -> Probl
 
 
 def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int) -> bool:
-    """Load the weights of the run in ``train.checkpoint`` into a model, if one is given. Return whether the last layer was loaded, too.
+    """Load the weights of ``train.checkpoint``, a run or an encoder, into a model, if one is given. Return whether the last layer was loaded, too.
 
     A run can have several models: seed s starts from model s, modulo their number. If the targets or classes differ, the last layer keeps its
     random weights.
@@ -264,10 +265,13 @@ def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int
             raise ValueError(f"{option} trains only the head, but {type(model).__name__} has none.")
     if config.checkpoint is None:
         return True
-    run = Run.open(config.checkpoint)
-    known = run.members[seed % len(run.members)].model()
-    same = [run.problem.task, run.problem.targets, run.problem.classes] == [problem.task, problem.targets, problem.classes]
-    weights, own = known.state_dict(), model.state_dict()
+    if (encoder := Encoder.find(config.checkpoint)) is not None:
+        source, weights, same = encoder.folder, encoder.weights(), False
+    else:
+        run = Run.open(config.checkpoint)
+        source, weights = run.folder, run.members[seed % len(run.members)].model().state_dict()
+        same = [run.problem.task, run.problem.targets, run.problem.classes] == [problem.task, problem.targets, problem.classes]
+    own = model.state_dict()
     last = f"head.lin{getattr(model.head, 'depth', 0)}."
     same = same and all(own[name].shape == weights[name].shape for name in own if name.startswith(last) and name in weights)
     if not same:
@@ -277,8 +281,8 @@ def start_from(model: Model, config: TrainingConfig, problem: Problem, seed: int
     ]
     if wrong:
         raise ValueError(
-            f"the weights of {run.folder} do not fit this model ({wrong[0]} differs); leave out --model, --policy and settings of the model, so that "
-            "the settings of that run are used."
+            f"the weights of {source} do not fit this model ({wrong[0]} differs); leave out --model, --policy, descriptors and settings of the model, so "
+            "that its own settings are used."
         )
     model.load_state_dict(weights)
     return same
@@ -311,11 +315,15 @@ def hold_encoder(model: nn.Module) -> None:
 
 
 def stereo_of(folder: Path) -> RawSettings:
-    """The setting ``data.stereo`` that gives tables the feature of chirality of a finished run; empty if the run is not on molecules."""
+    """The setting ``data.stereo`` that gives tables the feature of chirality of a finished run or an encoder; empty if the run is not on molecules."""
+    if (encoder := Encoder.find(folder)) is not None:
+        return {"stereo": encoder.card["stereo"]}
     data = Run.open(folder).recipe.data
     return {"stereo": data.stereo_of_graphs} if data.reads_smiles else {}
 
 
 def model_of(folder: Path) -> RawSettings:
-    """The settings of the model of a finished run."""
+    """The settings of the model of a finished run or an encoder."""
+    if (encoder := Encoder.find(folder)) is not None:
+        return encoder.model_settings()
     return Run.open(folder).recipe.model.model_dump(mode="json")

@@ -282,6 +282,7 @@ class ScheduleConfig(Settings):
     patience: Annotated[int, Field(ge=0)] = Field(40, description="plateau: epochs without a better validation metric")
     warmup: Share = Field(0.05, description="cosine: share of the steps in which the rate rises")
     floor: Share = Field(0.01, description="cosine: the last rate, as a share of the highest one")
+    minutes: Annotated[float, Field(gt=0, le=1e5)] = Field(60.0, description="clock: as cosine, but over this many minutes of training")
 
     def build(self, optimiser: Optimizer, steps: int, metric: str | None = None) -> Schedule:
         """The schedule of the learning rate over a number of steps. A plateau schedule uses the validation metric if there is one."""
@@ -320,7 +321,12 @@ class TrainingConfig(Settings):
     checkpoint_seconds: Annotated[float, Field(ge=0)] = Field(
         5.0, description="least number of seconds between two checkpoints; 0 for one after each epoch"
     )
-    checkpoint: str | None = Field(None, description="a run whose weights to start from")
+    target_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0, description="share of the targets, drawn at random in every step, that the step learns from"
+    )
+    checkpoint: str | None = Field(
+        None, description="where to start from: a run, an encoder made by reign pretrain, or the name of one that comes with reign"
+    )
     freeze_encoder: bool = Field(False, description="with a checkpoint: train only the head")
     freeze_epochs: Positive | None = Field(
         None, description="with a checkpoint: train only the head for this many epochs, then all weights, with unfrozen_lr"

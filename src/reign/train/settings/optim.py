@@ -1,6 +1,7 @@
 """Optimisers by name. Each takes the weights and all values of ``OptimiserConfig``, and ignores values it does not use."""
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -146,6 +147,45 @@ class Cosine(Schedule):
     def load_state_dict(self, state: StateDict) -> None:
         """Restore a saved state; the function of the schedule does not change."""
         self.inner.load_state_dict({**state, "lr_lambdas": [None]})
+
+
+@SCHEDULES.register("clock")
+class Clock(Schedule):
+    """As ``cosine``, over ``minutes`` of training in place of steps, counted from the first one. Then the rate is 0, and training ends with the epoch."""
+
+    def __init__(
+        self, optimiser: Optimizer, steps: int, metric: str | None, *, minutes: float, warmup: float, floor: float, **options: Any
+    ) -> None:
+        super().__init__(optimiser, steps, metric)
+        self.peak, self.seconds, self.warmup, self.floor = self.value, 60 * minutes, warmup, floor
+        self.before, self.began = 0.0, math.nan  # seconds before this process continued the training, and when it did
+        self.value = self.peak * self.rate(0.0)
+
+    def rate(self, done: float) -> float:
+        """The rate after a share of the time, relative to the highest one."""
+        if done < self.warmup:
+            return max(done / self.warmup, 1e-3)
+        if done >= 1:
+            return 0.0
+        return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * (done - self.warmup) / max(1e-9, 1 - self.warmup)))
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds since the first step, without pauses between processes."""
+        return self.before + (0.0 if math.isnan(self.began) else time.monotonic() - self.began)
+
+    def after_step(self) -> None:
+        """Move along the cosine."""
+        self.began = time.monotonic() if math.isnan(self.began) else self.began
+        self.value = self.peak * self.rate(self.elapsed / self.seconds)
+
+    def state_dict(self) -> StateDict:
+        """The seconds of training."""
+        return {"elapsed": self.elapsed}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Continue after these seconds."""
+        self.before, self.began = float(state["elapsed"]), math.nan
 
 
 # -- Fused optimisers, which update all weights at once; in a CUDA graph they keep their state on the device. Their state on disk does not change

@@ -1,0 +1,257 @@
+"""Is a model that starts from an encoder better on small tables than one from random weights? Validation rows choose; test rows are kept apart.
+
+    python benchmarks/encoder.py --data FOLDER --encoder dss=ENCODER --encoder wide=OTHER --work WORK --processes 8
+    python benchmarks/encoder.py --work WORK --table           # what the validation rows say
+    python benchmarks/encoder.py --work WORK --table --test    # what the test rows say, after the choice
+
+The folder holds ``esol_splits.csv``, ``lipophilicity_splits.csv`` and ``moleculeace.csv.xz``. A tenth of the training rows of a set, drawn with a fixed
+seed, is the judge, and the model of the last epoch is taken. WORK/validation-*.jsonl has the errors on these rows, and WORK/test-*.jsonl those on test
+rows, which nothing here reads without --test. The same command continues where it was stopped; models of seed 0 come first.
+"""
+
+import argparse
+import csv
+import json
+import lzma
+import math
+import time
+from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+
+from reign.data import GraphPack, Problem
+from reign.disk import read_tensors, write_tensors
+from reign.experiments import find_recipe
+from reign.train import fit
+from reign.train.engine.callbacks import Callback
+from reign.train.engine.execution import Fabric, make_fabric
+from reign.train.runs.build import make_model, model_of, start_from
+from reign.train.runs.jobs import JobThreads
+from reign.train.settings.config import Recipe, TrainingConfig
+
+Settings = dict[str, Any]
+HELD, SEED = 0.1, 0  # share of the training rows that judge, and the seed that draws them
+
+
+def setting(epochs: int, lr: float, average: float, **others: Any) -> Settings:
+    """Settings of a training."""
+    return {"epochs": epochs, "average": average, "optimiser": {"lr": lr}, **others}
+
+
+FROM_ENCODER = {  # how a model goes on from the weights of an encoder
+    "fast": setting(12, 1e-3, 2),
+    "slow": setting(12, 3e-4, 2),
+    "long": setting(20, 5e-4, 3),
+}
+if "freeze_epochs" in TrainingConfig.model_fields:
+    FROM_ENCODER["frozen"] = setting(14, 1e-3, 2, freeze_epochs=3)
+
+
+# -- the sets: graphs and labels in a file each, so that no process reads SMILES ----------------------------------------------
+
+
+def prepare(data: Path, folder: Path) -> None:
+    """Write the graphs of all sets."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, target in (("esol", "logSolubility"), ("lipophilicity", "exp")):
+        with (data / f"{name}_splits.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        for s in range(3):
+            _write(folder / f"{name}-{s}.safetensors", [(row["smiles"], row[target], row[f"split{s}"] != "test", 0) for row in rows])
+    found: dict[str, list[tuple[str, str, bool, int]]] = defaultdict(list)
+    with lzma.open(data / "moleculeace.csv.xz", "rt") as file:
+        for row in csv.DictReader(file):
+            found[row["set"]].append((row["smiles"], row["y"], row["split"] == "train", int(row["cliff"])))
+    for name, rows_of_set in found.items():
+        _write(folder / f"{name}.safetensors", rows_of_set)
+
+
+def _write(file: Path, rows: list[tuple[str, str, bool, int]]) -> None:
+    from reign.data.molecules import graphs_of, read_many
+
+    if file.is_file():
+        return
+    graphs, wrong = graphs_of(*read_many([row[0].strip() for row in rows]))
+    kept = [r for r in range(len(rows)) if r not in wrong]
+    for r in kept:
+        graphs[r].y = torch.tensor([[float(rows[r][1])]])  # type: ignore[union-attr]
+    pack = GraphPack.of([graphs[r] for r in kept])  # type: ignore[misc]
+    assert pack.edge_attr is not None
+    assert pack.y is not None
+    tensors = {"x": pack.x.to(torch.uint8), "edge_index": pack.edge_index.short(), "edge_attr": pack.edge_attr.to(torch.uint8)}
+    tensors |= {"y": pack.y, "node_ptr": pack.node_ptr, "edge_ptr": pack.edge_ptr}
+    tensors |= {"learn": torch.tensor([rows[r][2] for r in kept]), "cliff": torch.tensor([rows[r][3] for r in kept])}
+    write_tensors(file, tensors)
+    print(f"{file.stem}: {len(kept)} molecules, {len(wrong)} left out", flush=True)
+
+
+def load(file: Path) -> tuple[Problem, torch.Tensor]:
+    """A set, and which of its molecules are on a cliff."""
+    t, _ = read_tensors(file)
+    pack = GraphPack(t["x"].long(), t["edge_index"].long(), t["edge_attr"].long(), t["y"], t["node_ptr"], t["edge_ptr"])
+    learn, test = t["learn"].nonzero().flatten(), (~t["learn"]).nonzero().flatten()
+    learn = learn[torch.randperm(learn.numel(), generator=torch.Generator().manual_seed(SEED))]
+    held = max(1, round(HELD * learn.numel()))
+    splits = {"train": learn[held:].sort().values, "val": learn[:held].sort().values, "test": test}
+    return Problem(file.stem, pack, splits, "regression", ["y"], "atom", "bond"), t["cliff"].bool()
+
+
+# -- one model of one set --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Trial:
+    """One training; as a job of ``JobThreads``."""
+
+    file: Path
+    start: str
+    seed: int
+    settings: tuple[Settings, Settings]
+    work: Path
+    number: int
+    until: float
+    error: BaseException | None = None
+
+    @property
+    def label(self) -> str:
+        """A short name."""
+        return f"{self.file.stem} {self.start} {self.seed}"
+
+    def recipe(self) -> Recipe:
+        """The settings: those of tables from random weights, with the changes of the start."""
+        model, train = self.settings
+        return find_recipe("molecules", {"data": {"path": "x"}, "model": model, "train": train})[0]
+
+    def try_run(self, fabric: Fabric, callback: Callback) -> None:
+        """Train the model, and write its errors. Nothing is done after the end of the time."""
+        if time.time() > self.until:
+            return
+        try:
+            began = time.monotonic()
+            recipe, (problem, cliff) = self.recipe(), load(self.file)
+            model = make_model(recipe.model, problem, self.seed, None)
+            start_from(model, recipe.train, problem, self.seed)
+            _, out = fit(model, problem, recipe.train, seed=self.seed, fabric=fabric, callback=callback)
+            about = {"set": self.file.stem, "start": self.start, "seed": self.seed}
+            val, test = ((out[s].cpu().double() - problem.y[problem.splits[s]].double()).flatten() for s in ("val", "test"))
+            hard = cliff[problem.splits["test"]]
+            self._add("validation", {**about, "rmse": _rmse(val), "seconds": round(time.monotonic() - began, 2)})
+            self._add("test", {**about, "rmse": _rmse(test), "cliff": _rmse(test[hard])})
+        except (ValueError, OSError, RuntimeError) as error:
+            self.error = error
+            print(f"{self.label}: {error!r:.300}", flush=True)
+
+    def _add(self, what: str, row: Settings) -> None:
+        with (self.work / f"{what}-{self.number}.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def _rmse(errors: torch.Tensor) -> float:
+    return math.sqrt(float(errors.square().mean())) if errors.numel() else math.nan
+
+
+def run(trials: list[Trial], device: str, threads: int) -> int:
+    """Train some models, in a process of its own. Return the number of failures."""
+    fabric = make_fabric("32-true", device)
+    if fabric.device.type == "cuda":
+        JobThreads(trials, fabric, Callback(), threads).run()  # type: ignore[arg-type]
+    else:
+        for trial in trials:
+            trial.try_run(fabric, Callback())
+    return sum(trial.error is not None for trial in trials)
+
+
+# -- all of them -----------------------------------------------------------------------------------------------------------
+
+
+def read(work: Path, what: str) -> list[Settings]:
+    """All rows of one kind."""
+    return [json.loads(line) for file in sorted(work.glob(f"{what}-*.jsonl")) for line in file.read_text().splitlines()]
+
+
+def plan(args: argparse.Namespace) -> list[Trial]:
+    """The models that are still to train: those of seed 0 first, and of these the largest sets first."""
+    starts: dict[str, tuple[Settings, Settings]] = {} if args.no_scratch else {"scratch": ({}, {})}
+    for text in args.encoder:
+        name, _, folder = text.partition("=")
+        own = model_of(Path(folder))
+        starts |= {f"{name}:{how}": (own, {"checkpoint": str(Path(folder).absolute()), **train}) for how, train in FROM_ENCODER.items()}
+        if args.controls:  # the same model from random weights
+            starts[f"{name}:scratch"] = (own, {})
+    done = {(row["set"], row["start"], row["seed"]) for row in read(args.work, "validation")}
+    files = sorted((args.work / "sets").glob("*.safetensors"), key=lambda file: -file.stat().st_size)
+    files = [file for file in files if not args.sets or file.stem in args.sets]
+    until = time.time() + 60 * args.minutes
+    return [
+        Trial(file, start, seed, settings, args.work, 0, until)
+        for seed in range(args.seeds)
+        for file in files
+        for start, settings in starts.items()
+        if (file.stem, start, seed) not in done
+    ]
+
+
+def table(work: Path, test: bool) -> None:
+    """The mean errors of each start over the sets that all starts have; splits of a set count as one set."""
+    rows = read(work, "test" if test else "validation")
+    starts = list(dict.fromkeys(row["start"] for row in rows))
+    for key in ("rmse", "cliff") if test else ("rmse",):
+        found: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for row in rows:
+            name = row["set"] if row["set"].startswith("CHEMBL") else row["set"].split("-")[0]
+            if not math.isnan(row[key]):
+                found[name, row["start"]].append(row[key])
+        names = sorted({name for name, _ in found})
+        whole = [name for name in names if all((name, start) in found for start in starts)]
+        ace = [name for name in whole if name.startswith("CHEMBL")]
+        print(f"\n{key} of {'test' if test else 'validation'} rows; means over {len(ace)} sets of MoleculeACE, and of the others")
+        others = [name for name in whole if name not in ace]
+        print(f"{'start':<24}{'models':>8}{'MoleculeACE':>13}" + "".join(f"{name:>16}" for name in others) + f"{'best on':>10}")
+        for start in starts:
+            means = {name: mean(found[name, start]) for name in whole}
+            best = sum(all(means[name] <= mean(found[name, other]) for other in starts) for name in whole)
+            number = sum(len(values) for (_, of), values in found.items() if of == start)
+            shown = f"{mean(means[name] for name in ace):>13.4f}" if ace else f"{'':>13}"
+            print(f"{start:<24}{number:>8}{shown}" + "".join(f"{means[name]:>16.4f}" for name in others) + f"{best:>10}")
+
+
+def main() -> None:
+    """Compare the starts."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, help="the folder of the tables")
+    parser.add_argument("--work", type=Path, required=True, help="the folder of graphs and results")
+    parser.add_argument("--encoder", action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--sets", nargs="*", help="some sets, as esol-0 CHEMBL1862_Ki")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=3, help="models that a process trains at once on a GPU")
+    parser.add_argument("--minutes", type=float, default=1e6, help="no model starts later")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--no-scratch", action="store_true")
+    parser.add_argument("--controls", action="store_true", help="train the models of the encoders from random weights, too")
+    parser.add_argument("--table", action="store_true", help="only print what was found")
+    parser.add_argument("--test", action="store_true", help="with --table: print the errors on test rows")
+    args = parser.parse_args()
+    if not args.table:
+        if args.data is not None:
+            prepare(args.data, args.work / "sets")
+        trials, began = plan(args), time.monotonic()
+        first = max((int(file.stem.split("-")[1]) for file in args.work.glob("validation-*.jsonl")), default=-1) + 1
+        for t, trial in enumerate(trials):  # every process has a file of its own
+            trial.number = first + t % args.processes
+        print(f"{len(trials)} models", flush=True)
+        shares = [trials[p :: args.processes] for p in range(min(args.processes, len(trials)))]
+        with ProcessPoolExecutor(max(1, len(shares)), get_context("spawn")) as pool:
+            for future in as_completed([pool.submit(run, share, args.device, args.threads) for share in shares]):
+                print(f"a process is done after {time.monotonic() - began:.0f} s, with {future.result()} failures", flush=True)
+    table(args.work, args.table and args.test)
+
+
+if __name__ == "__main__":
+    main()
