@@ -50,7 +50,7 @@ FROM_ENCODER = {  # how a model goes on from the weights of an encoder
     "long": setting(20, 5e-4, 3),
 }
 if "freeze_epochs" in TrainingConfig.model_fields:
-    FROM_ENCODER["frozen"] = setting(14, 1e-3, 2, freeze_epochs=3)
+    FROM_ENCODER["frozen"] = setting(14, 1e-3, 2, freeze_epochs=3, unfrozen_lr=0.5)
 
 
 # -- the sets: graphs and labels in a file each, so that no process reads SMILES ----------------------------------------------
@@ -63,7 +63,9 @@ def prepare(data: Path, folder: Path) -> None:
         with (data / f"{name}_splits.csv").open() as file:
             rows = list(csv.DictReader(file))
         for s in range(3):
-            _write(folder / f"{name}-{s}.safetensors", [(row["smiles"], row[target], row[f"split{s}"] != "test", 0) for row in rows])
+            _write(
+                folder / f"{name}-{s}.safetensors", [(row["smiles"], row[target], row[f"split{s}"] != "test", 0) for row in rows]
+            )
     found: dict[str, list[tuple[str, str, bool, int]]] = defaultdict(list)
     with lzma.open(data / "moleculeace.csv.xz", "rt") as file:
         for row in csv.DictReader(file):
@@ -181,9 +183,13 @@ def plan(args: argparse.Namespace) -> list[Trial]:
     for text in args.encoder:
         name, _, folder = text.partition("=")
         own = model_of(Path(folder))
-        starts |= {f"{name}:{how}": (own, {"checkpoint": str(Path(folder).absolute()), **train}) for how, train in FROM_ENCODER.items()}
+        starts |= {
+            f"{name}:{how}": (own, {"checkpoint": str(Path(folder).absolute()), **train}) for how, train in FROM_ENCODER.items()
+        }
         if args.controls:  # the same model from random weights
             starts[f"{name}:scratch"] = (own, {})
+    if args.epochs is not None:
+        starts = {name: (own, {**train, "epochs": args.epochs, "freeze_epochs": None}) for name, (own, train) in starts.items()}
     done = {(row["set"], row["start"], row["seed"]) for row in read(args.work, "validation")}
     files = sorted((args.work / "sets").glob("*.safetensors"), key=lambda file: -file.stat().st_size)
     files = [file for file in files if not args.sets or file.stem in args.sets]
@@ -235,6 +241,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--no-scratch", action="store_true")
     parser.add_argument("--controls", action="store_true", help="train the models of the encoders from random weights, too")
+    parser.add_argument("--epochs", type=int, help="epochs of all models, to try this program")
     parser.add_argument("--table", action="store_true", help="only print what was found")
     parser.add_argument("--test", action="store_true", help="with --table: print the errors on test rows")
     args = parser.parse_args()

@@ -12,11 +12,14 @@ from reign.cli.tools import at_least_one, plain_console, user_mistakes
 
 def pretrain(
     smiles: Annotated[Path, typer.Argument(help="A file with one SMILES in each line; it may be compressed (.xz).")],
-    output: Annotated[Path, output_option("-o", "--output-dir", help="Folder of the training; the encoder is in its folder encoder.")],
+    output: Annotated[
+        Path, output_option("-o", "--output-dir", help="Folder of the training; the encoder is in its folder encoder.")
+    ],
     data: Annotated[str, data_option(help="Where the molecules are from, for the card of the encoder.")] = "",
     licence: Annotated[str, data_option(help="The licences of the molecules and of the encoder, for its card.")] = "",
     corpus: Annotated[
-        Path | None, data_option(help="File that keeps the descriptors for further trainings; OUTPUT/corpus.safetensors if not given.")
+        Path | None,
+        data_option(help="File that keeps the descriptors for further trainings; OUTPUT/corpus.safetensors if not given."),
     ] = None,
     limit: Annotated[int | None, data_option(help="Learn from this many molecules only, drawn at random.")] = None,
     only_read: Annotated[bool, data_option("--only-read", help="Compute the descriptors, and do not train.")] = False,
@@ -58,7 +61,9 @@ def pretrain(
                 file.parent.mkdir(parents=True, exist_ok=True)
                 found.save(file)
             if only_read:
-                plain_console().print(f"{found.tensors['nodes'].numel():,} molecules with {len(found.names)} descriptors are in {file}.")
+                plain_console().print(
+                    f"{found.tensors['nodes'].numel():,} molecules with {len(found.names)} descriptors are in {file}."
+                )
                 return
             about = {"data": data, "licence": licence, "left_out": found.failed}
             problem = found.problem(config.val_share, config.seed)

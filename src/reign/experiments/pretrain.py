@@ -39,6 +39,7 @@ DEFAULTS: RawSettings = {
         "average": 1,
         "target_share": 0.5,
         "max_pairs": 10**9,
+        "checkpoint_seconds": 30,
         "optimiser": {"name": "adamw", "lr": 0.001, "weight_decay": 0.01},
         "schedule": {"name": "clock", "minutes": 60},
     },
@@ -64,7 +65,12 @@ class PretrainConfig(Settings):
 
 
 def pretrain(
-    problem: Problem, config: PretrainConfig, folder: Path, about: Mapping[str, Any], fabric: Fabric, callback: Callback | None = None
+    problem: Problem,
+    config: PretrainConfig,
+    folder: Path,
+    about: Mapping[str, Any],
+    fabric: Fabric,
+    callback: Callback | None = None,
 ) -> Encoder:
     """Train an encoder, and write it to ``folder/encoder``. A training that was stopped continues from its checkpoint in the folder.
 
@@ -84,7 +90,9 @@ def pretrain(
     model = make_model(config.model, problem, config.seed)
     result, predictions = fit(model, problem, config.train, seed=config.seed, folder=folder, fabric=fabric, callback=callback)
     scores = explained(problem.y[problem.splits["val"]], predictions["val"])
-    best = sorted(((score, name) for score, name in zip(scores.tolist(), problem.targets, strict=True) if score == score), reverse=True)
+    best = sorted(
+        ((score, name) for score, name in zip(scores.tolist(), problem.targets, strict=True) if score == score), reverse=True
+    )
     card = {
         **about,
         "model": type(model).__name__,
@@ -102,8 +110,10 @@ def pretrain(
     return write_encoder(model.cpu(), problem, folder / "encoder", card)
 
 
-def explained(y: Float[Tensor, "molecules descriptors"], out: Float[Tensor, "molecules descriptors"]) -> Float[Tensor, "descriptors"]:
-    ""X""
+def explained(
+    y: Float[Tensor, "molecules descriptors"], out: Float[Tensor, "molecules descriptors"]
+) -> Float[Tensor, "descriptors"]:
+    """The share of the variance of each descriptor that the predictions explain; NaN for descriptors that hardly vary here."""
     known = ~y.isnan()
     count = known.sum(0).clamp(min=1)
     mean = torch.where(known, y, 0).sum(0) / count

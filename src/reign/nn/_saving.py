@@ -167,7 +167,9 @@ def load_model(base: type["Model"], folder: Path) -> "Model":
         saved.check_sizes(kind)
         model = kind(**saved.arguments)
         dtypes = {value.dtype for value in saved.weights.values() if value.is_floating_point()}
-        model.to(reduce(torch.promote_types, dtypes) if dtypes else torch.float32)  # weights may be shorter than statistics of norms
+        model.to(
+            reduce(torch.promote_types, dtypes) if dtypes else torch.float32
+        )  # weights may be shorter than statistics of norms
         model.load_state_dict(saved.weights)
     except Exception as error:  # arguments that do not match the weights can raise any error
         raise ValueError(f"{folder} is damaged: it does not describe a valid {saved.model} ({first_line(error)}).") from error

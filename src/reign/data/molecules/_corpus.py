@@ -18,7 +18,14 @@ from reign.kernels import ragged
 from reign.smiles import describe_all, quick_descriptors
 
 FAR = 6.0  # deviations at which standardised descriptors are clipped
-COLUMNS = {"x": 2, "edge_index": 2, "edge_attr": 2, "nodes": 1, "edges": 1, "values": 2}  # the tensors of a file, with their dimensions
+COLUMNS = {
+    "x": 2,
+    "edge_index": 2,
+    "edge_attr": 2,
+    "nodes": 1,
+    "edges": 1,
+    "values": 2,
+}  # the tensors of a file, with their dimensions
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +43,9 @@ class Corpus:
     failed: int
 
     @classmethod
-    def read(cls, file: Path, num_workers: int, limit: int | None = None, seed: int = 0, progress: Progress = lambda items, _: items) -> "Corpus":
+    def read(
+        cls, file: Path, num_workers: int, limit: int | None = None, seed: int = 0, progress: Progress = lambda items, _: items
+    ) -> "Corpus":
         """Read a file with one SMILES in each line, in random order, and compute the descriptors.
 
         Args:
@@ -50,11 +59,19 @@ class Corpus:
         order = np.random.default_rng(seed).permutation(len(texts))[:limit]
         if not len(order):
             raise ValueError(f"{file} has no SMILES, expected one in each line.")
-        blocks = list(progress(describe_all([texts[row] for row in order], num_workers), f"descriptors of {len(order):,} molecules, block"))
-        parts = {name: np.concatenate([getattr(block, name) for block in blocks], axis=int(name == "edge_index")) for name in COLUMNS}
+        blocks = list(
+            progress(describe_all([texts[row] for row in order], num_workers), f"descriptors of {len(order):,} molecules, block")
+        )
+        parts = {
+            name: np.concatenate([getattr(block, name) for block in blocks], axis=int(name == "edge_index")) for name in COLUMNS
+        }
         if not len(parts["nodes"]):
             raise ValueError(f"{file} has no line that is a SMILES, expected one in each line; the first is {texts[0]!r:.80}.")
-        return cls({name: torch.from_numpy(part) for name, part in parts.items()}, quick_descriptors(), sum(block.failed for block in blocks))
+        return cls(
+            {name: torch.from_numpy(part) for name, part in parts.items()},
+            quick_descriptors(),
+            sum(block.failed for block in blocks),
+        )
 
     def save(self, file: Path) -> None:
         """Write the corpus."""
@@ -65,11 +82,21 @@ class Corpus:
         """Read what ``save`` wrote."""
         tensors, about = read_tensors(file)
         names, failed = about.get("names", "").split(), about.get("failed", "")
-        good = tensors.keys() == COLUMNS.keys() and all(tensors[name].dim() == number for name, number in COLUMNS.items()) and failed.isdigit()
+        good = (
+            tensors.keys() == COLUMNS.keys()
+            and all(tensors[name].dim() == number for name, number in COLUMNS.items())
+            and failed.isdigit()
+        )
         if good:
             nodes, edges = (int(tensors[name].sum()) for name in ("nodes", "edges"))
             number = tensors["nodes"].numel()
-            shapes = {"x": (nodes, 9), "edge_index": (2, edges), "edge_attr": (edges, 3), "edges": (number,), "values": (number, len(names))}
+            shapes = {
+                "x": (nodes, 9),
+                "edge_index": (2, edges),
+                "edge_attr": (edges, 3),
+                "edges": (number,),
+                "values": (number, len(names)),
+            }
             good = number > 0 and all(tensors[name].shape == shape for name, shape in shapes.items())
         if not good:
             raise ValueError(f"{file} is no corpus, expected a file written by reign pretrain; delete it to read the SMILES again.")
@@ -82,7 +109,9 @@ class Corpus:
         held = max(1, round(val_share * number))
         splits = {"train": order[held:].sort().values, "val": order[:held].sort().values}
         if not splits["train"].numel():
-            raise ValueError(f"the corpus has {number} molecules, and {held} of them are for validation, so none is left to learn from.")
+            raise ValueError(
+                f"the corpus has {number} molecules, and {held} of them are for validation, so none is left to learn from."
+            )
         y, varies = standardise(t["values"], splits["train"])
         graphs = GraphPack(
             t["x"].long(), t["edge_index"].long(), t["edge_attr"].long(), y, ragged.offsets(t["nodes"]), ragged.offsets(t["edges"])

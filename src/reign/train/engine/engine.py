@@ -84,7 +84,15 @@ class Engine:
         self.bags = self._bags()
         assert self.graphs.y is not None
         self.direct = Direct(
-            self.step, self.wrapped, loss, problem, self.graphs.y, self.label_weights, self.budget, fabric, self.bags,
+            self.step,
+            self.wrapped,
+            loss,
+            problem,
+            self.graphs.y,
+            self.label_weights,
+            self.budget,
+            fabric,
+            self.bags,
             config.target_share,
         )
         self.inference = Inference(

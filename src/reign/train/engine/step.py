@@ -189,7 +189,11 @@ class DirectBatch:
     def _drawn(self, y: Tensor) -> Tensor:
         """The labels to learn from. All parts and processes draw the same targets, so the seed is a number that they share."""
         seed = int(torch.cat(self.group).sum())
-        return y if self.of.target_share >= 1 else draw_targets(y.cpu(), self.of.target_share, torch.Generator().manual_seed(seed)).to(y.device)
+        return (
+            y
+            if self.of.target_share >= 1
+            else draw_targets(y.cpu(), self.of.target_share, torch.Generator().manual_seed(seed)).to(y.device)
+        )
 
     def _undo(self) -> None:
         self.of.step.update.forget()

@@ -19,7 +19,13 @@ from reign.nn import OGB_ATOM, OGB_BOND, Model
 from reign.train.settings.yaml import RawSettings
 
 SHIPPED = Path(__file__).parents[1] / "encoders"
-OF_DATA = ("in_channels", "out_channels", "node_encoder", "edge_encoder", "edge_dim")  # arguments of a model that follow from the data
+OF_DATA = (
+    "in_channels",
+    "out_channels",
+    "node_encoder",
+    "edge_encoder",
+    "edge_dim",
+)  # arguments of a model that follow from the data
 
 
 def list_encoders() -> list[str]:
@@ -61,7 +67,10 @@ class Encoder:
     def model_settings(self) -> RawSettings:
         """The settings of a model that can start from these weights."""
         saved = read_record(self.folder / "config.json", model=str, arguments=dict)
-        return {"name": saved["model"].lower(), **{name: value for name, value in saved["arguments"].items() if name not in OF_DATA}}
+        return {
+            "name": saved["model"].lower(),
+            **{name: value for name, value in saved["arguments"].items() if name not in OF_DATA},
+        }
 
 
 def write_encoder(model: Model, problem: Problem, folder: Path, card: Mapping[str, object]) -> Encoder:
@@ -76,7 +85,9 @@ def write_encoder(model: Model, problem: Problem, folder: Path, card: Mapping[st
     unseen = forget_unseen_types(model, problem)
     model.save_pretrained(folder)
     weights = folder / "model.safetensors"
-    short = {name: value.half() if value.is_floating_point() and value.dim() > 1 else value for name, value in model.state_dict().items()}
+    short = {
+        name: value.half() if value.is_floating_point() and value.dim() > 1 else value for name, value in model.state_dict().items()
+    }
     if wrong := [name for name, value in short.items() if value.is_floating_point() and not bool(value.isfinite().all())]:
         raise ValueError(f"the weight {wrong[0]} is NaN or too large for float16; train with a lower train.optimiser.lr.")
     write_tensors(weights, short)

@@ -282,7 +282,9 @@ class ScheduleConfig(Settings):
     patience: Annotated[int, Field(ge=0)] = Field(40, description="plateau: epochs without a better validation metric")
     warmup: Share = Field(0.05, description="cosine: share of the steps in which the rate rises")
     floor: Share = Field(0.01, description="cosine: the last rate, as a share of the highest one")
-    minutes: Annotated[float, Field(gt=0, le=1e5)] = Field(60.0, description="clock: as cosine, but over this many minutes of training")
+    minutes: Annotated[float, Field(gt=0, le=1e5)] = Field(
+        60.0, description="clock: as cosine, but over this many minutes of training"
+    )
 
     def build(self, optimiser: Optimizer, steps: int, metric: str | None = None) -> Schedule:
         """The schedule of the learning rate over a number of steps. A plateau schedule uses the validation metric if there is one."""
