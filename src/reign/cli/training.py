@@ -12,7 +12,6 @@ from reign.cli.options import (
     machine_option,
     model_option,
     output_option,
-    recipe_for,
     rows_option,
     training_option,
 )
@@ -77,6 +76,11 @@ def train(
     output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
     resume: Annotated[Path | None, training_option(help="Continue this run; a larger --epochs trains it longer.")] = None,
     checkpoint: Annotated[Path | None, model_option(help="Start from the weights of this run, for any targets.")] = None,
+    from_foundation: Annotated[
+        str | None,
+        model_option(metavar="NAME", help="Start from this encoder, which comes with reign or is a folder; the default for numbers."),
+    ] = None,
+    from_scratch: Annotated[bool, model_option("--from-scratch", help="Start from random weights.")] = False,
     freeze_encoder: Annotated[bool, model_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
     freeze_epochs: Annotated[int | None, model_option(help="Train only the head for so many epochs, then all weights.")] = None,
     settings: options.Settings = None,
@@ -104,6 +108,7 @@ def train(
     with user_mistakes():
         from reign.cli.progress import showing_progress
         from reign.experiments import find_recipe
+        from reign.experiments.start import recipe_of_table
         from reign.train.engine.execution import make_fabric
         from reign.train.runs.build import model_of, stereo_of
         from reign.train.runs.run import Run
@@ -111,6 +116,7 @@ def train(
         from reign.train.settings.config import Recipe
         from reign.train.settings.yaml import RawSettings, merge, override
 
+        start = start_of(checkpoint, from_foundation, from_scratch)
         changes: list[RawSettings] = [
             {
                 "data": given(
@@ -138,7 +144,7 @@ def train(
                 "train": given(
                     epochs=epochs,
                     loss=loss_function,
-                    checkpoint=None if checkpoint is None else str(checkpoint.absolute()),
+                    checkpoint=start,
                     freeze_encoder=freeze_encoder or None,
                     freeze_epochs=freeze_epochs,
                     batch_size=batch_size,
@@ -152,8 +158,10 @@ def train(
                 ),
             },
             given(baseline="none" if no_baseline else None, ensemble_with=ensemble_with),
+            *([{"train": {"checkpoint": None}}] if from_scratch else []),
             *(override(text) for text in settings or []),
         ]
+        why = ""
         if ensemble_size is not None and seeds is not None:
             fail("--ensemble-size and --seeds mean the same; give only one of them.")
         number = ensemble_size if ensemble_size is not None else seeds
@@ -175,8 +183,10 @@ def train(
         if resume is not None:
             if recipe is not None or data_path is not None or output is not None:
                 fail("--resume reads the recipe from the folder of the run; leave out the recipe, -i and -o.")
-            if checkpoint is not None or num_replicates is not None:
-                fail("--resume continues a run with its own weights and splits; leave out --checkpoint and --num-replicates.")
+            if start is not None or from_scratch or num_replicates is not None:
+                fail(
+                    "--resume continues a run with its own weights and splits; leave out where to start from, and --num-replicates."
+                )
             plan, folder = Run(resume).continued(*changes), resume
         else:
             if (recipe is None) == (data_path is None):
@@ -185,17 +195,20 @@ def train(
                 )
             if data_path is not None and not data_path.is_file():
                 fail(f"the file {data_path} does not exist.")
-            plan, name = find_recipe(recipe or recipe_for(merge(*changes)), *changes)
-            if checkpoint is not None:
-                own = merge(model_of(checkpoint), *(change.get("model", {}) for change in changes))
+            usual, why = (recipe, "") if recipe is not None else recipe_of_table(merge(*changes))
+            plan, name = find_recipe(usual, *changes)
+            if start is not None:
+                own = merge(model_of(Path(start)), *(change.get("model", {}) for change in changes))
                 data = merge(
-                    stereo_of(checkpoint) if data_path is not None else {}, *(change.get("data", {}) for change in changes)
+                    stereo_of(Path(start)) if data_path is not None else {}, *(change.get("data", {}) for change in changes)
                 )
                 plan = Recipe.check(merge({**plan.model_dump(mode="json"), "model": own}, {"data": data}))
             folder = output if output is not None else free(Path("runs") / (stem(data_path) if data_path else name))
         plans = [(plan, folder)] if num_replicates is None else replicates(plan, folder, num_replicates)
         fabric = make_fabric(plan.train.precision, accelerator, devices, num_nodes)
         with showing_progress(not quiet and fabric.is_global_zero) as callback:
+            if why:
+                callback.note(why)
             try:
                 going_on = resume is not None or num_replicates is not None
                 summaries = train_all(plans, resume=going_on, fabric=fabric, callback=callback, jobs=jobs)
@@ -223,6 +236,20 @@ def train(
             show_predict_command(console, plan.data, folder)
         if write_report:
             reports_at_end([place for _, place in plans], quiet)
+
+
+def start_of(checkpoint: Path | None, foundation: str | None, scratch: bool) -> str | None:
+    """The run or encoder whose weights to start from, as ``train.checkpoint`` names it; None if none is given."""
+    if sum((checkpoint is not None, foundation is not None, scratch)) > 1:
+        fail("--checkpoint, --from-foundation and --from-scratch each say where to start; give only one of them.")
+    if foundation is not None:
+        from reign.train.runs.encoders import Encoder, list_encoders
+
+        if Encoder.find(foundation) is None:
+            known = ", ".join(list_encoders()) or "none"
+            fail(f"--from-foundation is '{foundation}', expected an encoder that comes with reign ({known}) or the folder of one.")
+        return foundation if foundation in list_encoders() else str(Path(foundation).absolute())
+    return None if checkpoint is None else str(checkpoint.absolute())
 
 
 def summary_table(summary: "Summary") -> Table:

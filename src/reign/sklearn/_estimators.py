@@ -18,6 +18,7 @@ from torch_geometric.data import Data
 from reign._validate import check, check_count, kind_of
 from reign.data import GraphPack, Problem, check_labels, graph_keys
 from reign.experiments import find_recipe
+from reign.experiments.start import recipe_of_table
 from reign.train import Recipe, fit
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import make_fabric
@@ -26,6 +27,7 @@ from reign.train.runs.build import check_stereo, make_model, start_from
 from reign.train.runs.scaler import Scale
 from reign.train.settings.config import Stereo
 from reign.train.settings.losses import as_values
+from reign.train.settings.yaml import RawSettings, merge
 
 # -- the X of scikit-learn as graphs -------------------------------------------------------------------------------------------
 
@@ -90,7 +92,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        model: str = "sun",
+        model: str | None = None,
         policy: str | None = None,
         *,
         hidden_channels: int | None = None,
@@ -128,12 +130,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.one_d_array, tags.input_tags.two_d_array, tags.input_tags.string = True, False, True
         return tags
 
-    def _recipe(self, task: str) -> Recipe:
+    def _recipe(self, task: str, smiles: bool = True) -> Recipe:
         """The settings as a recipe, whose messages name the wrong ones."""
         share = self.validation_fraction
         check("validation_fraction", share, isinstance(share, int | float) and 0 <= share < 1, "a number of at least 0 and below 1")
         check_count("n_estimators", self.n_estimators)
-        model = {"name": self.model, **_given(policy=self.policy, hidden_channels=self.hidden_channels, num_layers=self.num_layers)}
+        model = _given(name=self.model, policy=self.policy, hidden_channels=self.hidden_channels, num_layers=self.num_layers)
         model |= {"dropout": self.dropout} if self.dropout else {}
         train = {
             **_given(epochs=self.epochs, batch_size=self.batch_size),
@@ -142,14 +144,16 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             "report": "best" if share else "last",
         }
         data = {"path": "X", "task": task, **({"stereo": "none"} if self.ignore_stereo else {})}  # nothing is read from there
-        name = "molecules" if task == "regression" else "molecules-classification"
-        return find_recipe(name, {"data": data, "model": model, "train": train}, self.settings or {})[0]
+        start: RawSettings = {} if smiles else {"train": {"checkpoint": None}}  # encoders know molecules only
+        changes = {"data": data, "model": model, "train": train}, self.settings or {}
+        return find_recipe(recipe_of_table(merge(start, *changes))[0], *changes)[0]
 
     def _fit(self, X: Any, y: NDArray[np.float64], task: str, classes: list[str], sample_weight: Any) -> None:
         """Train all models on targets of shape (rows, targets)."""
         recipe = self._recipe(task)
         self._stereo = recipe.data.stereo
         graphs, self._kind = read_graphs(X, self._stereo)
+        recipe = recipe if self._kind == "smiles" else self._recipe(task, smiles=False)
         check_consistent_length(graphs, y)
         weights = None
         if sample_weight is not None:
@@ -245,7 +249,7 @@ class ReignRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     (1,)
 
     Args:
-        model: name of the model; see ``reign.list_models()``.
+        model: name of the model; see ``reign.list_models()``. If neither the model nor its settings are given, molecules start from the weights of an encoder.
         policy: name of the policy; the default of the model if not given.
         hidden_channels: number of channels of the layers.
         num_layers: number of layers.
