@@ -18,6 +18,7 @@ import time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean
@@ -46,7 +47,6 @@ def setting(epochs: int, lr: float, average: float, **others: Any) -> Settings:
 
 FROM_ENCODER = {  # how a model goes on from the weights of an encoder
     "fast": setting(12, 1e-3, 2),
-    "slow": setting(12, 3e-4, 2),
     "long": setting(20, 5e-4, 3),
 }
 if "freeze_epochs" in TrainingConfig.model_fields:
@@ -59,10 +59,10 @@ if "freeze_epochs" in TrainingConfig.model_fields:
 def prepare(data: Path, folder: Path) -> None:
     """Write the graphs of all sets."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, target in (("esol", "logSolubility"), ("lipophilicity", "exp")):
+    for name, target, splits in (("esol", "logSolubility", 3), ("lipophilicity", "exp", 1)):
         with (data / f"{name}_splits.csv").open() as file:
             rows = list(csv.DictReader(file))
-        for s in range(3):
+        for s in range(splits):
             _write(
                 folder / f"{name}-{s}.safetensors", [(row["smiles"], row[target], row[f"split{s}"] != "test", 0) for row in rows]
             )
@@ -93,6 +93,7 @@ def _write(file: Path, rows: list[tuple[str, str, bool, int]]) -> None:
     print(f"{file.stem}: {len(kept)} molecules, {len(wrong)} left out", flush=True)
 
 
+@cache
 def load(file: Path) -> tuple[Problem, torch.Tensor]:
     """A set, and which of its molecules are on a cliff."""
     t, _ = read_tensors(file)
@@ -124,6 +125,11 @@ class Trial:
     def label(self) -> str:
         """A short name."""
         return f"{self.file.stem} {self.start} {self.seed}"
+
+    @property
+    def unit(self) -> tuple[int, Path, str]:
+        """Trainings of the same unit have the same graphs and the same architecture."""
+        return self.seed, self.file, self.start.split(":")[0]
 
     def recipe(self) -> Recipe:
         """The settings: those of tables from random weights, with the changes of the start."""
@@ -250,10 +256,15 @@ def main() -> None:
             prepare(args.data, args.work / "sets")
         trials, began = plan(args), time.monotonic()
         first = max((int(file.stem.split("-")[1]) for file in args.work.glob("validation-*.jsonl")), default=-1) + 1
-        for t, trial in enumerate(trials):  # every process has a file of its own
-            trial.number = first + t % args.processes
+        units = list(dict.fromkeys(trial.unit for trial in trials))
+        shares: list[list[Trial]] = [[] for _ in range(min(args.processes, len(units)))]
+        for (
+            trial
+        ) in trials:  # every process has a file of its own, and all models of a set and an architecture, which share the subgraphs
+            share = units.index(trial.unit) % len(shares)
+            trial.number = first + share
+            shares[share].append(trial)
         print(f"{len(trials)} models", flush=True)
-        shares = [trials[p :: args.processes] for p in range(min(args.processes, len(trials)))]
         with ProcessPoolExecutor(max(1, len(shares)), get_context("spawn")) as pool:
             for future in as_completed([pool.submit(run, share, args.device, args.threads) for share in shares]):
                 print(f"a process is done after {time.monotonic() - began:.0f} s, with {future.result()} failures", flush=True)
