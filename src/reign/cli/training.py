@@ -207,7 +207,7 @@ def train(
         plans = [(plan, folder)] if num_replicates is None else replicates(plan, folder, num_replicates)
         fabric = make_fabric(plan.train.precision, accelerator, devices, num_nodes)
         with showing_progress(not quiet and fabric.is_global_zero) as callback:
-            if why:
+            if why and not quiet:
                 callback.note(why)
             try:
                 going_on = resume is not None or num_replicates is not None

@@ -184,6 +184,7 @@ class Summary(Content):
     metric: Annotated[str, name_in(METRICS)]
     report: Literal["best", "last"]
     average: float = 0.0
+    start: str = ""
     parameters: int
     seconds: float
     members: list[MemberResult] = Field(min_length=1)
@@ -247,13 +248,16 @@ class Summary(Content):
 
         >>> Summary.model_construct(report="last", average=10.0).describe_weights()
         'weights of the last epoch, averaged over about 10 epochs'
+        >>> Summary.model_construct(report="last", start="molecules-1").describe_weights()
+        'weights of the last epoch; started from molecules-1'
         >>> Summary.model_construct(report="best", folds=10).describe_weights()
         '10 folds, epoch with the best mean'
         """
         words = f"weights of the {self.report} epoch"
         if self.folds:
             words = f"{self.folds} folds, " + ("last epoch" if self.report == "last" else "epoch with the best mean")
-        return f"{words}, averaged over about {self.average:g} epochs" if self.average else words
+        words += f", averaged over about {self.average:g} epochs" if self.average else ""
+        return words + (f"; started from {self.start}" if self.start else "")
 
 
 def summarise(
@@ -281,6 +285,8 @@ def summarise(
         "average": recipe.train.average,
         "parameters": first.parameters,
     }
+    if recipe.train.checkpoint is not None:
+        out["start"] = Path(recipe.train.checkpoint).name
     if recipe.folds is not None:
         out["folds"] = recipe.folds
         out["val"] = _over_folds(recipe, first.metric, curves)
