@@ -515,3 +515,32 @@ def test_absolute_errors_are_reported_for_the_loss_l1() -> None:
     works(*given, "-o", "run")
     works(*given, "--metrics", "rmse", "mae", "-o", "both")
     assert [read_json(Path(run) / "summary.json")["metric"] for run in ("run", "both")] == ["mae", "rmse"]
+
+
+# -- encoders --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_encoder_is_made_and_started_from() -> None:
+    Path("few.smi").write_text("\n".join(CARBON))
+    tiny = ["--set", "model.hidden_channels=8", "--set", "model.num_layers=1", "--set", "train.batch_size=16", "--minutes", "0.02"]
+    assert "42 molecules with 210 descriptors" in works("pretrain", "few.smi", "-o", "enc", "--only-read", "-q").stdout
+    done = works("pretrain", "few.smi", "-o", "enc", "--data", "chains", "--licence", "MIT", "-q", *tiny)
+    assert "The encoder is in enc/encoder" in done.stdout
+    card = read_json(Path("enc/encoder/card.json"))
+    assert (card["data"], card["licence"], card["training"]["schedule"]["name"]) == ("chains", "MIT", "clock")
+    short = ["-i", table(), "--target-columns", "size", "--epochs", "1", "-b", "16", "--no-report"]
+    done = works("train", *short, "--from-foundation", "enc/encoder", "-o", "run")
+    assert "all weights but those of the last layer" in done.stderr
+    assert "started from encoder" in done.stdout
+    assert read_json(Path("run/summary.json"))["start"] == "encoder"
+    works("predict", "-i", "mols.csv", "--model-paths", "run", "-o", "out.csv", "-q")
+    assert "do not fit this model" in fails(
+        "train", *short, "--checkpoint", "enc/encoder", "--set", "model.hidden_channels=9", "-o", "r"
+    )
+    assert "expected an encoder that comes with reign" in fails("train", *short, "--from-foundation", "nope", "-o", "r")
+    assert "give only one of them" in fails("train", *short, "--from-scratch", "--checkpoint", "enc/encoder", "-o", "r")
+    assert "leave out where to start from" in fails("train", "--resume", "run", "--from-scratch")
+    assert "has other settings than these" in fails("pretrain", "few.smi", "-o", "enc", "-q", *tiny, "--set", "seed=1")
+    Path("bad.smi").write_bytes(b"\xff\xfe")
+    assert "expected a text file with one SMILES in each line" in fails("pretrain", "bad.smi", "-o", "other", "-q")
+    assert "the file missing.smi does not exist" in fails("pretrain", "missing.smi", "-o", "other", "-q")

@@ -7,7 +7,7 @@ import typer
 
 from reign.cli import options
 from reign.cli.options import data_option, machine_option, model_option, output_option, training_option
-from reign.cli.tools import at_least_one, plain_console, user_mistakes
+from reign.cli.tools import at_least_one, fail, plain_console, user_mistakes
 
 
 def pretrain(
@@ -48,11 +48,13 @@ def pretrain(
         from reign.train.settings.yaml import override
 
         at_least_one("--limit", limit)
+        file = corpus or output / "corpus.safetensors"
+        if not smiles.is_file() and not file.is_file():
+            fail(f"the file {smiles} does not exist.")
         changes = [{"model": options.given(name=model, policy=policy)}]
         if minutes is not None:
             changes.append({"train": {"schedule": {"minutes": minutes}}})
         config = PretrainConfig.of(*changes, *(override(text) for text in settings or []))
-        file = corpus or output / "corpus.safetensors"
         with showing_progress(not quiet) as callback:
             if file.is_file():
                 found = Corpus.load(file)
