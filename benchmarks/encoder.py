@@ -83,7 +83,7 @@ def _write(file: Path, rows: list[tuple[str, str, bool, int]]) -> None:
     kept = [r for r in range(len(rows)) if r not in wrong]
     for r in kept:
         graphs[r].y = torch.tensor([[float(rows[r][1])]])  # type: ignore[union-attr]
-    pack = GraphPack.of([graphs[r] for r in kept])  # type: ignore[misc]
+    pack = GraphPack.of([graphs[r] for r in kept])
     assert pack.edge_attr is not None
     assert pack.y is not None
     tensors = {"x": pack.x.to(torch.uint8), "edge_index": pack.edge_index.short(), "edge_attr": pack.edge_attr.to(torch.uint8)}
