@@ -198,9 +198,10 @@ def train(
             usual, why = (recipe, "") if recipe is not None else recipe_of_table(merge(*changes))
             plan, name = find_recipe(usual, *changes)
             if start is not None:
-                own = merge(model_of(Path(start)), *(change.get("model", {}) for change in changes))
+                source = Path(start) if checkpoint is None else checkpoint
+                own = merge(model_of(source), *(change.get("model", {}) for change in changes))
                 data = merge(
-                    stereo_of(Path(start)) if data_path is not None else {}, *(change.get("data", {}) for change in changes)
+                    stereo_of(source) if data_path is not None else {}, *(change.get("data", {}) for change in changes)
                 )
                 plan = Recipe.check(merge({**plan.model_dump(mode="json"), "model": own}, {"data": data}))
             folder = output if output is not None else free(Path("runs") / (stem(data_path) if data_path else name))
