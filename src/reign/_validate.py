@@ -213,7 +213,9 @@ def free_memory(device: torch.device) -> int:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     if sys.platform == "win32":
-        status = (ctypes.c_uint64 * 8)(64)  # MEMORYSTATUSEX: its length and the load, then bytes: all of the memory, what is free, ...
+        status = (ctypes.c_uint64 * 8)(
+            64
+        )  # MEMORYSTATUSEX: its length and the load, then bytes: all of the memory, what is free, ...
         ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
         return status[2]
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

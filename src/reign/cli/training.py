@@ -78,7 +78,9 @@ def train(
     checkpoint: Annotated[Path | None, model_option(help="Start from the weights of this run, for any targets.")] = None,
     from_foundation: Annotated[
         str | None,
-        model_option(metavar="NAME", help="Start from this encoder, which comes with reign or is a folder; the default for numbers."),
+        model_option(
+            metavar="NAME", help="Start from this encoder, which comes with reign or is a folder; the default for numbers."
+        ),
     ] = None,
     from_scratch: Annotated[bool, model_option("--from-scratch", help="Start from random weights.")] = False,
     freeze_encoder: Annotated[bool, model_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
@@ -200,9 +202,7 @@ def train(
             if start is not None:
                 source = Path(start) if checkpoint is None else checkpoint
                 own = merge(model_of(source), *(change.get("model", {}) for change in changes))
-                data = merge(
-                    stereo_of(source) if data_path is not None else {}, *(change.get("data", {}) for change in changes)
-                )
+                data = merge(stereo_of(source) if data_path is not None else {}, *(change.get("data", {}) for change in changes))
                 plan = Recipe.check(merge({**plan.model_dump(mode="json"), "model": own}, {"data": data}))
             folder = output if output is not None else free(Path("runs") / (stem(data_path) if data_path else name))
         plans = [(plan, folder)] if num_replicates is None else replicates(plan, folder, num_replicates)
