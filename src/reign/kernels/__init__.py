@@ -4,15 +4,15 @@ from reign.kernels import blocked
 from reign.kernels._memory import keep_freed_memory
 
 from reign.kernels._plan import (  # isort: skip
-    BACKENDS, INNER, KEPT, OUTER, ROOT, CountedRows, Edges, LayerFacts, Limits, NodeInput, Norms, PairIndex, PairSlot,
-    PassedMessages, Picks, Segments, Stack,
+    BACKENDS, BLOCKED, FUSED, INNER, KEPT, OUTER, ROOT, CountedRows, Edges, LayerFacts, Limits, NodeInput, Norms, PairIndex,
+    PairSlot, PassedMessages, Picks, Segments, Stack,
 )  # fmt: skip
 from reign.kernels._switch import compile_ahead, fast_path, fast_path_state, kernels_for, stages_for
 from reign.kernels.blocked import threads_for_blocks_only
 from reign.kernels.ragged import Gathered, Sum, gather_columns
 
 __all__ = [
-    "BACKENDS", "INNER", "KEPT", "OUTER", "ROOT", "CountedRows", "Edges", "Gathered", "LayerFacts", "Limits",
+    "BACKENDS", "BLOCKED", "FUSED", "INNER", "KEPT", "OUTER", "ROOT", "CountedRows", "Edges", "Gathered", "LayerFacts", "Limits",
     "NodeInput", "Norms", "PairIndex", "PairSlot", "PassedMessages", "Picks", "Segments", "Stack", "Sum", "blocked",
     "compile_ahead", "fast_path", "fast_path_state", "gather_columns", "keep_freed_memory", "kernels_for", "stages_for",
     "threads_for_blocks_only",
