@@ -1,7 +1,11 @@
 """Bad input: one clear message each."""
 
+import ctypes
 import inspect
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -106,6 +110,16 @@ def test_too_many_pairs_raise_before_they_are_allocated() -> None:
         NodeMarking()(torch.ones(n, 1), ring, domain="members")
     with pytest.raises(ValueError, match="AddHopDistance on 20,000 nodes"):
         reign.transforms.AddHopDistance()(Data(x=torch.ones(n, 1), edge_index=ring))
+
+
+def test_free_memory_on_windows_as_far_as_it_can_be_seen_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(pointer: Any) -> None:
+        assert (ctypes.sizeof(pointer._obj), pointer._obj[0]) == (64, 64)
+        pointer._obj[1], pointer._obj[2] = 16 * 2**30, 5 * 2**30
+
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(ctypes, "windll", SimpleNamespace(kernel32=SimpleNamespace(GlobalMemoryStatusEx=fill)), raising=False)
+    assert memory.free_memory(torch.device("cpu")) == 5 * 2**30
 
 
 def test_free_memory_is_asked_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
