@@ -14,9 +14,12 @@ from torch_geometric.data import Data
 from reign.data import DATASETS, load_problem
 from reign.data.sets._activity import SETS, MoleculeACE
 from reign.experiments import find_table
+from reign.experiments.pages import results_markdown
 from reign.experiments.paper import PaperTable, cells
-from reign.experiments.reproduce import Cell, comparison_table
+from reign.experiments.records import read_records, record_table
+from reign.experiments.reproduce import Cell, comparison_table, reproduce
 from reign.smiles import Molecule
+from reign.train.engine.execution import make_fabric
 
 SMILES = ["C" * n for n in range(1, 21)] + ["C" * n + "O" for n in range(1, 6)] + ["C[C@H](N)O"]
 
@@ -168,6 +171,27 @@ def test_scratch_has_the_settings_of_reign_train() -> None:
     like = find_table("molecules").recipe("run", "test", {"data": {"path": "x.csv"}, "train": {"metric": "rmse"}})
     assert (ours.model, ours.train) == (like.model, like.train)
     assert DATASETS["moleculeace"].stereo == like.data.stereo == ours.data.stereo_of_graphs
+
+
+@pytest.mark.usefixtures("signatures_unchecked")
+def test_cliffs_of_a_run_are_those_of_its_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the table of a set to the records: both RMSEs follow from the predictions for the test molecules."""
+    monkeypatch.setenv("REIGN_DATA", str(tmp_path))
+    tiny_table().to_csv(tmp_path / "CHEMBL204_Ki.csv", index=False)
+    table = find_table("moleculeace")
+    small = {"model": {"hidden_channels": 4, "num_layers": 1}, "train": {"epochs": 2, "average": 0}}
+    found = reproduce(table, tmp_path / "runs", small, columns=["CHEMBL204_Ki*"], fabric=make_fabric(accelerator="cpu"))
+    predicted = pd.read_csv(tmp_path / "runs" / "scratch" / "CHEMBL204_Ki" / "predictions.csv")
+    assert list(predicted["smiles"]) == SMILES[20:]
+    error = (predicted["-log10 nM_pred"] - predicted["-log10 nM"]) ** 2
+    expected = {"CHEMBL204_Ki": error, "CHEMBL204_Ki-cliff": error[[1, 5]], "CHEMBL204_Ki-noncliff": error[[0, 2, 3, 4]]}
+    assert {c.column: c.ours for c in found} == pytest.approx({name: e.mean() ** 0.5 for name, e in expected.items()}, rel=1e-4)
+    assert len({round(c.ours, 4) for c in found}) == 3
+    (file,) = record_table(tmp_path / "runs", "moleculeace", table, tmp_path / "results")
+    assert file.name == "scratch--CHEMBL204_Ki.json"
+    page = results_markdown(read_records(tmp_path / "results"))
+    assert "| model | test (1) | rank | cliff (1) | rank | noncliff (1) | rank |" in page
+    assert f"| the default of reign train -i | {found[0].ours:.4g} | 5.0 of 5 | {found[1].ours:.4g} |" in page
 
 
 def test_means_and_ranks() -> None:
