@@ -19,6 +19,7 @@ from reign.nn import Model, OnnxGraph, OnnxModel, build_model  # noqa: E402
 from reign.smiles import Molecule, from_smiles  # noqa: E402
 from reign.smiles import _onnx as program  # noqa: E402
 from reign.train import Recipe, load, train  # noqa: E402
+from reign.train.predict.predictor import Predictor  # noqa: E402
 from reign.train.runs.onnx import PROGRAM, export_onnx  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
@@ -236,6 +237,19 @@ def test_300_real_molecules(real_data: Path, tmp_path: Path) -> None:
     expected = load(run).predict(texts, uncertainty=False, warnings=False)["y_pred"]
     assert program.OnnxPredictor(str(tmp_path / "model.onnx")).predict(texts[0]) == found[:1]
     assert max(abs(row["y_pred"] - theirs) for row, theirs in zip(found, expected, strict=True)) < 1e-4
+
+
+def test_a_file_that_predicts_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a run whose predictions are not only those of its models."""
+    run, predict = trained(tmp_path / "data", "regression"), Predictor.predict
+
+    def with_more(self: Predictor, *args: Any, **options: Any) -> pd.DataFrame:
+        return predict(self, *args, **options).assign(y_pred=lambda table: table["y_pred"] * 1.5 + 100)
+
+    monkeypatch.setattr(Predictor, "predict", with_more)
+    with pytest.raises(ValueError, match=r"the ONNX file would predict \[.*\] for C, and the run predicts .* Use reign predict"):
+        export_onnx(run, tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
 
 
 def test_what_cannot_be_exported(tmp_path: Path) -> None:

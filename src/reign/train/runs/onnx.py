@@ -3,11 +3,15 @@
 import json
 from importlib import resources
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
 
 from reign._version import __version__
 from reign.disk import write_bytes
 from reign.nn import OnnxGraph, OnnxModel
-from reign.train.predict.ensemble import TrainedEnsemble
+from reign.train.predict.predictor import Predictor
 
 PROGRAM = "predict_onnx.py"
 OPSET, FORMAT = 18, 8  # understood by onnxruntime from 1.14 on
@@ -29,7 +33,7 @@ def export_onnx(run: str | Path, output: str | Path, max_atoms: int = 200) -> Pa
     except ModuleNotFoundError:
         raise ValueError("an ONNX file needs the package onnx, which is not installed: pip install 'reign[onnx]'.") from None
 
-    ensemble, output = TrainedEnsemble(run), Path(output)
+    ensemble, output = Predictor(run), Path(output)
     data = ensemble.recipe.data
     ensemble.need_smiles("an ONNX file can hold runs on molecules only.")
     if max_atoms < 1:
@@ -67,7 +71,34 @@ def export_onnx(run: str | Path, output: str | Path, max_atoms: int = 200) -> Pa
     }  # fmt: skip
     helper.set_model_props(model, {"reign": json.dumps(about)})
     checker.check_model(model, full_check=True)
+    _compare(model, ensemble)
     write_bytes(output, model.SerializeToString())
     program = output.parent / PROGRAM
     write_bytes(program, resources.files("reign.smiles").joinpath("_onnx.py").read_bytes())
     return program
+
+
+EXAMPLES = ("C", "[Na+].[Cl-]", "C[C@H](N)C(=O)O", "CC(=O)Oc1ccccc1C(=O)O")
+CLOSE = 0.02  # differences that are rounding, in deviations of the targets: runs in bf16 have large ones
+
+
+def _compare(model: Any, predictor: Predictor) -> None:
+    """Raise ``ValueError`` unless the graph, evaluated without onnxruntime, predicts what the run predicts for a few molecules."""
+    from onnx.reference import ReferenceEvaluator
+
+    from reign.data.molecules import Molecule
+
+    evaluate, stereo = ReferenceEvaluator(model), predictor.recipe.data.stereo_of_graphs
+    table = predictor.predict(EXAMPLES, uncertainty=False, warnings=False)
+    names = [f"{predictor.targets[0]}_prob_{name}" for name in predictor.classes] or [
+        f"{target}_pred" for target in predictor.targets
+    ]
+    scale = torch.stack([member.scale.deviation for member in predictor.models]).amax(0).numpy()
+    for text, expected in zip(EXAMPLES, table[names].to_numpy(float), strict=True):
+        inputs = [array.astype(np.int64) for array in Molecule.read(text, stereo=stereo).arrays()]
+        found = np.asarray(evaluate.run(None, dict(zip(("atoms", "bonds", "bond_types"), inputs, strict=True)))[0])
+        if not (np.abs(found - expected) <= CLOSE * (scale + np.abs(expected))).all():
+            raise ValueError(
+                f"the ONNX file would predict {found.tolist()} for {text}, and the run predicts {expected.tolist()}: it has a part that an ONNX "
+                "file cannot hold. Use reign predict."
+            )
