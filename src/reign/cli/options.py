@@ -50,7 +50,7 @@ Jobs = Annotated[
     machine_option(
         "-j",
         "--jobs",
-        help="Number of models to train at once; on a GPU if not given, all that fit.",
+        help="Number of models at once; on a GPU if not given, all that fit.",
     ),
 ]
 

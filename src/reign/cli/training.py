@@ -57,7 +57,7 @@ def train(
     ignore_stereo: Annotated[bool, model_option("--ignore-stereo", help="Use neither chirality nor E/Z of molecules.")] = False,
     loss_function: Annotated[
         str | None,
-        model_option("-l", "--loss-function", help="Loss: mse, l1 (reports mae), mve (predicts a variance, too), ..."),
+        model_option("-l", "--loss-function", help="Loss: mse, l1 (reports mae), mve (with variances), ..."),
     ] = None,
     no_baseline: Annotated[bool, model_option("--no-baseline", help="Fit no forest to compare the model with.")] = False,
     ensemble_with: Annotated[str | None, model_option(help="forest: predict with this forest, too.")] = None,

@@ -1,6 +1,5 @@
 """How the rows of a table are split: at random, by scaffold, cluster, distance, group or time, or as a column or a file says."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from rdkit.Chem import rdFingerprintGenerator
 from reign.data._files import Progress
 from reign.data._problem import SPLITS, Ids, column_split, group_split, random_split, scaffold_split, time_split
 from reign.data.molecules._labels import MISSING, read_number
+from reign.disk import read_json
 from reign.smiles import Molecule
 
 BITS, RADIUS = 2048, 2  # of Morgan fingerprints
@@ -163,10 +163,9 @@ def _read_date(cell: str) -> float | None:
 
 def _read_file(file: Path, number: int) -> tuple[list[Any], dict[int, str]]:
     """The split of each row by a JSON file: ``{"train": [0, 1], "val": "2-4,7", "test": ...}``, or a list with one of these."""
-    try:
-        given = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"the splits {file} cannot be read ({error}); expected a JSON file.") from None
+    if not file.is_file():
+        raise ValueError(f"there is no file {file}, expected a JSON file with the rows of each split.")
+    given = read_json(file)
     if isinstance(given, list) and len(given) == 1:
         given = given[0]
     if isinstance(given, list) and len(given) > 1:
