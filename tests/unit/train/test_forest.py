@@ -96,7 +96,8 @@ def test_probabilities() -> None:
     assert out.argmax(1)[1:].tolist() == y[1:].tolist()
 
 
-def test_weights_count() -> None:
+def test_weights_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forest, "CLASSES", forest.NUMBERS)  # which learn from all rows, not from a sample
     x = np.zeros((40, 2), dtype=np.float32)
     x[:20, 0] = 1.0
     y = np.tile([0.0, 1.0], 20)
@@ -274,3 +275,14 @@ def test_molecules_that_cannot_be_described(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(FEATURIZERS, "rdkit_2d", fails)
     found = describe(pack(["CCO", "CN"]), [["CCO", "CN"]], config(), Callback())
     assert np.isnan(found).all(1).tolist() == [False, True]
+
+
+def test_the_kind_of_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: list[tuple[str, float | str]] = []
+    before = Trees.fit
+    monkeypatch.setattr(Trees, "fit", lambda *given: kinds.append(given[-1]) or before(*given))
+    x, y = numbers(), np.arange(40.0)
+    fitted(x, problem(y))
+    fitted(x, problem(np.where(y < 25, 0.0, y)))  # most labels are equal
+    fitted(x, problem(y > 20, "classification"))
+    assert kinds == [forest.NUMBERS, forest.CLASSES, forest.CLASSES]

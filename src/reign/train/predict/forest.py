@@ -1,7 +1,8 @@
 """A forest on Morgan counts and RDKit descriptors: the usual baseline for tables of molecules, which can also predict together with the models.
 
-Its trees are extremely randomised (Geurts et al. 2006). They are fitted with scikit-learn, bounded in time and size, and stored as plain arrays. One kind of tree serves all tasks: for classes, trees learn columns of 0
-and 1, whose squared errors are the Gini impurity, so that leaves hold probabilities.
+For numbers, its trees are extremely randomised (Geurts et al. 2006). For classes, and where most labels are equal, these would take far longer, and it is a
+random forest. They are fitted with scikit-learn, bounded in time and size, and stored as plain arrays. One kind of tree serves all tasks: for classes, trees learn
+columns of 0 and 1, whose squared errors are the Gini impurity, so that leaves hold probabilities.
 """
 
 import hashlib
@@ -23,7 +24,8 @@ from reign.train.settings.losses import label_weights
 
 FEWEST, MOST = 50, 20_000  # training rows below which, and rows above which, no forest is fitted for comparison
 TREES, LEAST_TREES = 100, 10  # all trees, and those of a target that needs its own at least
-FEATURES = 0.3  # share of the columns that a split looks at
+# the estimator of scikit-learn, and which of the columns a split looks at
+NUMBERS, CLASSES = ("ExtraTreesRegressor", 0.3), ("RandomForestRegressor", "sqrt")
 PRESENT = 3  # training molecules that must differ from the usual value of a column, as by having a Morgan environment
 LARGEST = 20_000_000  # bytes of a file, which bound the leaves of a tree
 NODE = 16  # bytes of a node; a leaf has four more for each output
@@ -160,14 +162,17 @@ class Trees:
         return total / len(self.roots)
 
     @classmethod
-    def fit(cls, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None, trees: int, leaves: int) -> "Trees":
-        """Fit trees of at most this number of leaves each."""
-        from sklearn.ensemble import ExtraTreesRegressor
+    def fit(
+        cls, x: np.ndarray, y: np.ndarray, weights: np.ndarray, trees: int, leaves: int, how: tuple[str, float | str]
+    ) -> "Trees":
+        """Fit trees of at most this number of leaves each, as ``NUMBERS`` or ``CLASSES`` say."""
+        from sklearn import ensemble
 
         from reign.data.molecules import cores
 
         least = -(-len(x) // leaves)
-        model = ExtraTreesRegressor(trees, max_features=FEATURES, min_samples_leaf=least, n_jobs=cores(), random_state=0)
+        kind = getattr(ensemble, how[0])
+        model = kind(trees, max_features=how[1], min_samples_leaf=least, n_jobs=cores(), random_state=0)
         model.fit(x, y.ravel() if y.shape[1] == 1 else y, weights)
         return cls.of([each.tree_ for each in model.estimators_])
 
@@ -286,11 +291,12 @@ class Forest:
             parts = [(np.flatnonzero(~np.isnan(y[:, t]) & (w[:, t] > 0)), slice(t, t + 1)) for t in range(y.shape[1])]
         number = max(LEAST_TREES, TREES // len(parts))
         leaves = max(1, LARGEST // (number * len(parts) * (2 * NODE + 4 * y[:, parts[0][1]].shape[1])))
-        trees = []
+        often = np.unique(y[~np.isnan(y)], return_counts=True)[1]
+        trees, how = [], NUMBERS if problem.task == "regression" and 2 * often.max() <= often.sum() else CLASSES
         for own, of in parts:
             if not len(own):  # no label of this target: trees of one leaf, which is the mean
                 own, y = np.zeros(1, dtype=int), np.nan_to_num(y)
-            trees.append(Trees.fit(x[own], y[own, of], w[own, of][:, 0], number, leaves))
+            trees.append(Trees.fit(x[own], y[own, of], w[own, of][:, 0], number, leaves, how))
         return cls(columns.astype(np.int32), usual, mean, deviation, trees, width)
 
     def save(self, file: Path) -> None:
