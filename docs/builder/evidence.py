@@ -144,7 +144,7 @@ def evidence_pages(results: Path = ROOT / "results") -> dict[str, str]:
         f"Of {len(known)} numbers, {counts[0]} are within {NEAR:.0f} standard deviations of the paper's, {counts[1]} are better by more than "
         f"that, and {counts[2]} are worse by more than that. With three seeds, a standard deviation is itself "
         "uncertain. [Three readings](../readings.md#where-the-papers-numbers-come-from) says what is known of the reasons.\n\n"
-        "The band is the two standard deviations.\n\n![How far all numbers are from the paper's](evidence/evidence-apart.svg)\n\n" + "\n".join(parts) + "\n## What is still missing\n\n"
+        "The band is two standard deviations on each side; a diamond is outside of it.\n\n![How far all numbers are from the paper's](evidence/evidence-apart.svg)\n\n" + "\n".join(parts) + "\n## What is still missing\n\n"
         "The planned runs of all tables of the paper, and how much of them is done.\n\n"
         + progress_table(records).markdown().split("\n\n", 1)[1] + "\n"
     )  # fmt: skip
