@@ -52,7 +52,7 @@ def draw_curves(name: str, panels: Sequence[Panel], look: Theme = LIGHT) -> Pict
         style_axes(ax, look, panel.title, panel.xlabel, panel.ylabel)
         for number, curve in enumerate(panel.curves):
             _curve(ax, curve, series(number if curve.like is None else curve.like))
-        ax.xaxis.get_major_locator().set_params(integer=True)  # epochs, and numbers of graphs
+        ax.locator_params(axis="x", integer=True)  # epochs, and numbers of graphs
         if panel.log and all(value > 0 for curve in panel.curves for value in curve.y):
             ax.set_yscale("log")
         if len(panel.curves) > 1:
