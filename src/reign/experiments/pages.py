@@ -151,7 +151,7 @@ def progress_table(records: Sequence[Record]) -> Table:
 # -- the results of all tables, and their summary ------------------------------------------------------------------------------
 
 SUMMARY = {  # the rows of the summary, at most 25: chosen by what they are, before their results
-    "zinc": ("sun-ego", "sun-ego+", "gin", "ngnn", "ds-ego", "ds-ego+", "dss-ego", "dss-ego+", "gnn-ak"),
+    "zinc": ("sun-ego", "sun-ego+", "gin", "ngnn", "ds-ego", "ds-ego+", "dss-ego", "dss-ego+", "gnn-ak", "gnn-ak-ctx", "gnn-ak+"),
     "counting": ("sun-ego", "sun-ego+", "gcn", "gin", "gnn-ak+", "ppgn"),
     "beyond": ("sun-rrwp", "sswl+", "local-folklore"),
 }
