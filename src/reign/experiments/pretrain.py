@@ -100,7 +100,7 @@ def pretrain(
         "stereo": "parity",
         "molecules": {split: ids.numel() for split, ids in problem.splits.items()},
         "descriptors": problem.targets,
-        "training": {"epochs": result["epochs"], "seconds": round(result["seconds"], 1), **values["train"]},
+        "training": {**values["train"], "epochs": result["epochs"], "seconds": round(result["seconds"], 1)},
         "validation": {
             "r2_mean": float(scores.nanmean()),
             "r2_median": float(scores.nanmedian()),
