@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 import reign as package
 from commands import fails, reign, works
 from reign.disk import read_json
+from reign.train import Recipe
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -528,6 +529,7 @@ def test_an_encoder_is_made_and_started_from() -> None:
     assert "The encoder is in enc/encoder" in done.stdout
     card = read_json(Path("enc/encoder/card.json"))
     assert (card["data"], card["licence"], card["training"]["schedule"]["name"]) == ("chains", "MIT", "clock")
+    assert card["training"]["epochs"] < 10_000
     short = ["-i", table(), "--target-columns", "size", "--epochs", "1", "-b", "16", "--no-report"]
     done = works("train", *short, "--from-foundation", "enc/encoder", "-o", "run")
     assert "all weights but those of the last layer" in done.stderr
@@ -544,3 +546,18 @@ def test_an_encoder_is_made_and_started_from() -> None:
     Path("bad.smi").write_bytes(b"\xff\xfe")
     assert "expected a text file with one SMILES in each line" in fails("pretrain", "bad.smi", "-o", "other", "-q")
     assert "the file missing.smi does not exist" in fails("pretrain", "missing.smi", "-o", "other", "-q")
+
+
+def test_numbers_start_from_the_encoder_by_default() -> None:
+    short = ["-i", table(), "--target-columns", "size", "--epochs", "1", "-b", "16", "--no-report"]
+    done = works("train", *short, "-o", "run")
+    assert "Training starts from molecules-1: all weights but those of the last layer" in done.stderr
+    assert "started from molecules-1" in done.stdout
+    assert "random weights" not in works("train", *short, "--from-scratch", "-o", "scratch").stderr
+    assert Recipe.load(Path("run/recipe.yaml")).train.checkpoint == "molecules-1"
+    assert Recipe.load(Path("scratch/recipe.yaml")).model.name == "sun"
+    assert "start" not in read_json(Path("scratch/summary.json"))
+    done = works("train", *short, "--model", "ds", "-o", "other")
+    assert "Training starts from random weights, because the settings of the model are not those of the encoder." in done.stderr
+    works("train", "--resume", "run", "--epochs", "2", "-q", "--no-report")
+    assert read_json(Path("run/summary.json"))["start"] == "molecules-1"

@@ -24,6 +24,7 @@ from reign.experiments import find_recipe
 from reign.sklearn import ReignClassifier, ReignRegressor
 from reign.testing import random_graphs
 from reign.train import train
+from reign.train.runs.encoders import Encoder
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 SMALL: dict[str, Any] = {
@@ -309,9 +310,21 @@ def test_mistakes() -> None:
 
 @pytest.mark.parametrize(
     ("estimator", "task", "name"),
-    [(ReignRegressor, "regression", "molecules"), (ReignClassifier, "classification", "molecules-classification")],
+    [(ReignRegressor, "regression", "molecules-pretrained"), (ReignClassifier, "classification", "molecules-classification")],
 )
 def test_defaults_are_those_of_the_command(estimator: Any, task: str, name: str) -> None:
     ours = estimator()._recipe(task)
     expected = find_recipe(name, {"data": {"path": "X", "task": task}})[0]
     assert (ours.model, ours.train) == (expected.model, expected.train)
+
+
+def test_where_regressors_start() -> None:
+    assert ReignRegressor()._recipe("regression", smiles=False).train.checkpoint is None  # graphs need not be molecules
+    assert ReignRegressor("sun")._recipe("regression").train.checkpoint is None
+    assert ReignRegressor(ignore_stereo=True)._recipe("regression").train.checkpoint is None
+    assert ReignRegressor(settings={"train": {"checkpoint": None}})._recipe("regression").model.name == "sun"
+    fitted = ReignRegressor(epochs=1, random_state=0, settings={"train": {"optimiser": {"lr": 1e-12}}}).fit(SMILES, SIZES)
+    encoder = Encoder.find("molecules-1")
+    assert encoder is not None
+    ours, theirs = fitted.models_[0].model.state_dict()["head.lin1.weight"], encoder.weights()["head.lin1.weight"]
+    assert torch.allclose(ours, theirs, atol=1e-6)
