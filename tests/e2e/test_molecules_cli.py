@@ -209,8 +209,9 @@ def test_starting_from_a_run() -> None:
         "--set",
         "model.hidden_channels=4",
     )
-    assert "give it with --checkpoint" in fails("train", "-i", file, "--freeze-encoder", "-o", "other", "-q")
-    assert "--freeze-epochs needs a run with a trained encoder" in fails("train", "-i", file, "--freeze-epochs", "1", "-o", "other")
+    scratch = ["train", "-i", file, "--from-scratch", "-o", "other"]
+    assert "give it with --checkpoint" in fails(*scratch, "--freeze-encoder", "-q")
+    assert "--freeze-epochs needs a run with a trained encoder" in fails(*scratch, "--freeze-epochs", "1")
     assert "the run nowhere does not exist" in fails("train", "-i", file, "--checkpoint", "nowhere", "-o", "other", "-q")
     assert not Path("other/recipe.yaml").exists()
 

@@ -690,4 +690,4 @@ def test_help(command: str) -> None:
 
 
 def test_a_typo_gets_a_suggestion() -> None:
-    assert "Did you mean 'train'?" in fails("trian")
+    assert "Did you mean 'train', 'pretrain'?" in fails("trian")
