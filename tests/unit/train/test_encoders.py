@@ -217,6 +217,10 @@ def test_a_model_starts_from_an_encoder(made: Encoder, corpus: Corpus) -> None:
     weights = made.weights()
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items() if not name.startswith("head.lin2."))
     assert torch.equal(model.head.lin2.weight, last)
+    whole = make_model(settings, corpus.problem(0.2), 1)
+    last = whole.head.lin2.weight.clone()
+    assert start_from(whole, config, corpus.problem(0.2), 1) is False
+    assert torch.equal(whole.head.lin2.weight, last)  # also where it has the size of the new targets
     other = make_model(settings.model_copy(update={"hidden_channels": 9}), problem, 0)
     with pytest.raises(ValueError, match="do not fit this model"):
         start_from(other, config, problem, 0)
