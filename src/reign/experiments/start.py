@@ -20,7 +20,7 @@ def recipe_of_table(changes: RawSettings) -> tuple[str, str]:
     Args:
         changes: the settings that a user changes; ``train.checkpoint`` is None for random weights.
     """
-    data, model, train = ({**(changes.get(part) or {})} for part in ("data", "model", "train"))
+    data, model, train = (dict(part) if isinstance(part := changes.get(name), dict) else {} for name in ("data", "model", "train"))
     if data.get("task", "regression") != "regression":
         return "molecules-classification", ""
     if not list_encoders():
