@@ -13,33 +13,33 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
-    ".": (13, 1323, 7.6),
-    "bags": (11, 2472, 4.2),
-    "cli": (12, 2100, 9.5),
-    "data": (18, 3234, 6.6),
+    ".": (13, 1387, 7.7),
+    "bags": (10, 2381, 4.1),
+    "cli": (14, 2405, 9.0),
+    "data": (22, 3915, 6.9),
     "draw": (3, 410, 7.3),
-    "experiments": (12, 2244, 6.4),
+    "experiments": (14, 2483, 6.8),
     "explain": (2, 310, 4.8),
-    "explore": (3, 431, 7.4),
-    "kernels": (20, 4278, 4.1),
-    "nn": (31, 6819, 6.6),
-    "plots": (11, 2014, 7.1),
-    "policies": (9, 1269, 7.1),
-    "published": (7, 1330, 7.9),
-    "sklearn": (2, 344, 7.8),
-    "smiles": (6, 837, 6.0),
-    "theory": (15, 3891, 5.8),
-    "train": (37, 8475, 6.4),
+    "explore": (3, 437, 7.6),
+    "kernels": (20, 4267, 3.8),
+    "nn": (33, 6851, 6.1),
+    "plots": (11, 2018, 7.0),
+    "policies": (9, 1238, 6.2),
+    "published": (7, 1235, 4.8),
+    "sklearn": (2, 352, 8.2),
+    "smiles": (8, 1079, 6.7),
+    "theory": (15, 3813, 4.6),
+    "train": (41, 9517, 6.4),
 }
 
 WHOLE = {
-    "training steps": 2,
+    "training steps": 1,
     "modules that name files of a run": 1,
     "renderers of tables": 1,
     "cycles of imports": 3,
-    "modules in cycles": 31,
+    "modules in cycles": 24,
     "equal class names": 6,
-    "dict[str, Any]": 57,
+    "dict[str, Any]": 58,
 }
 
 
