@@ -1,7 +1,7 @@
 """SUN and DSS on ego nets as an ONNX graph for a molecule of any size: hops by powers of the adjacency matrix, and every term by its dense formula.
 
 Values x[k, i] are a tensor of shape (subgraphs, nodes, channels), messages have one row for each bond and direction, and batch norms are parts of
-the linear maps before them.
+the linear maps before them. With ``domain="members"``, linear maps are applied to the rows of members alone, and all other values are 0.
 """
 
 from typing import Any, cast
@@ -21,6 +21,7 @@ from reign.nn._state import Aggregation
 from reign.policies import EgoNets
 
 AXES = {"pair": [], "subgraph": [1], "node": [0]}  # the axes that values of a scope do not have
+REDUCE = {"sum": "ReduceSum", "mean": "ReduceMean"}
 
 
 class OnnxGraph:
@@ -82,6 +83,8 @@ class OnnxModel:
         inside = self.diagonal
         for _ in range(policy.num_hops):
             inside = g("Cast", g("Greater", g("MatMul", inside, near), 0.5), to=1)
+        self.inside = inside
+        self.members = g("Transpose", g("NonZero", inside), perm=[1, 0]) if model.domain == "members" else None  # (members, 2): k, i
         both = (g("Gather", inside, end, axis=1) for end in (self.source, self.target))
         self.bonds_inside = g("Unsqueeze", g("Mul", *both), [2])  # (subgraphs, bonds, 1)
         self.into_roots = g("Concat", *(g("Unsqueeze", end, [1]) for end in (self.target, self.source)), axis=1)
@@ -99,14 +102,15 @@ class OnnxModel:
             parts.insert(0, g("Unsqueeze", self.diagonal, [2]))
         if mark is True:
             parts.insert(1, g("Unsqueeze", g("Sub", 1.0, self.diagonal), [2]))
-        h = parts[0] if len(parts) == 1 else g("Concat", *parts, axis=2)
+        h = self.rows(parts[0] if len(parts) == 1 else g("Concat", *parts, axis=2))
         for t, layer in enumerate(model.layers):
-            new = self.layer(cast(TermLayer, layer), h)
+            new = self.layer(cast(TermLayer, layer), self.dense(h, cast(TermLayer, layer).in_channels))
             if model.residual is not None:
                 new = g("Add", new, self.linear(model.residual, h) if t == 0 and isinstance(model.residual, nn.Linear) else h)
             h = new
         pooling, head = cast(MeanPooling, model.pooling), model.head
-        out = self.total(self.total(h, pooling.over_nodes, 1), pooling.over_subgraphs, 0)
+        out = self.total(self.dense(h, pooling.out_channels), pooling.over_nodes, 1)
+        out = g(REDUCE[pooling.over_subgraphs], out, [0], keepdims=0)
         out = g("Unsqueeze", out, [0])
         if head is None:
             return out
@@ -114,17 +118,35 @@ class OnnxModel:
             out = self.act(head.act, self.linear(head.get_submodule(f"lin{place}"), out, head.get_submodule(f"norm{place}")))
         return self.linear(head.get_submodule(f"lin{head.depth}"), out)
 
+    def rows(self, values: str) -> str:
+        """The values of the pairs that the model updates: all of them, or a row for each member."""
+        return values if self.members is None else self.g("GatherND", values, self.members)
+
+    def dense(self, rows: str, channels: int) -> str:
+        """The values of all pairs, which are 0 outside of the domain."""
+        if self.members is None:
+            return rows
+        zeros = self.g("Expand", 0.0, self.g("Concat", self.number, self.number, [channels], axis=0))
+        return self.g("ScatterND", zeros, self.members, rows)
+
+    def spread(self, values: str, scope: str) -> str:
+        """The values of a scope at each of the pairs, or in a form that is broadcast to them."""
+        if self.members is None:
+            return self.g("Unsqueeze", values, AXES[scope]) if AXES[scope] else values
+        axis = {"subgraph": 0, "node": 1}.get(scope)
+        return values if axis is None else self.g("Gather", values, self.g("Gather", self.members, axis, axis=1), axis=0)
+
     def layer(self, layer: TermLayer, h: str) -> str:
-        """The new values of the pairs."""
+        """The new values of the pairs, in rows, from their dense values."""
         g = self.g
         out = self.added(layer, h, False)
         if layer.root_terms is not None and layer.roots == "added":
-            roots = g("Mul", g("Unsqueeze", self.diagonal, [2]), g("Unsqueeze", self.added(layer, h, True), [1]))
-            out = g("Add", out, roots)
+            roots = self.spread(self.added(layer, h, True), "subgraph")
+            out = g("Add", out, g("Mul", self.rows(g("Unsqueeze", self.diagonal, [2])), roots))
         out = self.act(layer.act, self.normed(layer.norm, out))
         if layer.root_norm is not None:
             roots = self.act(layer.act, self.normed(layer.root_norm, self.added(layer, h, True)))
-            out = g("Where", g("Unsqueeze", self.is_root, [2]), g("Unsqueeze", roots, [1]), out)
+            out = g("Where", self.rows(g("Unsqueeze", self.is_root, [2])), self.spread(roots, "subgraph"), out)
         return out
 
     def added(self, layer: TermLayer, h: str, on: bool) -> str:
@@ -132,8 +154,7 @@ class OnnxModel:
         parts = []
         for slot in layer.slots(on):
             part = self.slot(slot, layer.aggregation, h, on)
-            axes = [] if on else AXES[slot.terms[0].scope]
-            parts.append(self.g("Unsqueeze", part, axes) if axes else part)
+            parts.append(part if on else self.spread(part, slot.terms[0].scope))
         out = parts[0]
         for part in parts[1:]:
             out = self.g("Add", out, part)
@@ -142,8 +163,9 @@ class OnnxModel:
     def slot(self, slot: Slot, aggregation: dict[str, Aggregation], h: str, on: bool) -> str:
         """A term with its transform, or terms with their base encoder."""
         g, own = self.g, self.term(slot.terms[0].name, aggregation, h, on)
+        on_pairs = slot.terms[0].scope == "pair" and not on
         if isinstance(slot, TermSlot):
-            return self.mlp(slot.transform, own)
+            return self.mlp(slot.transform, self.rows(own) if on_pairs else own)
         encoder = cast(GIN, slot.encoder)
         if slot.terms[0].scope == "node":
             messages = g("Gather", own, self.source, axis=0)
@@ -151,10 +173,10 @@ class OnnxModel:
             messages = g("GatherND", h, self.into_roots) if on else g("Gather", h, self.source, axis=1)
         if encoder.edge_encoder is not None:
             messages = g("Relu", g("Add", messages, self.types(cast(TypeEmbedding, encoder.edge_encoder), self.kinds)))
-        if slot.terms[0].scope == "pair" and not on:  # all bonds at a root are inside
+        if on_pairs:  # all bonds at a root are inside
             messages = g("Mul", messages, self.bonds_inside)
         mixed = g("Add", g("Mul", own, 1 + encoder.eps.detach()), g("MatMul", self.into, messages))
-        return self.mlp(encoder.mlp, mixed, slot.norm)
+        return self.mlp(encoder.mlp, self.rows(mixed) if on_pairs else mixed, slot.norm)
 
     def term(self, name: str, aggregation: dict[str, Aggregation], h: str, on: bool) -> str:
         """The values of a term where they live; for roots a row for each."""
@@ -168,8 +190,11 @@ class OnnxModel:
         return self.total(h, how, {"readout": 1, "needle": 0}[name])
 
     def total(self, h: str, how: Aggregation, axis: int) -> str:
-        """The sum or mean along an axis."""
-        return self.g("ReduceMean" if how == "mean" else "ReduceSum", h, [axis], keepdims=0)
+        """The sum or mean of the pairs of the domain along an axis."""
+        if how == "mean" and self.members is not None:  # a root is a member, so no number is 0
+            number = self.g("Unsqueeze", self.g("ReduceSum", self.inside, [axis], keepdims=0), [1])
+            return self.g("Div", self.total(h, "sum", axis), number)
+        return self.g(REDUCE[how], h, [axis], keepdims=0)
 
     def types(self, encoder: TypeEmbedding, rows: str) -> str:
         """The sum of the vectors of all types in a row."""
@@ -180,7 +205,7 @@ class OnnxModel:
             self.g("Add", rows, first),
             axis=0,
         )
-        return self.total(vectors, "sum", 1)
+        return self.g("ReduceSum", vectors, [1], keepdims=0)
 
     def mlp(self, module: nn.Module, x: str, norm: nn.Module | None = None) -> str:
         """An MLP, or a linear map, with a norm after it."""
@@ -222,8 +247,8 @@ def _affine(norm: nn.Module | None, channels: int) -> tuple[Tensor, Tensor]:
 # -- what can be exported ------------------------------------------------------------------------------------------------------
 
 CAN = (
-    "an ONNX file can hold SUN and DSS, and other models of their terms, with the policies ego and ego+ (as in ego+:3), conv='gin', ReLU, batch norm, means over nodes "
-    "and subgraphs, and domain='all'"
+    "an ONNX file can hold SUN and DSS, and other models of their terms, with the policies ego and ego+ (as in ego+:3), conv='gin', ReLU, batch norm, and sums or "
+    "means over nodes and subgraphs"
 )
 SINGLE = ("own", "transpose", "root", "node_root", "readout", "needle")
 MERGED = ("own+local", "needle+needle_msg")
@@ -245,7 +270,6 @@ def _parts(model: Model) -> list[tuple[bool, str]]:
             all(getattr(type(model), name) is getattr(Model, name) for name in ("predict", "lift", "readout")),
             "a forward of its own",
         ),
-        (model.domain == "all", f"domain='{model.domain}'"),
         (model.jk in (None, "last"), f"jk='{model.jk}'"),
         (model.labels is None and model.encodings is None and model.virtual_node is None, "labels, encodings or a virtual node"),
         (model.task_level == "graph", f"predictions at the level of a {model.task_level}"),
@@ -258,6 +282,7 @@ def _parts(model: Model) -> list[tuple[bool, str]]:
     for layer in model.layers:
         if not isinstance(layer, SubgraphConv) or type(layer).update is not SubgraphConv.update:
             return [*found, (False, f"the layer {type(layer).__name__}")]
+        found.append((layer.domain == model.domain, f"domain='{model.domain}', and a layer with domain='{layer.domain}'"))
         slots = [*layer.slots(), *layer.slots(on=True)]
         found += [(slot.name in (SINGLE if isinstance(slot, TermSlot) else MERGED), f"the term '{slot.name}'") for slot in slots]
         found += [(name in SINGLE, f"a mean of '{name}'") for name, how in layer.aggregation.items() if how == "mean"]

@@ -70,11 +70,15 @@ MODELS: list[dict[str, Any]] = [
     {"name": "dss", "policy": "ego:3", "readout": "sum", "subgraphs": "sum", "needle": "sum"},
     {"name": "ds", "policy": "ego+:2", "set_channels": []},
     {"name": "subgraphgnn", "terms": ["own", "node_root", "transpose", "own+local"], "root_terms": ["own+local", "root"], "roots": "added", "norm_at": "end"},
+    {"name": "dss", "policy": "ego+:1", "domain": "members", "subgraphs": "sum", "residual": True, "head": {"hidden": [16], "norm": "batch_norm"}},
+    {"name": "sun", "policy": "ego+:2", "domain": "members", "residual": True},
+    {"name": "sun", "policy": "ego:1", "domain": "members", "transpose": True, "readout": "sum", "root_norms": "pairs"},
+    {"name": "subgraphgnn", "domain": "members", "terms": ["own", "transpose", "readout", "own+local"], "root_terms": ["own+local", "root"], "roots": "added", "aggregation": {"readout": "mean"}},
     {"name": "subgraphgnn", "terms": ["own", "readout", "needle"], "transform": "linear", "aggregation": {"readout": "mean"}, "edge_encoder": None, "on_pairs": True},
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", MODELS, ids=lambda options: f"{options['name']}-{options.get('policy', '')}")
+@pytest.mark.parametrize("options", MODELS, ids=lambda options: f"{options['name']}-{options.get('policy', '')}-{options.get('domain', 'all')}")
 def test_the_same_predictions_as_the_model(options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     chosen = {"node_encoder": "atom", "edge_encoder": "bond"} | {k: v for k, v in options.items() if k != "name"}
@@ -93,7 +97,6 @@ def test_the_same_predictions_as_the_model(options: dict[str, Any]) -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"name": "sun", "policy": "nm"}, "SUN has the policy 'nm'"),
     ({"name": "sun", "policy": "ego+distance:2"}, r"the policy 'ego\+distance:2'"),
-    ({"name": "sun", "domain": "members"}, "domain='members'"),
     ({"name": "sun", "jk": "cat"}, "jk='cat'"),
     ({"name": "sun", "act": "elu"}, "the module ELU"),
     ({"name": "sun", "norm": "layer_norm"}, "the module LayerNorm"),
