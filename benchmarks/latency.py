@@ -33,7 +33,7 @@ def default_run(folder: Path) -> Path:
     table = pd.read_csv(Path(os.environ["REIGN_DATA"]) / "esol.csv")
     table[:100].to_csv(folder / "table.csv", index=False)
     data = {"path": str(folder / "table.csv"), "target_columns": ["logSolubility"]}
-    train(find_recipe("molecules", {"data": data, "train": {"epochs": 1}})[0], folder / "run")
+    train(find_recipe("molecules-pretrained", {"data": data, "train": {"epochs": 1}})[0], folder / "run")
     return folder / "run"
 
 

@@ -83,11 +83,22 @@ class OnnxModel:
         inside = self.diagonal
         for _ in range(policy.num_hops):
             inside = g("Cast", g("Greater", g("MatMul", inside, near), 0.5), to=1)
-        self.inside = inside
-        self.members = g("Transpose", g("NonZero", inside), perm=[1, 0]) if model.domain == "members" else None  # (members, 2): k, i
-        both = (g("Gather", inside, end, axis=1) for end in (self.source, self.target))
-        self.bonds_inside = g("Unsqueeze", g("Mul", *both), [2])  # (subgraphs, bonds, 1)
-        self.into_roots = g("Concat", *(g("Unsqueeze", end, [1]) for end in (self.target, self.source)), axis=1)
+        self.inside, self.only_members = inside, model.domain == "members"
+        self.members = g("Transpose", g("NonZero", inside), perm=[1, 0])  # (members, 2): k, i
+        self.many = g("Shape", self.members, start=0, end=1)
+        row = g("ScatterND", g("Expand", 0, g("Concat", self.number, self.number, axis=0)), self.members, g("Range", 0, g("Squeeze", self.many), 1))
+        both = g("Mul", g("MatMul", inside, out_of), g("MatMul", inside, self.into))  # (subgraphs, bonds)
+        where, self.bond = (g("Gather", g("NonZero", both), axis, axis=0) for axis in (0, 1))  # of each bond in each subgraph that it is in
+        self.out_of_pair, into_pair = (self.pairs(where, g("Gather", end, self.bond, axis=0)) for end in (self.source, self.target))
+        place = g("ReduceSum", g("Mul", self.into, g("CumSum", self.into, 1)), [0], keepdims=0)  # 1 for the first bond into a node, 2 for the next
+        place = g("Sub", g("Cast", place, to=7), 1)
+        self.degree = g("Add", g("Max", g("ReduceMax", place, keepdims=1), [0]), 1)
+        self.into_place = self.pairs(g("GatherND", row, into_pair), g("Gather", place, self.bond, axis=0))
+        self.into_roots = self.pairs(self.target, self.source)
+
+    def pairs(self, subgraphs: str, nodes: str) -> str:
+        """Indices of pairs, shape (number, 2)."""
+        return self.g("Concat", self.g("Unsqueeze", subgraphs, [1]), self.g("Unsqueeze", nodes, [1]), axis=1)
 
     def ends(self, nodes: str) -> str:
         """A one for each bond that has its end at a node, shape (nodes, bonds)."""
@@ -104,12 +115,12 @@ class OnnxModel:
             parts.insert(1, g("Unsqueeze", g("Sub", 1.0, self.diagonal), [2]))
         h = self.rows(parts[0] if len(parts) == 1 else g("Concat", *parts, axis=2))
         for t, layer in enumerate(model.layers):
-            new = self.layer(cast(TermLayer, layer), self.dense(h, cast(TermLayer, layer).in_channels))
+            new = self.layer(cast(TermLayer, layer), self.dense(h))
             if model.residual is not None:
                 new = g("Add", new, self.linear(model.residual, h) if t == 0 and isinstance(model.residual, nn.Linear) else h)
             h = new
         pooling, head = cast(MeanPooling, model.pooling), model.head
-        out = self.total(self.dense(h, pooling.out_channels), pooling.over_nodes, 1)
+        out = self.total(self.dense(h), pooling.over_nodes, 1)
         out = g(REDUCE[pooling.over_subgraphs], out, [0], keepdims=0)
         out = g("Unsqueeze", out, [0])
         if head is None:
@@ -120,18 +131,20 @@ class OnnxModel:
 
     def rows(self, values: str) -> str:
         """The values of the pairs that the model updates: all of them, or a row for each member."""
-        return values if self.members is None else self.g("GatherND", values, self.members)
+        return self.g("GatherND", values, self.members) if self.only_members else values
 
-    def dense(self, rows: str, channels: int) -> str:
+    def dense(self, rows: str) -> str:
         """The values of all pairs, which are 0 outside of the domain."""
-        if self.members is None:
-            return rows
-        zeros = self.g("Expand", 0.0, self.g("Concat", self.number, self.number, [channels], axis=0))
-        return self.g("ScatterND", zeros, self.members, rows)
+        return self.scattered(rows, self.members, self.number, self.number) if self.only_members else rows
+
+    def scattered(self, rows: str, places: str, *sizes: str) -> str:
+        """Rows at their places, which all differ, and 0 at others: onnxruntime on several threads would add up rows at one place incorrectly."""
+        size = self.g("Concat", *sizes, self.g("Shape", rows, start=1), axis=0)
+        return self.g("ScatterND", self.g("Expand", 0.0, size), places, rows)
 
     def spread(self, values: str, scope: str) -> str:
         """The values of a scope at each of the pairs, or in a form that is broadcast to them."""
-        if self.members is None:
+        if not self.only_members:
             return self.g("Unsqueeze", values, AXES[scope]) if AXES[scope] else values
         axis = {"subgraph": 0, "node": 1}.get(scope)
         return values if axis is None else self.g("Gather", values, self.g("Gather", self.members, axis, axis=1), axis=0)
@@ -170,13 +183,17 @@ class OnnxModel:
         if slot.terms[0].scope == "node":
             messages = g("Gather", own, self.source, axis=0)
         else:
-            messages = g("GatherND", h, self.into_roots) if on else g("Gather", h, self.source, axis=1)
+            messages = g("GatherND", h, self.into_roots if on else self.out_of_pair)
         if encoder.edge_encoder is not None:
-            messages = g("Relu", g("Add", messages, self.types(cast(TypeEmbedding, encoder.edge_encoder), self.kinds)))
-        if on_pairs:  # all bonds at a root are inside
-            messages = g("Mul", messages, self.bonds_inside)
-        mixed = g("Add", g("Mul", own, 1 + encoder.eps.detach()), g("MatMul", self.into, messages))
-        return self.mlp(encoder.mlp, self.rows(mixed) if on_pairs else mixed, slot.norm)
+            kinds = self.types(cast(TypeEmbedding, encoder.edge_encoder), self.kinds)
+            messages = g("Relu", g("Add", messages, g("Gather", kinds, self.bond, axis=0) if on_pairs else kinds))
+        if on_pairs:
+            near = g("ReduceSum", self.scattered(messages, self.into_place, self.many, self.degree), [1], keepdims=0)
+            near = near if self.only_members else self.scattered(near, self.members, self.number, self.number)
+            own = self.rows(own)
+        else:
+            near = g("MatMul", self.into, messages)  # all bonds at a root are inside
+        return self.mlp(encoder.mlp, g("Add", g("Mul", own, 1 + encoder.eps.detach()), near), slot.norm)
 
     def term(self, name: str, aggregation: dict[str, Aggregation], h: str, on: bool) -> str:
         """The values of a term where they live; for roots a row for each."""
@@ -191,7 +208,7 @@ class OnnxModel:
 
     def total(self, h: str, how: Aggregation, axis: int) -> str:
         """The sum or mean of the pairs of the domain along an axis."""
-        if how == "mean" and self.members is not None:  # a root is a member, so no number is 0
+        if how == "mean" and self.only_members:  # a root is a member, so no number is 0
             number = self.g("Unsqueeze", self.g("ReduceSum", self.inside, [axis], keepdims=0), [1])
             return self.g("Div", self.total(h, "sum", axis), number)
         return self.g(REDUCE[how], h, [axis], keepdims=0)
