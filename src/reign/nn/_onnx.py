@@ -1,7 +1,7 @@
 """SUN and DSS on ego nets as an ONNX graph for a molecule of any size: hops by powers of the adjacency matrix, and every term by its dense formula.
 
-Values x[k, i] are a tensor of shape (subgraphs, nodes, channels), messages have one row for each bond and direction, and batch norms are parts of
-the linear maps before them. With ``domain="members"``, linear maps are applied to the rows of members alone, and all other values are 0.
+Values x[k, i] are a tensor of shape (subgraphs, nodes, channels), messages have one row for each direction of a bond and subgraph that it is in, and batch
+norms are parts of the linear maps before them. With ``domain="members"``, linear maps are applied to the rows of members alone, and all other values are 0.
 """
 
 from typing import Any, cast
@@ -86,12 +86,13 @@ class OnnxModel:
         self.inside, self.only_members = inside, model.domain == "members"
         self.members = g("Transpose", g("NonZero", inside), perm=[1, 0])  # (members, 2): k, i
         self.many = g("Shape", self.members, start=0, end=1)
-        row = g("ScatterND", g("Expand", 0, g("Concat", self.number, self.number, axis=0)), self.members, g("Range", 0, g("Squeeze", self.many), 1))
+        nowhere = g("Expand", 0, g("Concat", self.number, self.number, axis=0))
+        row = g("ScatterND", nowhere, self.members, g("Range", 0, g("Squeeze", self.many), 1))  # of each member
         both = g("Mul", g("MatMul", inside, out_of), g("MatMul", inside, self.into))  # (subgraphs, bonds)
-        where, self.bond = (g("Gather", g("NonZero", both), axis, axis=0) for axis in (0, 1))  # of each bond in each subgraph that it is in
+        where, self.bond = (g("Gather", g("NonZero", both), axis, axis=0) for axis in (0, 1))  # one for each bond inside
         self.out_of_pair, into_pair = (self.pairs(where, g("Gather", end, self.bond, axis=0)) for end in (self.source, self.target))
-        place = g("ReduceSum", g("Mul", self.into, g("CumSum", self.into, 1)), [0], keepdims=0)  # 1 for the first bond into a node, 2 for the next
-        place = g("Sub", g("Cast", place, to=7), 1)
+        place = g("ReduceSum", g("Mul", self.into, g("CumSum", self.into, 1)), [0], keepdims=0)
+        place = g("Sub", g("Cast", place, to=7), 1)  # 0 for the first bond into a node, 1 for the next
         self.degree = g("Add", g("Max", g("ReduceMax", place, keepdims=1), [0]), 1)
         self.into_place = self.pairs(g("GatherND", row, into_pair), g("Gather", place, self.bond, axis=0))
         self.into_roots = self.pairs(self.target, self.source)

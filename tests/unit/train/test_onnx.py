@@ -4,7 +4,7 @@ import csv
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,8 @@ from rdkit import Chem
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
-from reign.nn import Model, OnnxGraph, OnnxModel, build_model  # noqa: E402
+from reign.experiments import find_recipe  # noqa: E402
+from reign.nn import Model, OnnxGraph, OnnxModel, SubgraphConv, build_model  # noqa: E402
 from reign.smiles import Molecule, from_smiles  # noqa: E402
 from reign.smiles import _onnx as program  # noqa: E402
 from reign.train import Recipe, load, train  # noqa: E402
@@ -78,7 +79,9 @@ MODELS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", MODELS, ids=lambda options: f"{options['name']}-{options.get('policy', '')}-{options.get('domain', 'all')}")
+@pytest.mark.parametrize(
+    "options", MODELS, ids=lambda options: f"{options['name']}-{options.get('policy', '')}-{options.get('domain', 'all')}"
+)
 def test_the_same_predictions_as_the_model(options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     chosen = {"node_encoder": "atom", "edge_encoder": "bond"} | {k: v for k, v in options.items() if k != "name"}
@@ -118,6 +121,13 @@ def test_other_models_are_refused(options: dict[str, Any], message: str) -> None
     chosen = {"node_encoder": "atom", "edge_encoder": "bond"} | {k: v for k, v in options.items() if k != "name"}
     model = build_model(options["name"], 6, 6, 2, 1, **chosen)
     with pytest.raises(ValueError, match=f"{message}.*, but an ONNX file can hold SUN and DSS"):
+        OnnxModel(model.eval(), OnnxGraph(), "atoms", "bonds", "kinds")
+
+
+def test_layers_with_a_domain_of_their_own_are_refused() -> None:
+    model = build_model("sun", 6, 6, 2, 1, node_encoder="atom", edge_encoder="bond", domain="members")
+    cast(SubgraphConv, model.layers[1]).domain = "all"
+    with pytest.raises(ValueError, match="SUN has domain='members', and a layer with domain='all', but an ONNX file"):
         OnnxModel(model.eval(), OnnxGraph(), "atoms", "bonds", "kinds")
 
 
@@ -242,6 +252,44 @@ def test_300_real_molecules(real_data: Path, tmp_path: Path) -> None:
     assert max(abs(row["y_pred"] - theirs) for row, theirs in zip(found, expected, strict=True)) < 1e-4
 
 
+def default_run(folder: Path) -> Path:
+    """A run with the default settings for numbers, which starts from molecules-1, after one epoch."""
+    pd.DataFrame({"smiles": SMILES * 3, "y": [len(text) / 4 for text in SMILES * 3]}).to_csv(folder / "table.csv", index=False)
+    changes: dict[str, Any] = {
+        "data": {"path": str(folder / "table.csv"), "target_columns": ["y"]},
+        "train": {"epochs": 1, "batch_size": 16},
+    }
+    recipe = find_recipe("molecules-pretrained", changes)[0]
+    assert (recipe.train.checkpoint, recipe.model.options["domain"]) == ("molecules-1", "members")
+    train(recipe, folder / "run")
+    return folder / "run"
+
+
+def check_default_run(folder: Path, texts: list[str]) -> None:
+    """The predictions for molecules are those of the run; on several threads, too."""
+    run = default_run(folder)
+    export_onnx(run, folder / "model.onnx")
+    expected = load(run).predict(texts, uncertainty=False, warnings=False)["y_pred"].to_numpy(float)
+    for threads in (1, 3):
+        found = program.OnnxPredictor(str(folder / "model.onnx"), threads).predict(texts)
+        np.testing.assert_allclose([row["y_pred"] for row in found], expected, atol=1e-4, rtol=0)
+    assert expected.std() > 0.1
+    nodes = onnx.load(str(folder / "model.onnx")).graph.node
+    assert not any(attribute.name == "reduction" for node in nodes for attribute in node.attribute)  # not safe on several threads
+
+
+def test_the_default_run(tmp_path: Path) -> None:
+    check_default_run(tmp_path, SMILES)
+
+
+def test_the_default_run_on_300_real_molecules(real_data: Path, tmp_path: Path) -> None:
+    texts = list(pd.read_csv(real_data / "esol.csv")["smiles"][:150]) + list(
+        pd.read_csv(real_data / "moleculeace.csv.xz", nrows=1500)["smiles"][::10]
+    )
+    assert len(texts) == 300
+    check_default_run(tmp_path, texts)
+
+
 def test_a_file_that_predicts_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a run whose predictions are not only those of its models."""
     run, predict = trained(tmp_path / "data", "regression"), Predictor.predict
@@ -268,6 +316,12 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
         ValueError, match="the run has the SMILES columns smiles, solvent, but an ONNX file can hold runs with one column only"
     ):
         export_onnx(tmp_path / "pair", tmp_path / "model.onnx")
+    settings = Recipe.load(run / "recipe.yaml").model_copy(update={"ensemble_with": "forest", "seeds": [0]})
+    train(settings, tmp_path / "mixed")
+    with pytest.raises(
+        ValueError, match="trained with --ensemble-with forest .* hold the network alone, .* train the network without"
+    ):
+        export_onnx(tmp_path / "mixed", tmp_path / "model.onnx")
     with pytest.raises(ValueError, match="max_atoms is 0, expected at least 1"):
         export_onnx(run, tmp_path / "model.onnx", 0)
     run = trained(
