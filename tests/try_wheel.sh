@@ -15,7 +15,7 @@ own="$place/env/bin/python"
 quietly() { "$own" -m pip --disable-pip-version-check install --quiet --retries 1 "$@"; }
 if [ -d "$torch" ]; then  # what is installed there is found from here
   "$torch/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))" >"$("$own" -c "import sysconfig; print(sysconfig.get_path('purelib'))")/given.pth"
-elif ! quietly "torch==$torch+cpu" 2>/dev/null && ! quietly --index-url https://download.pytorch.org/whl/cpu "torch==$torch" 2>/dev/null; then
+elif ! quietly "torch==$torch+cpu" 2>/dev/null; then
   [ "${CUDA-}" = 1 ] || [ "$(uname)" = Darwin ] || exit 3  # the usual builds for macOS have no CUDA
   quietly "torch==$torch" || exit 3
 fi
