@@ -292,6 +292,7 @@ def test_commands_with_long_work_can_be_quiet() -> None:
         "policies",
         "explore",
         "data list",
+        "data example",
         "show curves",
         "show layer",
         "show layers",

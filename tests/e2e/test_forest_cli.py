@@ -94,7 +94,9 @@ def test_without_it() -> None:
     assert "forest" not in few.stdout + few.stderr
     done = works("train", "-i", table(), "--target-columns", "size", "-o", "held", *SMALL, "--split-sizes", "0.8", "0", "0.2")
     assert "There are no validation rows that could say whether the forest is better." in done.stdout
-    assert "the baseline is none" in fails("train", "-i", "mols.csv", "-o", "other", *BOTH, "--no-baseline", "-q")
+    assert "the forest that --no-baseline leaves out" in fails(
+        "train", "-i", "mols.csv", "-o", "other", *BOTH, "--no-baseline", "-q"
+    )
     assert "should be 'forest'" in fails("train", "-i", "mols.csv", "-o", "other", "--ensemble-with", "trees", "-q")
     assert "data.name is 'zinc'" in fails("train", "zinc/gin", "-o", "other", *BOTH, "-q")
 

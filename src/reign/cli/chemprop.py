@@ -51,7 +51,6 @@ OF_TRAIN = {
     "--remove-checkpoints --save-smiles-splits --save-data-splits": _RUN,
     "--model-frzn": "use --checkpoint RUN --freeze-encoder",
     "--frzn-ffn-layers": "--freeze-encoder freezes all but the head, and --freeze-epochs N does so for N epochs",
-    "--from-foundation": "use --checkpoint RUN, for a run on other data",
     "--message-bias": "layers have biases or not as their formulas say; reign models lists models",
     "--undirected --atom-messages --mpn-shared": "what passes messages is the model: --model and --policy",
     "--aggregation --agg --aggregation-norm": "what is summed is part of the model: --model, and --set model.needle=sum for some models",
@@ -103,19 +102,30 @@ def translate(command: str, words: Collection[str], own: Collection[str]) -> Ite
     option, values = "", list[str]()
     for place, word in enumerate([*words, "--"]):  # the last one ends a list of values
         name, sign, value = word.partition("=")
-        if option and name.startswith("-") and not name.lstrip("-")[:1].isdigit():
+        if option and not is_number(word) and (values or name.startswith("-")):  # after the first value, only numbers are values
             yield from _setting(option, values)
             option, values = "", []
         if option:
             values.append(word)
         elif name in same and name not in own:
             yield same[name] + sign + value
+        elif word[:2] in same and word[:2] not in own:  # as in -k5
+            yield from (same[word[:2]], word[2:])
         elif command == "train" and name in SETTINGS and name not in own:
             option, values = name, [value] if sign else []
         elif name not in own and (reason := next((why for names, why in reasons.items() if name in names.split()), None)):
             raise ValueError(f"{name} is an option of chemprop that reign {command} does not have: {reason}.")
         elif place < len(words):
             yield word
+
+
+def is_number(text: str) -> bool:
+    """Whether a word is a number, which may be negative, and not an option."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _setting(option: str, values: list[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ split_option = partial(typer.Option, rich_help_panel="Splits")
 rows_option = partial(typer.Option, rich_help_panel="Rows, descriptors, metrics")
 unsure_option = partial(typer.Option, rich_help_panel="Uncertainty")
 model_option = partial(typer.Option, rich_help_panel="Model")
+start_option = partial(typer.Option, rich_help_panel="Weights to start from")
 training_option = partial(typer.Option, rich_help_panel="Training")
 output_option = partial(typer.Option, rich_help_panel="Output")
 machine_option = partial(typer.Option, rich_help_panel="Machine")
@@ -43,7 +44,13 @@ Nodes = Annotated[int, machine_option(help="Number of machines.")]
 Quiet = Annotated[bool, output_option("-q", "--quiet", help="Do not show progress; warnings are still shown.")]
 WithReport = Annotated[
     bool,
-    output_option("--report/--no-report", envvar="REIGN_REPORT", help="Write report.html at the end; this needs matplotlib."),
+    output_option(
+        "--report/--no-report",
+        envvar="REIGN_REPORT",
+        show_envvar=False,
+        show_default=False,
+        help="Write report.html; REIGN_REPORT=0 turns it off.",
+    ),
 ]
 Jobs = Annotated[
     int | None,

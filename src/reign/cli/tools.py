@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand, TyperOption
 
-from reign.cli.chemprop import translate
+from reign.cli.chemprop import is_number, translate
 
 if TYPE_CHECKING:
     from reign.train.settings.config import DataConfig
@@ -147,21 +147,13 @@ class Command(TyperCommand):
         name: str | None = None
         taken = 0
         for arg in args:
-            if arg.startswith("-") and not _is_number(arg):
+            if arg.startswith("-") and not is_number(arg):
                 name, taken = (arg if arg in several else None), 0
             elif name is not None:
                 taken += 1
-                if taken > 1 and (words_too or _is_number(arg)):
+                if taken > 1 and (words_too or is_number(arg)):
                     out.append(name)
                 elif taken > 1:
                     name = None
             out.append(arg)
         return out
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

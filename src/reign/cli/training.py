@@ -13,6 +13,7 @@ from reign.cli.options import (
     model_option,
     output_option,
     rows_option,
+    start_option,
     training_option,
 )
 from reign.cli.reports import reports_at_end
@@ -75,16 +76,14 @@ def train(
     ] = None,
     output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
     resume: Annotated[Path | None, training_option(help="Continue this run; a larger --epochs trains it longer.")] = None,
-    checkpoint: Annotated[Path | None, model_option(help="Start from the weights of this run, for any targets.")] = None,
+    checkpoint: Annotated[Path | None, start_option(help="Start from the weights of this run, for any targets.")] = None,
     from_foundation: Annotated[
         str | None,
-        model_option(
-            metavar="NAME", help="Start from this encoder, which comes with reign or is a folder; the default for numbers."
-        ),
+        start_option(metavar="NAME", help="Start from this encoder: its name, or its folder."),
     ] = None,
-    from_scratch: Annotated[bool, model_option("--from-scratch", help="Start from random weights.")] = False,
-    freeze_encoder: Annotated[bool, model_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
-    freeze_epochs: Annotated[int | None, model_option(help="Train only the head for so many epochs, then all weights.")] = None,
+    from_scratch: Annotated[bool, start_option("--from-scratch", help="Start from random weights.")] = False,
+    freeze_encoder: Annotated[bool, start_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
+    freeze_epochs: Annotated[int | None, start_option(help="Train only the head for so many epochs, then all weights.")] = None,
     settings: options.Settings = None,
     eager: Annotated[
         bool,
@@ -103,9 +102,7 @@ def train(
 
     reign train zinc/sun-ego --seeds 1
 
-    A run is a folder with settings, splits, metrics, weights and predictions.
-
-    reign train --resume RUN continues a run that was stopped; the result is the same.
+    A run is a folder. reign train --resume RUN continues one that was stopped; the result is the same.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress
@@ -167,6 +164,8 @@ def train(
         if ensemble_size is not None and seeds is not None:
             fail("--ensemble-size and --seeds mean the same; give only one of them.")
         number = ensemble_size if ensemble_size is not None else seeds
+        if no_baseline and ensemble_with is not None:
+            fail("--ensemble-with predicts with the forest that --no-baseline leaves out; give only one of them.")
         at_least_one("--jobs", jobs)
         at_least_one("--num-replicates", num_replicates)
         if num_folds is not None:
@@ -181,7 +180,10 @@ def train(
             changes.append({"folds": num_folds})
         at_least_one("--seeds" if ensemble_size is None else "--ensemble-size", number)
         if number is not None:
-            changes.append({"seeds": list(range(number))})
+            first = merge(*changes).get("seeds", [0])
+            if not isinstance(first, list) or len(first) != 1 or not isinstance(first[0], int):
+                fail(f"seeds are {first}, and --ensemble-size or --seeds counts them from the first one on; give only one of them.")
+            changes.append({"seeds": list(range(first[0], first[0] + number))})
         if resume is not None:
             if recipe is not None or data_path is not None or output is not None:
                 fail("--resume reads the recipe from the folder of the run; leave out the recipe, -i and -o.")

@@ -50,7 +50,7 @@ def group_split(keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> 
     enough.
 
     >>> {split: ids.tolist() for split, ids in group_split("aaaabbcc", (0.6, 0.2, 0.2), 0).items()}
-    {'train': [0, 1, 2, 3], 'val': [6, 7], 'test': [4, 5]}
+    {'train': [0, 1, 2, 3], 'val': [4, 5], 'test': [6, 7]}
     """
     splits = scaffold_split(keys, keys, sizes, seed)
     owner = {key: split for split, ids in splits.items() for key in (keys[i] for i in ids.tolist())}
@@ -64,7 +64,8 @@ def group_split(keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> 
 
 
 def time_split(times: Sequence[int] | Sequence[float], sizes: Sequence[float]) -> dict[str, Ids]:
-    """Split items by time: first those for training, last those for the test. Items of the same time stay together.
+    """Split items by time: first those for training, last those for the test. Items of the same time stay together. With too few
+    times for all shares, the validation gets none.
 
     >>> {split: ids.tolist() for split, ids in time_split([2001, 2003, 2002, 2001, 2004], (0.4, 0.2, 0.4)).items()}
     {'train': [0, 3], 'val': [2], 'test': [1, 4]}
@@ -77,7 +78,9 @@ def time_split(times: Sequence[int] | Sequence[float], sizes: Sequence[float]) -
         free = [p for p in ends if p > cuts[-1]]
         free = (free[: len(free) + 1 - later] or free) if later else []  # leave an end for each later split
         wanted = sum(sizes[: s + 1]) * len(order)
-        cuts.append(cuts[-1] if sizes[s] == 0 else min(free, key=lambda p: abs(p - wanted), default=len(order)))
+        cuts.append(
+            cuts[-1] if sizes[s] == 0 else min(free, key=lambda p: abs(p - wanted), default=cuts[s] if s and later else len(order))
+        )
     parts = [order[a:b] for a, b in pairwise([*cuts, len(order)])]
     return {split: torch.tensor(sorted(part), dtype=torch.long) for split, part in zip(SPLITS, parts, strict=True) if part}
 
@@ -95,6 +98,27 @@ def _groups(keys: Sequence[Hashable]) -> list[list[int]]:
     for i, key in enumerate(keys):
         groups[key].append(i)
     return list(groups.values())
+
+
+def _joined(*words: Sequence[Hashable]) -> list[int]:
+    """A number for each item: items that have a word in common with each other, or with others in between, have the same one.
+
+    >>> _joined("aabcd", "xyyzw")
+    [0, 0, 0, 3, 4]
+    """
+    parent = list(range(len(words[0])))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = i = parent[parent[i]]
+        return i
+
+    for column in words:
+        for first, *others in _groups(column):
+            for i in others:
+                a, b = sorted((root(first), root(i)))
+                parent[b] = a
+    return [root(i) for i in range(len(parent))]
 
 
 def _shuffle(groups: list[list[int]], seed: int) -> list[list[int]]:
@@ -135,7 +159,7 @@ class Problem:
         texts: columns of such files that describe the graphs, such as SMILES: one text per graph, by the name of the column.
         weights: the weight of each graph in training; None for equal weights.
         groups: a word for each graph; graphs with the same word are the same molecule, and stay in the same fold.
-        together: a word for each graph, for larger groups such as clusters; graphs with the same word stay in the same fold. None for molecules alone.
+        together: a word for each graph, for larger groups such as clusters; graphs with the same word stay in the same fold, and so do those of one molecule. None for molecules alone.
     """
 
     name: str
@@ -262,14 +286,15 @@ class Problem:
     def folds(self, number: int, seed: int) -> "list[Problem]":
         """Stratified cross-validation over all graphs. Each fold is used for validation once.
 
-        Graphs of one group are in the same fold, and the class of the first one counts as the class of the group. Larger groups (``together``) are spread over
-        folds of about equal size.
+        Graphs of one group are in the same fold, and the class of the first one counts as the class of the group. Larger groups (``together``), which are joined
+        where they share a molecule, are spread over folds of about equal size.
         """
         from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 
         every = torch.cat(list(self.splits.values())).sort().values
         if self.together is not None:
-            words = [self.together[g] for g in every.tolist()]
+            columns = [self.together] if self.groups is None else [self.together, self.groups]
+            words = _joined(*([column[g] for g in every.tolist()] for column in columns))
             if number > len(set(words)):
                 raise ValueError(f"folds is {number}, expected at most {len(set(words))}, the number of groups of {self.name}.")
             classes = (

@@ -250,17 +250,19 @@ class Explanation:
         target: the target, or the class.
         prediction: the prediction of the run: a number, or the probability of a class.
         parts: the attribution, averaged over the models of the run; for classes, the attribution of the logit.
+        name: what the prediction is called: that of a run with a forest is "prediction of the models, without the forest".
     """
 
     target: str
     prediction: float
     parts: Attribution
+    name: str = "prediction"
 
 
 def explain(
     predictor: Predictor, data: Data, target: str | None = None, steps: int = 32, level: Level | None = None
 ) -> Explanation:
-    """Explain the prediction of a run for a graph.
+    """Explain the prediction of a run for a graph; that of the models alone for a run with a forest, which has no gradients.
 
     Args:
         predictor: the run, as returned by ``reign.load``.
@@ -281,7 +283,8 @@ def explain(
         scale = trained.scale.deviation[index if trained.scale.deviation.numel() > 1 else 0].item()
         shift = trained.scale.mean[index if trained.scale.mean.numel() > 1 else 0].item()
         found.append(_scaled(part, scale, shift))
-    return Explanation(names[index], _prediction(predictor.task, outs, index), mean_of(found))
+    name = "prediction of the models, without the forest" if predictor.forests else "prediction"
+    return Explanation(names[index], _prediction(predictor.task, outs, index), mean_of(found), name)
 
 
 def _scaled(part: Attribution, scale: float, shift: float) -> Attribution:

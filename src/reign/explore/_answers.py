@@ -185,6 +185,7 @@ class Answers:
         return {
             "target": explained[0].explanation.target,
             "prediction": explained[0].explanation.prediction,
+            "name": explained[0].explanation.name,
             "row": {column: _plain_value(table[column].iloc[0]) for column in table.columns},
             "error": parts.error,
             "atoms": [[row["symbol"], row["score"], row["without_its_subgraph"]] for row in scores],

@@ -230,7 +230,7 @@ def write_explanations(file: Path, title: str, explained: Sequence[Explained], e
         parts, names = each.explanation.parts, atom_names(each.molecule)
         page.heading(each.name)
         page.text(
-            f"{each.explanation.target}: the prediction is {number(each.explanation.prediction)}. The output is {number(parts.output)}, and "
+            f"{each.explanation.target}: the {each.explanation.name} is {number(each.explanation.prediction)}. The output is {number(parts.output)}, and "
             f"{number(parts.nothing)} with all values zero. The error of the integral is {parts.error:.1g}."
         )
         page.picture(f"molecule-{number_}", draw_scores(each.molecule, parts))
@@ -259,7 +259,8 @@ def score_rows(explained: Sequence[Explained]) -> tuple[list[str], list[list[obj
             rows.append(
                 [each.name, each.explanation.target, each.explanation.prediction, i, name, float(parts.nodes[i]), left.get(i, "")]
             )
-    return ["smiles", "target", "prediction", "atom", "symbol", "score", "without_its_subgraph"], rows
+    name = explained[0].explanation.name if explained else "prediction"
+    return ["smiles", "target", name, "atom", "symbol", "score", "without_its_subgraph"], rows
 
 
 # -- molecules given as SMILES -------------------------------------------------------------------------------------------------

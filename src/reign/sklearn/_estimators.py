@@ -135,6 +135,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         share = self.validation_fraction
         check("validation_fraction", share, isinstance(share, int | float) and 0 <= share < 1, "a number of at least 0 and below 1")
         check_count("n_estimators", self.n_estimators)
+        given, read = self.settings or {}, ("model", "train", "format")
+        data = given.get("data") if isinstance(given, dict) else None
+        unread = [str(key) for key in given if key not in (*read, "data")]
+        unread += [f"data.{key}" for key in data if key != "stereo"] if isinstance(data, dict) else []
+        if unread:
+            raise ValueError(f"settings has {', '.join(unread)}, which fit does not read; expected model, train and data.stereo.")
         model = _given(name=self.model, policy=self.policy, hidden_channels=self.hidden_channels, num_layers=self.num_layers)
         model |= {"dropout": self.dropout} if self.dropout else {}
         train = {

@@ -196,6 +196,8 @@ def _numbers(rows: Any, file: Path) -> Iterator[int]:
         ends = str(part).split("-") if not isinstance(part, bool) else [""]
         if not 1 <= len(ends) <= 2 or not all(end.isdecimal() and len(end) < 10 for end in ends):
             raise ValueError(f"{file} has {part!r:.80}, expected the number of a row, counted from 0.")
+        if int(ends[0]) > int(ends[-1]):
+            raise ValueError(f"{file} has {part!r:.80}, expected the smaller number first, as in {ends[1]}-{ends[0]}.")
         yield from range(int(ends[0]), int(ends[-1]) + 1)
 
 

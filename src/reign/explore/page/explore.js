@@ -86,8 +86,9 @@ find("go").addEventListener("click", async () => {
 find("predict").addEventListener("click", async () => {
   const found = await ask("predict", { smiles: find("smiles").value, target: find("target").value }, find("run-error"));
   if (found === null) return;
-  const unc = found.row[`${found.target}_unc`];
-  find("prediction").textContent = `${found.target}: ${number(found.prediction)}` + (typeof unc === "number" ? ` ± ${number(unc)}` : "") +
+  const alone = found.name !== "prediction"; // a forest predicts, too: then the uncertainty is not that of this number
+  const unc = alone ? null : found.row[`${found.target}_unc`];
+  find("prediction").textContent = `${found.target}: ${number(found.prediction)}` + (alone ? ` (${found.name})` : "") + (typeof unc === "number" ? ` ± ${number(unc)}` : "") +
     `; error of the sum of all scores: ${number(found.error)}` +
     (found.row.warning ? `; warning: ${found.row.warning}` : "");
   picture(find("molecule"), found.molecule, "Atoms and bonds in the colours of their scores");

@@ -146,6 +146,15 @@ class Fitted(TypedDict, total=False):
     metrics: dict[str, dict[str, list[float]]]
 
 
+def check_patience(config: TrainingConfig, problem: Problem) -> None:
+    """Raise ``ValueError`` if no graphs can say when the patience ends."""
+    if config.patience is not None and "val" not in problem.splits:
+        raise ValueError(
+            f"patience is {config.patience}, but {problem.name} has no validation split, which would say when to stop; hold some graphs out for it, as with "
+            "--split-sizes 0.8 0.1 0.1, or leave patience out."
+        )
+
+
 def fit(
     model: nn.Module,
     problem: Problem,
@@ -168,6 +177,7 @@ def fit(
         callback: receives an event after every batch and epoch.
     """
     config, callback, folder = config or TrainingConfig(), callback or Callback(), None if folder is None else Path(folder)
+    check_patience(config, problem)
     fabric = fabric or make_fabric(config.precision)
     keep = folder if fabric.is_global_zero else None
     engine = Engine(model, problem, config, seed, fabric, callback)

@@ -26,6 +26,7 @@ FEWEST, MOST = 50, 20_000  # training rows below which, and rows above which, no
 TREES, LEAST_TREES = 100, 10  # all trees, and those of a target that needs its own at least
 # the estimator of scikit-learn, and which of the columns a split looks at
 NUMBERS, CLASSES = ("ExtraTreesRegressor", 0.3), ("RandomForestRegressor", "sqrt")
+DEEPEST = 300  # levels of a tree, which bound the time of a prediction
 PRESENT = 3  # training molecules that must differ from the usual value of a column, as by having a Morgan environment
 LARGEST = 20_000_000  # bytes of a file, which bound the leaves of a tree
 NODE = 16  # bytes of a node; a leaf has four more for each output
@@ -172,7 +173,7 @@ class Trees:
 
         least = -(-len(x) // leaves)
         kind = getattr(ensemble, how[0])
-        model = kind(trees, max_features=how[1], min_samples_leaf=least, n_jobs=cores(), random_state=0)
+        model = kind(trees, max_features=how[1], min_samples_leaf=least, max_depth=DEEPEST, n_jobs=cores(), random_state=0)
         model.fit(x, y.ravel() if y.shape[1] == 1 else y, weights)
         return cls.of([each.tree_ for each in model.estimators_])
 
@@ -220,6 +221,14 @@ class Trees:
         for child in (self.left, self.right):
             if ((child <= own) | (child >= end))[inner].any():
                 return "a child does not follow its parent in the same tree"
+        parents = np.bincount(np.concatenate([self.left[inner], self.right[inner], self.roots]), minlength=nodes)
+        if (parents != 1).any():
+            return "a node has two parents, or none"
+        level, depth = self.roots, 0
+        while (level := level[inner[level]]).size:
+            level, depth = np.concatenate([self.left[level], self.right[level]]), depth + 1
+            if depth > DEEPEST:
+                return f"a tree has more than {DEEPEST} levels"
         leaves = self.left[~inner]
         return "a leaf has no value" if ((leaves < 0) | (leaves >= len(self.value))).any() else None
 
@@ -262,7 +271,8 @@ class Forest:
 
     @classmethod
     def fit(cls, x: np.ndarray, problem: Problem, ids: Ids, class_balance: bool = False) -> "Forest":
-        """Fit it to some graphs of a problem, with the weights that they have in training.
+        """Fit it to some graphs of a problem, with the weights that their rows and classes have in training. Weights of targets (``task_weights``) are not
+        used. For a target without labels, it predicts the probability 0.5, or the number 0.
 
         Args:
             x: their rows of ``describe``.
@@ -294,9 +304,11 @@ class Forest:
         often = np.unique(y[~np.isnan(y)], return_counts=True)[1]
         trees, how = [], NUMBERS if problem.task == "regression" and 2 * often.max() <= often.sum() else CLASSES
         for own, of in parts:
-            if not len(own):  # no label of this target: trees of one leaf, which is the mean
-                own, y = np.zeros(1, dtype=int), np.nan_to_num(y)
-            trees.append(Trees.fit(x[own], y[own, of], w[own, of][:, 0], number, leaves, how))
+            if len(own):
+                trees.append(Trees.fit(x[own], y[own, of], w[own, of][:, 0], number, leaves, how))
+            else:  # trees of one leaf, for what is not known
+                unknown = np.full((1, 1), 0.0 if problem.task == "regression" else 0.5)
+                trees.append(Trees.fit(x[:1], unknown, np.ones(1), number, leaves, how))
         return cls(columns.astype(np.int32), usual, mean, deviation, trees, width)
 
     def save(self, file: Path) -> None:
@@ -338,8 +350,13 @@ class Forest:
             array = getattr(self, name)
             if array.dtype != kind or array.shape != (size,) or not np.isfinite(array).all():
                 return f"{name} has the type {array.dtype} and the shape {array.shape}, or a number that is not finite"
-        if not len(self.columns) or not 0 <= self.columns.min() <= self.columns.max() < self.width:
-            return f"its columns are not from 0 to {self.width - 1}"
+        if (
+            not len(self.columns)
+            or self.columns.min() < 0
+            or self.columns.max() >= self.width
+            or (np.diff(self.columns) <= 0).any()
+        ):
+            return f"its columns are not different numbers from 0 to {self.width - 1} in order"
         for each in self.trees:
             if (why := each.why_wrong(len(self.columns))) is not None:
                 return why

@@ -23,7 +23,7 @@ HELD = ("val", "test")  # the splits that no forest learns from
 
 
 def wants_forest(recipe: Recipe, problem: Problem) -> bool:
-    """Whether a forest is fitted: for tables of molecules that are neither too small to compare anything on nor too large to do it quickly.
+    """Whether a forest is fitted: for tables of molecules that have rows to compare it on, and are neither too small for it nor too large to do it quickly.
 
     ``ValueError`` if the run is to predict with a forest, but the table is too large for one.
     """
@@ -32,8 +32,22 @@ def wants_forest(recipe: Recipe, problem: Problem) -> bool:
         raise ValueError(
             f"--ensemble-with {recipe.ensemble_with} is for tables of at most {MOST:,} molecules, but {problem.name} has {rows:,}; leave it out."
         )
-    enough = problem.splits["train"].numel() >= FEWEST
+    enough = problem.splits["train"].numel() >= FEWEST and (
+        recipe.folds is not None or any(split in problem.splits for split in HELD)
+    )
     return recipe.ensemble_with is not None or (recipe.data.name == "csv" and recipe.baseline == "auto" and enough and rows <= MOST)
+
+
+def _kept(file: Path, recipe: Recipe, run: Run, problem: Problem) -> Forest | None:
+    """The forest in a file; None if there is none. One that is only for comparison, and cannot be used, counts as none."""
+    try:
+        return Forest.load(file, problem.num_outputs) if file.is_file() else None
+    except ValueError as error:
+        if recipe.ensemble_with is None:
+            return None
+        raise ValueError(
+            f"{error} To fit it again, delete the file, and continue with: reign train --resume {run.folder}"
+        ) from None
 
 
 def fit_baseline(
@@ -41,7 +55,7 @@ def fit_baseline(
 ) -> tuple[Baseline, Float[Tensor, "models graphs outputs"]]:
     """The results of a forest for each split of the rows, and its predictions for the held-out rows of each model; NaN for others.
 
-    A forest whose file is there is not fitted again.
+    A forest that was fitted before is not fitted again.
 
     Args:
         recipe, run, problem: the settings, the folder and the data of the run.
@@ -52,20 +66,18 @@ def fit_baseline(
     began = time.monotonic()
     files = [run.forest_of(member.folder) for member in members]
     first = {file: members[files.index(file)] for file in files}
-    learned = [m.problem.splits["train"] for file, m in first.items() if not file.is_file()]
+    forests = {file: forest for file in first if (forest := _kept(file, recipe, run, problem)) is not None}
+    learned = [m.problem.splits["train"] for file, m in first.items() if file not in forests]
     held = [ids for m in first.values() for split, ids in m.problem.splits.items() if split in HELD]
     ids = torch.cat([*learned, *held, torch.zeros(0, dtype=torch.long)]).unique()
     place = torch.zeros(len(problem.graphs), dtype=torch.long)
     place[ids] = torch.arange(ids.numel())
     texts = [[column[i] for i in ids.tolist()] for column in problem.texts.values()]
     x = describe(problem.graphs.select(ids), texts, recipe.data, callback)
-    forests: dict[Path, Forest] = {}
     values: dict[Path, Tensor] = {}
     for file, member in first.items():
         train = member.problem.splits["train"]
-        if file.is_file():
-            forests[file] = Forest.load(file, problem.num_outputs)
-        else:
+        if file not in forests:
             forests[file] = Forest.fit(x[place[train].numpy()], member.problem, train, recipe.train.class_balance)
             forests[file].save(file)
         values[file] = torch.full((len(problem.graphs), problem.num_outputs), torch.nan, dtype=torch.float64)

@@ -233,6 +233,8 @@ class Summary(Content):
         if not about.val or not self.val:
             return f"There are no validation rows that could say whether the {about.name} is better."
         ours, theirs, one = self.val.mean, about.val.mean, len(self.members) == 1
+        if math.isnan(ours) or math.isnan(theirs):
+            return f"{self.metric} is not defined on these validation rows, so they do not say whether the {about.name} is better."
         better = METRICS[self.metric].better
         who = (
             f"the model{'' if one else 's'}" if better(ours, theirs) else f"the {about.name}" if better(theirs, ours) else "neither"

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from reign.data import Problem
-from reign.disk import write_json
+from reign.disk import first_line, write_json
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import Fabric, make_fabric
+from reign.train.engine.loop import check_patience
 from reign.train.predict.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
 from reign.train.predict.ensemble import TrainedModel, forecast, methods_of
 from reign.train.predict.nearest import Domain, keep_training
@@ -192,6 +193,7 @@ class _Started:
         if recipe.train.checkpoint is not None:
             check_stereo(recipe)
         members = list(members_of(recipe, problem, run))
+        check_patience(recipe.train, members[0].problem)
         wants_forest(recipe, problem)
         try_model(recipe, members[0].problem)
         if recipe.train.checkpoint is not None or recipe.train.frozen_epochs:
@@ -251,7 +253,12 @@ class _Started:
             predicted = torch.stack([read_predictions(ModelFiles(m.folder).predictions, *size) for m in self.members])
         baseline, beside = None, None
         if fabric.is_global_zero and wants_forest(self.recipe, problem):
-            baseline, beside = fit_baseline(self.recipe, self.run, problem, self.members, metric, results[0].report, callback)
+            try:
+                baseline, beside = fit_baseline(self.recipe, self.run, problem, self.members, metric, results[0].report, callback)
+            except Exception as error:  # what is only for comparison never ends a run
+                if self.recipe.ensemble_with:
+                    raise
+                callback.note(f"There is no forest to compare with: {first_line(error)}")
             beside = beside if self.recipe.ensemble_with else None
         summary = summarise(self.recipe, problem, results, curves, predicted, baseline)
         if fabric.is_global_zero:

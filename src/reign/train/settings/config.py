@@ -155,6 +155,8 @@ class DataConfig(Settings):
     @classmethod
     def _in_words_of_others(cls, split: Any) -> Any:
         """As chemprop spells it; here a random split always keeps rows of one molecule together."""
+        if isinstance(split, str) and split.lower() in ("cv", "cv-no-val"):
+            raise ValueError("cross-validation is not a split here; --num-folds, or folds of a recipe, is the number of folds")
         return SPLIT_WORDS.get(split.lower(), split.lower()) if isinstance(split, str) else split
 
     @model_validator(mode="after")
