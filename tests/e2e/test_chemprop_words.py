@@ -74,6 +74,18 @@ def test_refusals_are_one_line() -> None:
     assert "--depth is 3 4, expected one value" in fails("train", "--depth", "3", "4")
     assert "--depth is given without a value, expected one value" in fails("train", "-i", "any.csv", "--depth")
     assert "No such option" in fails("train", "--no-word-of-chemprop")
+    assert "--num-folds" in fails("train", "-i", __file__, "--split", "CV", "-o", "run")
+    assert "is the number of folds" in fails("train", "-i", __file__, "--split", "CV", "-o", "run")
+    assert "give only one of them" in fails("train", "zinc/gin", "--set", "seeds=[3, 5]", "--ensemble-size", "2", "-o", "run")
+
+
+def test_where_values_end() -> None:
+    assert list(translate("train", ["--ffn-hidden-dim", "64", "32", "mine.yaml"], ["--set"])) == [
+        "--set", "model.head.hidden=[64,32]", "mine.yaml",
+    ]  # fmt: skip
+    assert list(translate("train", ["--max-lr=0.1", "mine.yaml", "-k5"], ["--set"])) == [
+        "--set", "train.optimiser.lr=0.1", "mine.yaml", "--num-folds", "5",
+    ]  # fmt: skip
 
 
 def test_a_command_in_the_words_of_chemprop(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,13 +94,13 @@ def test_a_command_in_the_words_of_chemprop(tmp_path: object, monkeypatch: pytes
     columns = {"a": [float(len(text)) for text in smiles], "b": [0.5 * text.count("C") for text in smiles]}
     pd.DataFrame({"smiles": smiles, **columns, "noise": range(3, 3 + len(smiles))}).to_csv("mols.csv", index=False)
     words = "--save-dir run --split SCAFFOLD_BALANCED --data-seed 3 --depth 1 --message-hidden-dim=8 --ffn-hidden-dim 6 4 --patience 3 --epochs 2 --max-lr 0.01"
-    more = "--task-weights 1 2 -l mae --ignore-columns noise --grad-clip 5 --pytorch-seed 7 -w noise -b 16"
+    more = "--task-weights 1 2 -l mae --ignore-columns noise --grad-clip 5 --pytorch-seed 7 --ensemble-size 2 -w noise -b 16"
     works("train", "-i", "mols.csv", *words.split(), *more.split(), "-q", "--no-report")
     run = load("run")
     recipe = run.recipe
     assert (recipe.data.split, recipe.data.split_seed, recipe.data.weight_column) == ("scaffold_balanced", 3, "noise")
     assert (recipe.model.num_layers, recipe.model.hidden_channels, recipe.model.options["head"]) == (1, 8, {"hidden": [6, 4]})
-    assert (recipe.train.patience, recipe.train.optimiser.lr, recipe.train.clip, recipe.seeds) == (3, 0.01, 5, [7])
+    assert (recipe.train.patience, recipe.train.optimiser.lr, recipe.train.clip, recipe.seeds) == (3, 0.01, 5, [7, 8])
     assert (recipe.train.loss, recipe.train.metric, recipe.train.task_weights) == ("l1", "mae", [1.0, 2.0])
     assert run.targets == ["a", "b"]
     works("predict", "--test-path", "mols.csv", "--model-path", "run", "--preds-path", "out.csv", "-n", "1", "-q")

@@ -85,6 +85,21 @@ def graphs_and_texts(texts: Any) -> tuple[Any, list[list[str]]]:
     return GraphPack.of([from_smiles(text) for text in texts]), [list(texts)]
 
 
+def test_a_forest_that_cannot_be_used_never_ends_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    train("-q")
+    before, fit = read_json(Path("run/summary.json"))["baseline"], Forest.fit
+    Path("run/forest.safetensors").write_bytes(b"damaged")
+    for made in (None, fit):
+        monkeypatch.setattr(Forest, "fit", made)
+        Path("run/summary.json").unlink()
+        done = works("train", "--resume", "run", "--no-report")
+        assert ("There is no forest to compare with: " in done.stderr) == (made is None)
+        after = read_json(Path("run/summary.json")).get("baseline")
+        assert (
+            after is None if made is None else [after[key] for key in ("val", "test")] == [before[key] for key in ("val", "test")]
+        )
+
+
 def test_without_it() -> None:
     done = train("--no-baseline", output="none")
     assert "forest" not in done.stdout + done.stderr
@@ -94,6 +109,8 @@ def test_without_it() -> None:
     assert "forest" not in few.stdout + few.stderr
     done = works("train", "-i", table(), "--target-columns", "size", "-o", "held", *SMALL, "--split-sizes", "0.8", "0", "0.2")
     assert "There are no validation rows that could say whether the forest is better." in done.stdout
+    works("train", "-i", table(), "--target-columns", "size", "-o", "all", *SMALL, "--split-sizes", "1", "0", "0")
+    assert not Path("all/forest.safetensors").exists()  # there are no rows to compare it on
     assert "the forest that --no-baseline leaves out" in fails(
         "train", "-i", "mols.csv", "-o", "other", *BOTH, "--no-baseline", "-q"
     )
@@ -115,7 +132,7 @@ def test_predictions_with_both() -> None:
     train(*options, output="alone")
     train(*options, *BOTH)
     texts = ["CCCCCO", "c1ccccc1CCCN", "no molecule", "CCCCCCCCCC"]
-    alone, both = package.load("alone").predict(texts), package.load("run")
+    alone, both = package.load("alone"), package.load("run")
     graphs, smiles = graphs_and_texts([text for text in texts if " " not in text])
     trees = Forest.load(Path("run/forest.safetensors"), 1)(
         forest.describe(graphs, smiles, both.recipe.data, package.train.Callback())
@@ -123,7 +140,9 @@ def test_predictions_with_both() -> None:
     good = [0, 1, 3]
     found = both.predict(texts)
     assert found["error"].iloc[2]
-    expected = (alone["size_pred"].iloc[good].to_numpy() + trees.numpy()) / 2  # the forest counts as much as all models
+    expected = (
+        alone.predict(texts)["size_pred"].iloc[good].to_numpy() + trees.numpy()
+    ) / 2  # the forest counts as much as all models
     assert found["size_pred"].iloc[good].to_numpy() == pytest.approx(expected)
     assert {"size_unc", "size_lower", "size_upper"} <= set(found.columns)
     pd.DataFrame({"smiles": texts}).to_csv("new.csv", index=False)
@@ -149,6 +168,14 @@ def test_one_model_and_a_forest_have_intervals() -> None:
     found = package.load("run").predict(["CCCCCO"])
     assert found["size_lower"].iloc[0] < found["size_pred"].iloc[0] < found["size_upper"].iloc[0]
     assert "ensemble" in read_json(Path("run/calibration.json"))["intervals"]
+    name = "prediction of the models, without the forest"
+    works("explain", "run", "--smiles", "CCCCCO", "-o", "page.html", "--csv", "scores.csv", "-q")
+    both, alone = found["size_pred"].iloc[0], pd.read_csv("scores.csv")[name].iloc[0]
+    trees = Forest.load(Path("run/forest.safetensors"), 1)(
+        forest.describe(*graphs_and_texts(["CCCCCO"]), Run("run").recipe.data, package.train.Callback())
+    )
+    assert both == pytest.approx((alone + trees.item()) / 2)
+    assert f"size: the {name} is" in Path("page.html").read_text()
 
 
 @pytest.mark.parametrize("task", ["classification", "multiclass"])
@@ -202,6 +229,14 @@ def test_a_forest_of_a_stranger() -> None:
     file.unlink()
     assert "forest.safetensors is damaged" in fails("predict", "-i", "new.csv", "--model-paths", "run", "-o", "out.csv", "-q")
     assert not Path("out.csv").exists()
+    Path("run/summary.json").unlink()
+    file.write_bytes(bytes(content))
+    said = fails("train", "--resume", "run", "-q")
+    assert "forest.safetensors is damaged" in said
+    assert "To fit it again, delete the file, and continue with: reign train --resume run" in said
+    file.unlink()
+    works("train", "--resume", "run", "-q", "--no-report")
+    works("predict", "-i", "new.csv", "--model-paths", "run", "-o", "out.csv", "-q")
 
 
 def test_replicates() -> None:

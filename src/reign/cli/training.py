@@ -102,7 +102,7 @@ def train(
 
     reign train zinc/sun-ego --seeds 1
 
-    A run is a folder. reign train --resume RUN continues one that was stopped; the result is the same.
+    A run is a folder. reign train --resume RUN continues it to the same result.
     """
     with user_mistakes():
         from reign.cli.progress import showing_progress

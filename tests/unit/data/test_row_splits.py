@@ -118,6 +118,8 @@ def test_times_are_in_order() -> None:
     ties = time_split([1] * 8 + [2] * 1 + [3] * 1, (0.5, 0.25, 0.25))
     assert {split: ids.numel() for split, ids in ties.items()} == {"train": 8, "val": 1, "test": 1}
     assert set(time_split([1, 1, 1], SIZES)) == {"train"}
+    assert {split: ids.tolist() for split, ids in time_split([2, 1, 1], (0.8, 0.1, 0.1)).items()} == {"train": [1, 2], "test": [0]}
+    assert set(time_split([1, 2], (0.8, 0.2, 0.0))) == {"train", "val"}
     assert {split: ids.tolist() for split, ids in time_split([4, 1, 2, 3], (0.5, 0.0, 0.5)).items()} == {
         "train": [1, 2],
         "test": [0, 3],
@@ -155,6 +157,20 @@ def test_clusters_are_whole_in_splits_and_folds(tmp_path: Path) -> None:
     assert sorted(i for fold in problem.folds(4, 0) for i in parts(fold)["val"]) == list(range(len(near)))
     with pytest.raises(ValueError, match="the number of groups"):
         problem.folds(50, 0)
+
+
+def test_folds_keep_groups_and_molecules_whole(tmp_path: Path) -> None:
+    file, rows = tmp_path / "t.csv", [(text, f"p{row % 20}") for row, text in enumerate(SMILES)]
+    rows += [(SMILES[row], "p0") for row in (1, 2)]  # they join the groups p0, p1 and p2; CCO is in the table twice, too
+    pd.DataFrame([(*row, r / 3) for r, row in enumerate(rows)], columns=["smiles", "plate", "y"]).to_csv(file, index=False)
+    problem, _ = load_table(file, target_columns=["y"], group_column="plate")
+    for fold in problem.folds(4, 0):
+        for words in (problem.groups, problem.together):
+            assert words is not None
+            train, val = ({words[i] for i in ids} for ids in parts(fold).values())
+            assert not train & val
+    with pytest.raises(ValueError, match="expected at most 17, the number of groups"):
+        problem.folds(19, 0)
 
 
 def test_a_table_by_group(tmp_path: Path) -> None:
@@ -232,6 +248,7 @@ def test_a_file_of_splits(tmp_path: Path) -> None:
         ('{"train": "0-x"}', "has '0-x', expected"),
         ('{"train": "0-999999999"}', "has the row 60 in train"),
         ('{"train": 3}', "has 3, expected a list"),
+        ('{"train": "0-9, 49-20"}', "has '49-20', expected the smaller number first, as in 20-49"),
     ],
 )
 def test_files_of_splits_that_are_wrong(text: str, message: str, tmp_path: Path) -> None:

@@ -281,6 +281,14 @@ def test_starting_from_a_run_and_weights_of_targets(tmp_path: Path) -> None:
             fitted(**settings)
 
 
+def test_settings_that_fit_does_not_read() -> None:
+    settings = {"ensemble_with": "forest", "seeds": [1], "data": {"stereo": "none", "group_column": "plate"}}
+    with pytest.raises(ValueError, match=r"settings has ensemble_with, seeds, data\.group_column, which fit does not read"):
+        ReignRegressor(**SMALL, settings=settings).fit(SMILES, SIZES)
+    with pytest.raises(ValueError, match="patience is 2, but X has no validation split"):
+        ReignRegressor(**SMALL, epochs=1, patience=2).fit(SMILES, SIZES)
+
+
 def test_mistakes() -> None:
     def fit(X: Any = SMILES, y: Any = SIZES, **options: Any) -> None:
         ReignRegressor(**{**SMALL, "epochs": 1, **options}).fit(X, y)

@@ -87,6 +87,8 @@ def test_probabilities() -> None:
     assert out.shape == (40, 2)
     assert bool(((out >= 0) & (out <= 1)).all())
     assert torch.equal(out > 0.5, both.y > 0.5)
+    nothing = problem(np.stack([x[:, 0] > 1, np.full(40, NAN)], axis=1), "classification")
+    assert fitted(x, nothing, class_balance=True)(x)[:, 1].tolist() == [0.5] * 40
     y = x[:, 0].astype(float)
     y[0] = NAN
     several = problem(y, "multiclass", classes=list("abcd"))
@@ -174,6 +176,9 @@ BAD: dict[str, Any] = {
     "two deviations": lambda f: f.update(deviation=f["deviation"].repeat(2)),
     "a mean that is no number": lambda f: f["mean"].__setitem__(0, NAN),
     "a column of descriptors that is not there": lambda f: f["columns"].__setitem__(0, 8),
+    "a column of descriptors twice": lambda f: f["columns"].__setitem__(1, int(f["columns"][0])),
+    "columns of descriptors in another order": lambda f: f.update(columns=f["columns"].flip(0)),
+    "a node with two parents": lambda f: f["0.left"].__setitem__(0, int(f["0.right"][0])),
     "more medians": lambda f: f.update(usual=f["usual"].repeat(2)),
     "two outputs": lambda f: f.update({"0.value": f["0.value"].repeat(1, 2)}),
 }
@@ -191,6 +196,19 @@ def test_a_damaged_file_is_refused(what: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"forest.safetensors is damaged \(") as error:
         Forest.load(file, 1)
     assert "\n" not in str(error.value)
+
+
+def test_deep_trees_are_not_read() -> None:
+    def chain(levels: int) -> Trees:
+        inner, nodes = np.arange(0, 2 * levels, 2), 2 * levels + 1
+        feature, left, right = np.full(nodes, -1), np.zeros(nodes, int), np.zeros(nodes, int)
+        feature[inner], left[inner], right[inner] = 0, inner + 1, inner + 2
+        parts = (feature, np.zeros(nodes), left, right, np.zeros((1, 1)), np.zeros(1))
+        return Trees(*(part.astype(kind) for part, kind in zip(parts, forest.NODES.values(), strict=True)))
+
+    assert chain(forest.DEEPEST).why_wrong(1) is None
+    assert chain(forest.DEEPEST + 1).why_wrong(1) == f"a tree has more than {forest.DEEPEST} levels"
+    assert "levels" in str(chain(500_000).why_wrong(1))
 
 
 def test_other_damage(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 
 import tiny
 from learning import CPU, Curve, learn, model
+from reign.data import Problem
 from reign.nn import DS
 from reign.train import Callback, Training, fit
 from reign.train.engine.engine import Engine
@@ -181,6 +182,11 @@ def test_stopping_at_a_small_rate() -> None:
         config={"epochs": 50, "stop_lr": 0.2, "optimiser": {"name": "sgd", "lr": 1.0}, "schedule": {"name": "step", "every": 1}}
     )
     assert stopped["epochs"] == 3  # 1, 0.5, 0.25, then 0.125
+
+
+def test_patience_needs_a_validation_split() -> None:
+    with pytest.raises(ValueError, match="patience is 2, but .* has no validation split, which would say when to stop"):
+        fit(small(), Problem.of(tiny.graphs()), Training(patience=2))
 
 
 def test_a_finished_run_is_not_trained_further(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import tiny
-from reign.train.runs.results import ModelResult, Spread, summarise
+from reign.train.runs.results import Baseline, ModelResult, Spread, Summary, summarise
 from reign.train.settings.config import Recipe
 
 
@@ -21,6 +21,14 @@ def test_folds_report_the_epoch_with_the_best_mean_or_the_last(report: str, epoc
     found = summarise(recipe, tiny.problem(), results, list(curves.values()), None).val
     assert (found.epoch, found.values) == (epoch, expected)
     assert found.mean == pytest.approx(sum(expected) / 2)
+
+
+def test_a_metric_that_is_not_defined_says_nothing() -> None:
+    nan, about = Spread.over([math.nan]), {"name": "forest", "trees": 1, "columns": 1, "seconds": 1.0}
+    summary = Summary.model_construct(
+        metric="roc_auc", val=nan, baseline=Baseline.model_construct(**about, val=nan), members=[None]
+    )
+    assert summary.compare() == "roc_auc is not defined on these validation rows, so they do not say whether the forest is better."
 
 
 def test_the_spread_of_a_model_that_diverged() -> None:
