@@ -103,9 +103,14 @@ def write_state(file: Path, state: StateDict) -> None:
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None) -> None:
-    """Write named tensors and metadata as safetensors in one step."""
-    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    write_bytes(file, save(plain, dict(about) if about else None))
+    """Write named tensors and metadata as safetensors in one step; the same content always has the same bytes."""
+    content = save({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
+    if about:  # which the library would write in a random order
+        end = 8 + int.from_bytes(content[:8], "little")
+        header = json.dumps({"__metadata__": dict(about), **json.loads(content[8:end])}, separators=(",", ":")).encode()
+        header += b" " * (-len(header) % 8)
+        content = len(header).to_bytes(8, "little") + header + content[end:]
+    write_bytes(file, content)
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

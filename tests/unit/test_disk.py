@@ -67,6 +67,12 @@ def test_tensors_and_states(tmp_path: Path) -> None:
     found, about = disk.read_tensors(tmp_path / "t.safetensors")
     assert about == {"about": "them"}
     assert all(torch.equal(found[name], value) for name, value in tensors.items())
+    written = set()
+    for _ in range(20):  # the library alone would write several items of metadata in a random order
+        disk.write_tensors(tmp_path / "many.safetensors", tensors, {"a": "é", "b": "2", "c": "3"})
+        written.add((tmp_path / "many.safetensors").read_bytes())
+    assert len(written) == 1
+    assert disk.read_tensors(tmp_path / "many.safetensors")[1] == {"a": "é", "b": "2", "c": "3"}
     disk.write_state(tmp_path / "s.pt", {"rows": [1, 2], "x": tensors["x"]})
     state = disk.read_state(tmp_path / "s.pt")
     assert state["rows"] == [1, 2]
