@@ -93,7 +93,7 @@ def test_a_command_in_the_words_of_chemprop(tmp_path: object, monkeypatch: pytes
     smiles = [start + "C" * n for start in ("O", "N", "c1ccccc1") for n in range(1, 15)]
     columns = {"a": [float(len(text)) for text in smiles], "b": [0.5 * text.count("C") for text in smiles]}
     pd.DataFrame({"smiles": smiles, **columns, "noise": range(3, 3 + len(smiles))}).to_csv("mols.csv", index=False)
-    words = "--save-dir run --split SCAFFOLD_BALANCED --data-seed 3 --depth 1 --message-hidden-dim=8 --ffn-hidden-dim 6 4 --patience 3 --epochs 2 --max-lr 0.01"
+    words = "--save-dir run --split SCAFFOLD_BALANCED --data-seed 3 --depth 1 --message-hidden-dim=8 --ffn-hidden-dim 6 4 --patience 3 --epochs 1 --max-lr 0.01"
     more = "--task-weights 1 2 -l mae --ignore-columns noise --grad-clip 5 --pytorch-seed 7 --ensemble-size 2 -w noise -b 16"
     works("train", "-i", "mols.csv", *words.split(), *more.split(), "-q", "--no-report")
     run = load("run")
@@ -103,5 +103,7 @@ def test_a_command_in_the_words_of_chemprop(tmp_path: object, monkeypatch: pytes
     assert (recipe.train.patience, recipe.train.optimiser.lr, recipe.train.clip, recipe.seeds) == (3, 0.01, 5, [7, 8])
     assert (recipe.train.loss, recipe.train.metric, recipe.train.task_weights) == ("l1", "mae", [1.0, 2.0])
     assert run.targets == ["a", "b"]
+    works("train", "--resume", "run", "--ensemble-size", "3", "-q", "--no-report")
+    assert load("run").recipe.seeds == [7, 8, 9]
     works("predict", "--test-path", "mols.csv", "--model-path", "run", "--preds-path", "out.csv", "-n", "1", "-q")
     assert {"a_pred", "b_pred"} < set(pd.read_csv("out.csv").columns)

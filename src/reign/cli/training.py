@@ -180,7 +180,8 @@ def train(
             changes.append({"folds": num_folds})
         at_least_one("--seeds" if ensemble_size is None else "--ensemble-size", number)
         if number is not None:
-            first = merge(*changes).get("seeds", [0])
+            before = Run(resume).recipe.seeds[:1] if resume is not None and Run(resume).started else [0]
+            first = merge(*changes).get("seeds", before)
             if not isinstance(first, list) or len(first) != 1 or not isinstance(first[0], int):
                 fail(f"seeds are {first}, and --ensemble-size or --seeds counts them from the first one on; give only one of them.")
             changes.append({"seeds": list(range(first[0], first[0] + number))})
