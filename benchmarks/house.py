@@ -14,8 +14,9 @@ Nearly all counts are made from the text with ``ast``, and nothing is imported. 
     equal class names      names without an underscore that two or more classes have; a class of kernels/blocked and one of kernels/fused may be namesakes
     dict[str, Any]         places where this stands in the text
     modules that name files of a run   modules with a string, other than a docstring, whose last part is one of ``FILES``
-    training steps         modules in which a function computes gradients of a loss, or is a ``training_step``; a function with the name ``backward``
-                           only passes it on; kernels, explain, theory and testing have gradients of their own
+    training steps         modules in which a function computes gradients of a loss. A function with the name ``backward`` only passes them on, and
+                           a hook such as Lightning's ``training_step`` only returns the loss: whoever calls it takes the gradients.
+                           Kernels, explain, theory and testing have gradients of their own
     renderers of tables    modules that make a rich Table, or hold a table of HTML or Markdown as text
     duplicates             pairs that the program ``duplicates`` lists for the folder, if it is installed
 
@@ -164,8 +165,6 @@ def _strings(tree: ast.Module) -> Iterator[str]:
 
 def _is_step(tree: ast.Module) -> bool:
     for function in _of(tree, ast.FunctionDef):
-        if function.name == "training_step":
-            return True
         if function.name != "backward":
             called = {ast.unparse(call.func) for call in _of(function, ast.Call)}
             if any(name.endswith(".backward") or name.endswith("autograd.grad") for name in called):

@@ -1,7 +1,6 @@
 """A model as a ``LightningModule``, for Lightning's Trainer. It needs ``pip install 'reign[train]'``."""
 
 import reign._pyg  # noqa: F401  # isort: skip
-from functools import partialmethod
 from typing import Any, Literal
 
 import lightning
@@ -55,18 +54,20 @@ class ReignModule(lightning.LightningModule):
         out: Tensor = self.model(batch)
         return out
 
-    def _on_batch(self, split: str, batch: Data, index: int = 0) -> Tensor | None:
-        """The mean loss of a batch, of which Lightning takes the gradients; outside training the predictions are collected."""
-        out, y = self._pair(batch, split)
-        if split != "train":
-            self._seen.append((out, y))
-            return None
+    def training_step(self, batch: Data, index: int = 0) -> Float[Tensor, ""]:
+        """The mean loss of a batch, of which Lightning takes the gradients."""
+        out, y = self._pair(batch, "train")
         loss = LOSSES[self.loss].mean(out, y)
         self.log("train_loss", loss.detach(), batch_size=len(y))
         return loss
 
-    training_step = partialmethod(_on_batch, "train")
-    validation_step, test_step = partialmethod(_on_batch, "val"), partialmethod(_on_batch, "test")
+    def validation_step(self, batch: Data, index: int = 0) -> None:
+        """Collect the predictions for a batch of the validation split."""
+        self._seen.append(self._pair(batch, "val"))
+
+    def test_step(self, batch: Data, index: int = 0) -> None:
+        """Collect the predictions for a batch of the test split."""
+        self._seen.append(self._pair(batch, "test"))
 
     def predict_step(self, batch: Data, index: int = 0) -> Float[Tensor, "rows out_channels"]:
         """The outputs of the model for a batch."""

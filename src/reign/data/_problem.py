@@ -284,14 +284,14 @@ class Problem:
         return replace(self, splits={**self.splits, "train": train[chosen.sort().values]})
 
     def folds(self, number: int, seed: int) -> "list[Problem]":
-        """Stratified cross-validation over all graphs. Each fold is used for validation once.
+        """Stratified cross-validation over the graphs of train, val and test; other splits may repeat some of them. Each fold is used for validation once.
 
         Graphs of one group are in the same fold, and the class of the first one counts as the class of the group. Larger groups (``together``), which are joined
         where they share a molecule, are spread over folds of about equal size.
         """
         from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 
-        every = torch.cat(list(self.splits.values())).sort().values
+        every = torch.cat([self.splits[split] for split in SPLITS if split in self.splits] or [*self.splits.values()]).sort().values
         if self.together is not None:
             columns = [self.together] if self.groups is None else [self.together, self.groups]
             words = _joined(*([column[g] for g in every.tolist()] for column in columns))

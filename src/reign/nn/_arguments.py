@@ -9,8 +9,9 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import wraps
 from inspect import Parameter, Signature
-from textwrap import fill
+from textwrap import dedent, fill, indent
 from typing import Any, TypeVar, Unpack, get_args, get_origin, is_typeddict
 
 M = TypeVar("M")
@@ -27,21 +28,20 @@ def full_signature(kind: type) -> Signature:
     """
     parameters: dict[str, Parameter] = {}
     declared: Mapping[str, object] | None = None
-    constructors = [vars(parent)["__init__"] for parent in kind.__mro__ if "__init__" in vars(parent)]
-    for depth, constructor in enumerate(constructors):
-        named, rest = _split(constructor)
+    defaults: dict[str, object] = {}
+    for depth, parent in enumerate(parent for parent in kind.__mro__ if "__init__" in vars(parent)):
+        named, rest = _split(vars(parent)["__init__"])
+        defaults = vars(parent).get("defaults", {}) | defaults
         if depth > 0:
             named = [p.replace(kind=p.KEYWORD_ONLY) for p in named if declared is None or p.name in declared]
         for p in named:
-            parameters.setdefault(p.name, p)
+            parameters.setdefault(p.name, p.replace(default=defaults.get(p.name, p.default)))
         if rest is None:
             break
         if declared is None and get_origin(rest) is Unpack:
             declared = get_args(rest)[0].__annotations__
     for name in declared or {}:
-        parameters.setdefault(name, Parameter(name, Parameter.KEYWORD_ONLY))
-    for name, value in own_defaults(kind).items():
-        parameters[name] = parameters[name].replace(default=value)
+        parameters.setdefault(name, Parameter(name, Parameter.KEYWORD_ONLY, default=defaults.get(name, Parameter.empty)))
     return Signature(list(parameters.values()))
 
 
@@ -52,15 +52,16 @@ def _split(constructor: Callable[..., None]) -> tuple[list[Parameter], Any]:
     return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)], rest
 
 
-def own_defaults(kind: type) -> dict[str, object]:
-    """The ``defaults`` of a class and its parents, as far as no constructor in between declares these arguments again."""
-    found: dict[str, object] = {}
-    declared: set[str] = set()
-    for parent in kind.__mro__:
-        if "__init__" in vars(parent):
-            declared |= {p.name for p in _split(vars(parent)["__init__"])[0]}
-        found = {name: value for name, value in vars(parent).get("defaults", {}).items() if name not in declared} | found
-    return found
+def _with_defaults(constructor: Callable[..., None], defaults: dict[str, object]) -> Callable[..., None]:
+    """A constructor that is given the ``defaults`` of its class in place of options that a call leaves out."""
+    names = list(inspect.signature(constructor).parameters)
+
+    @wraps(constructor)
+    def __init__(self: object, *args: Any, **options: Any) -> None:
+        placed = names[1 : len(args) + 1]
+        constructor(self, *args, **{name: value for name, value in defaults.items() if name not in placed} | options)
+
+    return __init__
 
 
 class ModelType(type):
@@ -70,6 +71,14 @@ class ModelType(type):
     and the constructors of all parents are ``__init__`` calls too.
     """
 
+    def __init__(cls, name: str, bases: tuple[type, ...], content: dict[str, Any], **options: Any) -> None:
+        super().__init__(name, bases, content, **options)
+        if defaults := content.get("defaults"):
+            kind: Any = cls
+            if wrong := next((option for option in defaults if option not in kind.option_names()), None):
+                raise ValueError(f"defaults of {name}: {kind.refusal(wrong, defaults[wrong])}")
+            kind.__init__ = _with_defaults(kind.__init__, defaults)
+
     def __call__(cls: type[M], *args: Any, **kwargs: Any) -> M:
         """Make a model."""
         kind: Any = cls
@@ -77,8 +86,7 @@ class ModelType(type):
         for name, value in kwargs.items():
             if name not in taken and (value is not None or not known_to_parents(cls, name)):
                 raise ValueError(kind.refusal(name, value))
-        options = own_defaults(cls) | {name: value for name, value in kwargs.items() if name in taken}
-        model = type.__call__(cls, *args, **options)
+        model = type.__call__(cls, *args, **{name: value for name, value in kwargs.items() if name in taken})
         model._config = given(cls, args, kwargs)
         return model
 
@@ -106,12 +114,15 @@ def given(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str
 
 # -- explanations --------------------------------------------------------------------------------------------------------------
 
-ARGS = re.compile(r"^Args:\n((?:    .*(?:\n|$))+)", re.MULTILINE)
+ARGS = re.compile(r"^(?:Args|Arguments|Parameters):\n((?:[ \t]+\S.*(?:\n+|$))+)", re.MULTILINE)
+OTHER = re.compile(r"^(Parameters\n-+$|:param )", re.MULTILINE)  # of NumPy and Sphinx: such a docstring stays as it is
 SEE = re.compile(r"see ``(\w+)``\.")
 
 
 class FullDocstring:
     """The docstring of a class, in which all arguments of its constructor are explained when it is first read.
+
+    What a class outside of reign says of its arguments stays as it is written; only those that it does not name are added.
 
     Args:
         kind: the class.
@@ -124,10 +135,21 @@ class FullDocstring:
 
     def __get__(self, _: object, kind: type) -> str:
         if not self._full:
-            lines = [_explained(self.kind, p) for p in full_signature(self.kind).parameters.values()]
-            args = "Args:\n" + "\n".join(line for line in lines if line)
+            kind, own = self.kind, self.kind.__module__.partition(".")[0] == "reign"
+            parameters = full_signature(kind).parameters
+            kept = {
+                name: indent(entry, " " * 4)
+                for name, (text, entry) in _entries(kind).items()
+                if not own and not SEE.fullmatch(text)
+            }
+            lines = dict.fromkeys([*(kept.get(name) or _explained(kind, p) for name, p in parameters.items()), *kept.values()])
+            args = "\n".join(line for line in lines if line)
             written = self.written if ARGS.search(self.written) else f"{self.written}\n\nArgs:\n    _"
-            self._full = ARGS.sub(lambda _: f"{args}\n", written, count=1).rstrip() if any(lines) else self.written
+            self._full = (
+                self.written
+                if not args or OTHER.search(self.written)
+                else ARGS.sub(lambda _: f"Args:\n{args}\n\n", written, count=1).rstrip()
+            )
         return self._full
 
 
@@ -146,7 +168,7 @@ def sentence(kind: type, name: str) -> tuple[str, type]:
     """
     for parent in kind.__mro__:
         for home in (parent, *_dictionaries(parent)):
-            written = _written(home)
+            written = {argument: text for argument, (text, _) in _entries(home).items()}
             for text in (written.get(name), written.get("options")):
                 found = SEE.fullmatch(text or "")
                 modules = [sys.modules.get(module) for module in (home.__module__, "reign.nn")] if found else []
@@ -171,14 +193,14 @@ def _dictionaries(kind: type) -> list[type]:
     return [value for value in found.values() if is_typeddict(value)]
 
 
-def _written(kind: type) -> dict[str, str]:
-    """The explanations in the docstring of a class by argument, as they stand in the source."""
+def _entries(kind: type) -> dict[str, tuple[str, str]]:
+    """The explanations in the docstring of a class by argument: the sentence, and the whole entry as it stands in the source."""
     doc = vars(kind).get("__doc__") or ""
     block = ARGS.search(doc.written if isinstance(doc, FullDocstring) else inspect.cleandoc(doc))
-    found: dict[str, str] = {}
-    for entry in re.split(r"\n(?=    \S)", block[1].rstrip()) if block else ():
+    found: dict[str, tuple[str, str]] = {}
+    for entry in re.split(r"\n+(?=\S)", dedent(block[1]).rstrip()) if block else ():
         names, _, text = " ".join(entry.split()).partition(": ")
-        found |= dict.fromkeys(names.split(", "), text)
+        found |= dict.fromkeys(re.sub(r"\*| \(.*\)$", "", names).split(", "), (text, entry))
     return found
 
 

@@ -69,7 +69,9 @@ def todays_options(model: type, options: Mapping[str, object], format: int) -> O
             found |= {option: new[value]} if isinstance(value := found.get(option), str) and value in new else {}
         given = {option for option in found if found[option] is not None}
         found |= {option: old for option, old in OLD_DEFAULTS.get(name, {}).items() if option not in given | declared}
-        if not OLD_DEFAULTS.get(name) and "__init__" in vars(kind):
+        if not OLD_DEFAULTS.get(name) and getattr(vars(kind).get("__init__"), "__qualname__", "").startswith(
+            f"{kind.__qualname__}."
+        ):
             declared |= set(inspect.signature(vars(kind)["__init__"]).parameters)
         declared |= set(vars(kind).get("defaults", {}))
     return found

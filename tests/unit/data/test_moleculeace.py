@@ -78,6 +78,15 @@ def test_a_set_from_each_place(place: str, tmp_path: Path, monkeypatch: pytest.M
     assert int(x[1, 1]) != 0
 
 
+def test_folds_do_not_repeat_test_molecules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graphs of cliff and noncliff are copies of those of test, and would otherwise be on both sides of a fold."""
+    monkeypatch.setenv("REIGN_DATA", str(tmp_path))
+    tiny_table().to_csv(tmp_path / "CHEMBL204_Ki.csv", index=False)
+    for fold in load_problem("moleculeace", set="CHEMBL204_Ki").folds(5, 0):
+        found = labels(fold)
+        assert sorted(found["train"] + found["val"]) == [-float(i) for i in range(25, -1, -1)]
+
+
 def test_what_is_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REIGN_DATA", str(tmp_path))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Unpack, get_args, get_origin, get_type_hints
 
 import pytest
+import torch
 from torch import nn
 
 import reign
@@ -204,7 +205,7 @@ def test_an_option_without_a_sentence_is_found() -> None:
     assert "silent" not in explanations(Silent)
     assert set(explanations(Silent)) == set(full_signature(Silent).parameters) - {"silent"}
     found = explanations(Loud)
-    assert found["loud"] == "whether it is loud. Default: True."
+    assert found["loud"] == "whether it is loud."  # as it is written in a class of one's own
     assert found["jk"] == explanations(SUN)["jk"]
     assert found["labels"] == "see ``Book``. Default: None."
     assert found["dropout"].endswith("Default: 0.5.")
@@ -212,6 +213,104 @@ def test_an_option_without_a_sentence_is_found() -> None:
     assert Loud(dropout=0.25).dropout.p == 0.25
     assert Loud()._config == {}
     assert (inspect.getdoc(Loud) or "").endswith("\n\nThat is all.")
+
+
+def test_what_users_say_of_their_arguments_stays_as_it_is_written() -> None:
+    class Google(SUN):
+        """A model.
+
+        Args:
+            extra (int, optional): how many.
+
+                A second paragraph:
+                - "a": one thing
+                - "b": another
+
+            dropout (float): of my own, (really): yes.
+            **more: everything else.
+
+        Example:
+            none
+        """
+
+        def __init__(self, *, extra: int = 3, **options: Unpack[ModelOptions]) -> None:
+            super().__init__(3, 6, 2, **options)
+
+    class NumPy(Google):
+        """A model.
+
+        Parameters
+        ----------
+        extra : int
+            How many.
+        """
+
+    class Child(Google):
+        """A child."""
+
+    doc, written = inspect.getdoc(Google) or "", inspect.cleandoc(vars(Google)["__doc__"].written)
+    args = written.partition("Args:\n")[2].partition("\n\nExample")[0]
+    for entry in re.split(r"\n+(?=    \S)", args):
+        assert entry in doc
+    assert doc.count("Args:") == doc.count("dropout") == 1
+    assert doc.endswith("Example:\n    none")
+    assert '    jk: jumping knowledge: "cat"' in doc
+    assert inspect.getdoc(NumPy) == inspect.cleandoc("""A model.
+
+        Parameters
+        ----------
+        extra : int
+            How many.
+        """)
+    assert explanations(Child)["extra"].startswith("how many. A second paragraph:")
+
+
+class Same(reign.nn.GNNAKPlus):
+    def __init__(self, i: int, h: int) -> None:
+        super().__init__(i, h, 2, 1, combine="cat")
+
+
+class SameWithMore(reign.nn.GNNAKPlus):
+    def __init__(self, i: int, h: int, **options: Any) -> None:
+        super().__init__(i, h, 2, 1, combine="cat", **options)
+
+
+class OwnDefault(reign.nn.ReconstructionGNN):
+    def __init__(self, i: int, h: int, **options: Any) -> None:
+        super().__init__(i, h, 2, 1, policy=options.get("policy", "ego:2"))
+
+
+class FewerDefaults(reign.nn.GNNAKPlus):
+    defaults: ClassVar[dict[str, object]] = {"combine": "sum"}
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda: Same(3, 6), lambda: reign.nn.GNNAKPlus(3, 6, 2, 1, combine="cat")),
+        (lambda: SameWithMore(3, 6), lambda: reign.nn.GNNAKPlus(3, 6, 2, 1, combine="cat")),
+        (lambda: SameWithMore(3, 6, jk="cat"), lambda: reign.nn.GNNAKPlus(3, 6, 2, 1, combine="cat", jk="cat")),
+        (lambda: OwnDefault(3, 6), lambda: DS(3, 6, 2, 1, policy="ego:2")),
+        (lambda: OwnDefault(3, 6, policy="nm"), lambda: DS(3, 6, 2, 1, policy="nm")),
+        (lambda: FewerDefaults(3, 6, 2, 1), lambda: reign.nn.GNNAKPlus(3, 6, 2, 1, combine="sum")),
+        (lambda: FewerDefaults(3, 6, 2, 1, combine="cat"), lambda: reign.nn.GNNAKPlus(3, 6, 2, 1, combine="cat")),
+    ],
+)
+def test_defaults_are_those_of_the_constructor_that_declares_them(made: Callable[[], Model], expected: Callable[[], Model]) -> None:
+    """Whoever derives from a class with defaults calls a constructor that has them, as if it were written out."""
+    outputs = []
+    for make in (made, expected):
+        torch.manual_seed(0)
+        model = make().eval()
+        outputs.append((model.policy, model.domain, model(torch.randn(5, 3), torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])).tolist()))
+    assert outputs[0] == outputs[1]
+
+
+def test_a_default_that_no_constructor_takes() -> None:
+    with pytest.raises(ValueError, match=r"^defaults of Typo: Typo has no option 'droput'; did you mean 'dropout'\?$"):
+
+        class Typo(SUN):
+            defaults: ClassVar[dict[str, object]] = {"droput": 0.5}
 
 
 @pytest.mark.parametrize("kind", KINDS)
