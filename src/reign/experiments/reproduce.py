@@ -93,9 +93,8 @@ def reproduce(
             plans[row, column] = recipe, folder.parent / other
     found = train_all(list(plans.values()), resume=True, fabric=fabric, callback=callback, jobs=jobs) if plans else []
     summaries = dict(zip(plans, found, strict=True))
-    for row in dict.fromkeys(row for row, _ in wanted if table.rows[row].trivial):
-        mean = predict_mean(table.recipe(row, next(iter(table.columns)), *changes, quick=quick))
-        summaries.update({(row, column): mean for column in table.columns})
+    for row, column in dict.fromkeys((row, table.own_run(column)) for row, column in wanted if table.rows[row].trivial):
+        summaries[row, column] = predict_mean(table.recipe(row, column, *changes, quick=quick))
     return [cell_of(table, row, column, summaries[row, table.own_run(column)]) for row, column in wanted]
 
 
@@ -124,7 +123,8 @@ def predict_mean(recipe: Recipe) -> Summary:
     )  # fmt: skip
     spread = {split: Spread.over([value]) for split, value in {**scores, "best_train": scores["train"]}.items()}
     about = {"metric": metric, "report": recipe.train.report, "parameters": constant.numel(), "seconds": 0.0}
-    return Summary.model_validate({**about, **spread, "members": [member]})
+    parts = {split: spread.pop(split) for split in scores if split not in ("train", "val", "test")}
+    return Summary.model_validate({**about, **spread, "parts": parts, "members": [member]})
 
 
 def cell_of(table: PaperTable, row: str, column: str, summary: Summary) -> Cell:
@@ -170,21 +170,22 @@ def comparison_table(paper: PaperTable, found: list[Cell], quick: bool) -> Table
 
 def means_table(paper: PaperTable, found: list[Cell], caption: str) -> Table:
     """The means of each kind of number over all columns that were run, whose number is in parentheses, for our rows and quoted ones that have all of
-    them; and the means of their ranks, from 1 for the least number."""
-    titles = {row: about.title for row, about in paper.rows.items()}
-    numbers: dict[str, dict[str, float]] = {}
+    them; and the means of their ranks, from 1 for the least number, if there are several such rows."""
+    numbers: dict[tuple[str, bool], dict[str, float]] = {}  # by the name of a row, and whether it is quoted
     for cell in found:
-        numbers.setdefault(titles[cell.row], {})[cell.column] = cell.ours
+        numbers.setdefault((cell.row, False), {})[cell.column] = cell.ours
     for title, quoted in paper.quoted.items():
-        numbers[f"{title} (quoted)"] = {name: mean_and_std(value)[0] for name, value in quoted.items() if value is not None}
-    rows: dict[str, list[object]] = {title: [title] for title in numbers}
+        numbers[title, True] = {name: mean_and_std(value)[0] for name, value in quoted.items() if value is not None}
+    rows: dict[tuple[str, bool], list[object]] = {
+        (name, quoted): [f"{name} (quoted)" if quoted else paper.rows[name].title] for name, quoted in numbers
+    }
     heads = ["model"]
     for value in dict.fromkeys(paper.columns[cell.column].value for cell in found):
         wanted = list(dict.fromkeys(cell.column for cell in found if paper.columns[cell.column].value == value))
-        full = {title: [own[c] for c in wanted] for title, own in numbers.items() if own.keys() >= set(wanted)}
+        full = {row: [own[c] for c in wanted] for row, own in numbers.items() if own.keys() >= set(wanted)}
         heads += [f"{value} ({len(wanted)})", "rank"]
-        for title, shown in rows.items():
-            own = full.get(title, [])
+        for row, shown in rows.items():
+            own = full.get(row, [])
             ranks = [1 + sum(other[i] < mine for other in full.values()) for i, mine in enumerate(own)]
-            shown += [number(mean(own)), f"{mean(ranks):.1f} of {len(full)}"] if own else ["", ""]
+            shown += [number(mean(own)) if own else "", f"{mean(ranks):.1f} of {len(full)}" if own and len(full) > 1 else ""]
     return Table(f"{paper.title}: {paper.unit}", heads, list(rows.values()), caption, "l" + "r" * (len(heads) - 1))

@@ -203,6 +203,40 @@ def test_cliffs_of_a_run_are_those_of_its_predictions(tmp_path: Path, monkeypatc
     assert f"| the default of reign train -i | {found[0].ours:.4g} | 5.0 of 5 | {found[1].ours:.4g} |" in page
 
 
+def test_the_mean_of_training_targets_as_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each set has the mean of its own targets, and a number for every kind of molecules."""
+    monkeypatch.setenv("REIGN_DATA", str(tmp_path))
+    rows, names = tiny_table(), ("CHEMBL204_Ki", "CHEMBL1862_Ki")
+    for name, shift in zip(names, (0.0, 100.0), strict=True):
+        rows.assign(y=rows["y"] * (1 + shift)).to_csv(tmp_path / f"{name}.csv", index=False)
+    about = {name: {"settings": {"data": {"options": {"set": name}}}} for name in names}
+    table = PaperTable.model_validate(
+        {
+            "title": "t", "unit": "u", "also": ["cliff"], "columns": about, "rows": {"mean": {"title": "mean", "trivial": True}},
+            "settings": {"data": {"name": "moleculeace"}, "model": {"name": "sun"}, "train": {"metric": "mae"}},
+        }
+    )  # fmt: skip
+    found = {cell.column: cell.ours for cell in reproduce(table, tmp_path / "runs")}
+    for name, shift in zip(names, (0.0, 100.0), strict=True):
+        problem = load_problem("moleculeace", set=name)
+        mean = problem.y[problem.splits["train"]].mean()
+        for column, split in ((name, "test"), (f"{name}-cliff", "cliff")):
+            assert found[column] == pytest.approx(float((problem.y[problem.splits[split]] - mean).abs().mean()), rel=1e-5), shift
+
+
+def test_rows_of_equal_titles_and_a_single_row() -> None:
+    table = PaperTable.model_validate(
+        {
+            "title": "t", "unit": "u", "settings": {}, "also": ["cliff"], "columns": {"a": {}},
+            "rows": {"one": {"title": "same"}, "two": {"title": "same"}}, "quoted": {"one": {"a": None}},
+        }
+    )  # fmt: skip
+    found = [Cell("one", "a", 1.0, None, 1, None, None), Cell("two", "a", 2.0, None, 1, None, None)]
+    found.append(Cell("one", "a-cliff", 3.0, None, 1, None, None))
+    shown = [list(map(str, row)) for row in comparison_table(table, found, quick=False).rows]
+    assert shown == [["same", "1", "1.0 of 2", "3", ""], ["same", "2", "2.0 of 2", "", ""], ["one (quoted)", "", "", "", ""]]
+
+
 def test_means_and_ranks() -> None:
     table = PaperTable.model_validate(
         {
