@@ -119,7 +119,7 @@ def export(
         ),
     ] = None,
     max_atoms: Annotated[
-        int | None, output_option(help="The largest molecule that the ONNX file is used for; 200 if not given.")
+        int | None, output_option(help="The largest molecule that the ONNX file is used for; 200 if not given, at most 2000.")
     ] = None,
     quiet: Annotated[bool, output_option("-q", "--quiet", help="Print nothing.")] = False,
 ) -> None:

@@ -19,9 +19,10 @@ from reign.experiments import find_recipe  # noqa: E402
 from reign.nn import Model, OnnxGraph, OnnxModel, SubgraphConv, build_model  # noqa: E402
 from reign.smiles import Molecule, from_smiles  # noqa: E402
 from reign.smiles import _onnx as program  # noqa: E402
+from reign.smiles._molecule import LARGE as LARGE_MOLECULE  # noqa: E402
 from reign.train import Recipe, load, train  # noqa: E402
 from reign.train.predict.predictor import Predictor  # noqa: E402
-from reign.train.runs.onnx import PROGRAM, export_onnx  # noqa: E402
+from reign.train.runs.onnx import LARGE, PROGRAM, export_onnx  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -165,7 +166,7 @@ def trained(folder: Path, task: str, **changes: Any) -> Path:
     """A run of two small models on the molecules above."""
     rows = [text for text in SMILES for _ in range(3)]
     labels = {
-        "regression": [100 + 7 * len(t) for t in rows],
+        "regression": [300 + 5 * len(t) for t in rows],
         "classification": [len(t) % 2 for t in rows],
         "multiclass": ["abc"[len(t) % 3] for t in rows],
     }
@@ -233,8 +234,39 @@ def test_a_run_without_torch(task: str, tmp_path: Path) -> None:
                 else:
                     assert float(row[name]) == pytest.approx(theirs[name], abs=1e-4, rel=1e-5)
     assert expected[names[-1]].astype(float).std() > 0.001
-    told = run_program(out, "model.onnx", "model.onnx.csv")
-    assert told.returncode != 0
+
+
+def test_tables_that_the_program_cannot_read(tmp_path: Path) -> None:
+    """One line says what is wrong; marks of UTF-8, and letters of other encodings in other columns, are no fault."""
+    out = tmp_path / "out"
+    export_onnx(trained(tmp_path / "data", "regression"), out / "model.onnx")
+    (out / "bytes.onnx").write_bytes(b"no model")
+    tables = {
+        "bom.csv": b"\xef\xbb\xbfsmiles,name\nCCO,gr\xfcn\n\xe9,x\n", "wide.csv": b"name,smiles\na,CCO\nb,CCO,1\n", "none.csv": b"",
+        "taken.csv": b"smiles,y_pred\nCCO,1\n", "utf16.csv": "smiles\nCCO\n".encode("utf-16"),
+    }  # fmt: skip
+    for name, content in tables.items():
+        (out / name).write_bytes(content)
+    done = run_program(out, "model.onnx", "bom.csv", "out.csv")
+    assert done.returncode == 0, done.stderr
+    lines = (out / "out.csv").read_bytes().splitlines()
+    assert lines[0] == b"smiles,name,y_pred,error"
+    assert lines[1].startswith(b"CCO,gr\xfcn,")
+    assert lines[2].endswith(b"is not a SMILES")
+    for arguments, message in (
+        (("model.onnx", "gone.csv"), "No such file or directory: 'gone.csv'"),
+        (("gone.onnx", "bom.csv"), "gone.onnx is not a file made by reign export --onnx (NoSuchFile"),
+        (("bytes.onnx", "bom.csv"), "bytes.onnx is not a file made by reign export --onnx"),
+        (("model.onnx", "wide.csv"), "row 2 of wide.csv has more fields than the table has columns."),
+        (("model.onnx", "none.csv"), "none.csv has no rows, or no column 'smiles'"),
+        (("model.onnx", "utf16.csv"), "utf16.csv has no rows, or no column 'smiles'; expected a CSV in UTF-8."),
+        (("model.onnx", "taken.csv"), "taken.csv already has a column 'y_pred', which the predictions need; rename it."),
+        (("model.onnx", "bom.csv", "no/such/folder.csv"), "No such file or directory: 'no/such/folder.csv'"),
+    ):
+        told = run_program(out, *arguments)
+        assert (told.returncode, told.stdout) == (1, "")
+        assert message in told.stderr
+        assert told.stderr.count("\n") == 1, told.stderr
 
 
 def test_300_real_molecules(real_data: Path, tmp_path: Path) -> None:
@@ -291,11 +323,14 @@ def test_the_default_run_on_300_real_molecules(real_data: Path, tmp_path: Path) 
 
 
 def test_a_file_that_predicts_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for a run whose predictions are not only those of its models."""
+    """As for a run whose predictions are not only those of its models; a tenth of a deviation counts, however far targets are from 0."""
     run, predict = trained(tmp_path / "data", "regression"), Predictor.predict
+    scale = Predictor(run).models[0].scale
+    assert float(scale.mean) > 300
+    assert float(scale.mean) > 6 * float(scale.deviation)
 
     def with_more(self: Predictor, *args: Any, **options: Any) -> pd.DataFrame:
-        return predict(self, *args, **options).assign(y_pred=lambda table: table["y_pred"] * 1.5 + 100)
+        return predict(self, *args, **options).assign(y_pred=lambda table: table["y_pred"] + 0.1 * float(scale.deviation))
 
     monkeypatch.setattr(Predictor, "predict", with_more)
     with pytest.raises(ValueError, match=r"the ONNX file would predict \[.*\] for C, and the run predicts .* Use reign predict"):
@@ -324,6 +359,13 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
         export_onnx(tmp_path / "mixed", tmp_path / "model.onnx")
     with pytest.raises(ValueError, match="max_atoms is 0, expected at least 1"):
         export_onnx(run, tmp_path / "model.onnx", 0)
+    for most in (0, LARGE + 1):
+        with pytest.raises(ValueError, match=f"max_atoms is {most}, expected 1 to 2,000"):
+            export_onnx(run, tmp_path / "model.onnx", most)
+    assert LARGE == LARGE_MOLECULE
+    with pytest.raises(ValueError, match=r"the output is .*Predict_ONNX.py, which is the name of the program next to the model"):
+        export_onnx(run, tmp_path / "Predict_ONNX.py")
+    assert not (tmp_path / PROGRAM).exists()
     run = trained(
         tmp_path / "several",
         "regression",
