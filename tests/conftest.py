@@ -39,15 +39,17 @@ def _check_first(*, typechecker: Any) -> Callable[[Any], Any]:
     def decorate(thing: Any) -> Any:
         if not inspect.isfunction(thing):  # a dataclass, whose constructor is checked
             return _check_all(thing, typechecker=typechecker)
-        code = thing.__code__
-        if _calls[code] >= CHECKED_CALLS:  # a function inside a function, which is made again and again
-            return thing
-        checked = _check_all(thing, typechecker=typechecker)
+        code = thing.__code__  # the same for a function inside a function, which is made again and again, and counts as one
+        checked = None
 
         @functools.wraps(thing)
         def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal checked
+            if jaxtyping.config.jaxtyping_disable or _calls[code] >= CHECKED_CALLS:
+                return thing(*args, **kwargs)
             _calls[code] += 1
-            return (thing if _calls[code] > CHECKED_CALLS or jaxtyping.config.jaxtyping_disable else checked)(*args, **kwargs)
+            checked = checked or _check_all(thing, typechecker=typechecker)
+            return checked(*args, **kwargs)
 
         return call
 
