@@ -64,6 +64,12 @@ def _with_defaults(constructor: Callable[..., None], defaults: dict[str, object]
     return __init__
 
 
+def constructor_of(kind: type) -> Callable[..., None] | None:
+    """The constructor that a class defines itself; None if it has that of a parent, perhaps with other ``defaults``."""
+    found = vars(kind).get("__init__")
+    return found if getattr(found, "__qualname__", "").startswith(f"{kind.__qualname__}.") else None
+
+
 class ModelType(type):
     """The metaclass of models: calling a model class checks the names of the arguments and records their values.
 
@@ -114,7 +120,7 @@ def given(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str
 
 # -- explanations --------------------------------------------------------------------------------------------------------------
 
-ARGS = re.compile(r"^(?:Args|Arguments|Parameters):\n((?:[ \t]+\S.*(?:\n+|$))+)", re.MULTILINE)
+ARGS = re.compile(r"^((?:Args|Arguments|Parameters):\n)((?:[ \t]+\S.*(?:\n+|$))+)", re.MULTILINE)
 OTHER = re.compile(r"^(Parameters\n-+$|:param )", re.MULTILINE)  # of NumPy and Sphinx: such a docstring stays as it is
 SEE = re.compile(r"see ``(\w+)``\.")
 
@@ -148,7 +154,7 @@ class FullDocstring:
             self._full = (
                 self.written
                 if not args or OTHER.search(self.written)
-                else ARGS.sub(lambda _: f"Args:\n{args}\n\n", written, count=1).rstrip()
+                else ARGS.sub(lambda found: f"{found[1]}{args}\n\n", written, count=1).rstrip()
             )
         return self._full
 
@@ -185,7 +191,7 @@ def sentence(kind: type, name: str) -> tuple[str, type]:
 def _dictionaries(kind: type) -> list[type]:
     """The typed dictionaries in the module that declares the options of a class; each option is declared in one of them."""
     if not is_typeddict(kind):
-        rest = _split(vars(kind)["__init__"])[1] if "__init__" in vars(kind) else None
+        rest = _split(written)[1] if (written := constructor_of(kind)) else None
         if get_origin(rest) is not Unpack:
             return []
         kind = get_args(rest)[0]
@@ -198,7 +204,7 @@ def _entries(kind: type) -> dict[str, tuple[str, str]]:
     doc = vars(kind).get("__doc__") or ""
     block = ARGS.search(doc.written if isinstance(doc, FullDocstring) else inspect.cleandoc(doc))
     found: dict[str, tuple[str, str]] = {}
-    for entry in re.split(r"\n+(?=\S)", dedent(block[1]).rstrip()) if block else ():
+    for entry in re.split(r"\n+(?=\S)", dedent(block[2]).rstrip()) if block else ():
         names, _, text = " ".join(entry.split()).partition(": ")
         found |= dict.fromkeys(re.sub(r"\*| \(.*\)$", "", names).split(", "), (text, entry))
     return found

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 import reign.policies as policies
 from reign.disk import first_line, read_record, read_tensors, write_tensors, write_text
+from reign.nn._arguments import constructor_of
 from reign.nn._catalogue import MODELS
 from reign.policies import Policy
 
@@ -69,10 +70,8 @@ def todays_options(model: type, options: Mapping[str, object], format: int) -> O
             found |= {option: new[value]} if isinstance(value := found.get(option), str) and value in new else {}
         given = {option for option in found if found[option] is not None}
         found |= {option: old for option, old in OLD_DEFAULTS.get(name, {}).items() if option not in given | declared}
-        if not OLD_DEFAULTS.get(name) and getattr(vars(kind).get("__init__"), "__qualname__", "").startswith(
-            f"{kind.__qualname__}."
-        ):
-            declared |= set(inspect.signature(vars(kind)["__init__"]).parameters)
+        if not OLD_DEFAULTS.get(name) and (constructor := constructor_of(kind)):
+            declared |= set(inspect.signature(constructor).parameters)
         declared |= set(vars(kind).get("defaults", {}))
     return found
 

@@ -263,6 +263,11 @@ def test_what_users_say_of_their_arguments_stays_as_it_is_written() -> None:
             How many.
         """)
     assert explanations(Child)["extra"].startswith("how many. A second paragraph:")
+    domains = [
+        explanations(kind)["domain"].removesuffix(f'"{default}".')
+        for kind, default in ((reign.nn.GNNAKPlus, "members"), (GNNAK, "all"))
+    ]
+    assert domains[0] == domains[1]  # a class with other defaults has the sentences of its parent
 
 
 class Same(reign.nn.GNNAKPlus):
