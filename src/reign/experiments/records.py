@@ -166,11 +166,11 @@ def read_records(folder: Path) -> list[Record]:
 
 def record_table(runs: Path, name: str, table: PaperTable, results: Path, commit: str | None = None) -> list[Path]:
     """Write records of all finished runs of a table in ``runs/row/column``, as written by ``reign reproduce``, with what was chosen for them by
-    validation; and the records of rows without a model."""
+    validation; and the records of rows without a model. A run that predicts with a forest has no record, which has the results of single models."""
     made = [
         Record.of(folder, name, row, column, commit, chosen(table, runs, row, column))
         for row, column, folder in _cells(runs, table)
-        if Run(folder).finished
+        if (run := Run(folder)).finished and not run.recipe.ensemble_with
     ]
     made += [Record.of_mean(table, name, row, commit) for row, about in table.rows.items() if about.trivial and runs.is_dir()]
     return [record.write(results) for record in made]

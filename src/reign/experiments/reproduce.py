@@ -128,8 +128,9 @@ def predict_mean(recipe: Recipe) -> Summary:
 
 
 def cell_of(table: PaperTable, row: str, column: str, summary: Summary) -> Cell:
-    """The number of a cell in the summary of its run, and the paper's."""
-    found = summary.spread_of(table.columns[column].value)
+    """The number of a cell in the summary of its run, of models and forest together if it predicts with one, and the paper's."""
+    value, both = table.columns[column].value, summary.baseline.together if summary.baseline else {}
+    found = both.get(value) or summary.spread_of(value)
     assert found is not None
     theirs = table.rows[row].paper.get(column)
     mean, deviation = (None, None) if theirs is None else mean_and_std(theirs)

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 
 from reign.data import DATASETS, load_problem
 from reign.data.sets._activity import SETS, MoleculeACE
+from reign.disk import read_json
 from reign.experiments import find_table
 from reign.experiments.pages import results_markdown
 from reign.experiments.paper import PaperTable, cells
@@ -168,39 +169,50 @@ def test_the_table_has_all_sets_and_quoted_numbers() -> None:
     ]
     for numbers in table.quoted.values():
         assert set(numbers) == {name for each in SETS for name in (each, f"{each}-cliff")}
-    one = cells(table, columns=["CHEMBL237_*"])
+    one = cells(table, ["scratch"], ["CHEMBL237_*"])
     assert [column for _, column in one if "-" not in column] == ["CHEMBL237_EC50", "CHEMBL237_Ki"]
     with pytest.raises(ValueError, match="unknown column 'CHEMBL2'"):
         list(cells(table, columns=["CHEMBL2"]))
 
 
-def test_scratch_has_the_settings_of_reign_train() -> None:
-    ours, default = find_table("moleculeace").recipe("scratch", "CHEMBL204_Ki"), find_table("molecules").rows["run"]
+@pytest.mark.parametrize(
+    ("row", "recipe"), [("scratch", "molecules"), ("pretrained", "molecules-pretrained"), ("with-forest", "molecules-pretrained")]
+)
+def test_rows_have_the_settings_of_reign_train(row: str, recipe: str) -> None:
+    ours, default = find_table("moleculeace").recipe(row, "CHEMBL204_Ki"), find_table(recipe).rows["run"]
     assert default.settings == {}
-    like = find_table("molecules").recipe("run", "test", {"data": {"path": "x.csv"}, "train": {"metric": "rmse"}})
-    assert (ours.model, ours.train) == (like.model, like.train)
+    like = find_table(recipe).recipe("run", "test", {"data": {"path": "x.csv"}, "train": {"metric": "rmse"}})
+    assert (ours.model, ours.train, ours.ensemble_with) == (like.model, like.train, "forest" if row == "with-forest" else None)
     assert DATASETS["moleculeace"].stereo == like.data.stereo == ours.data.stereo_of_graphs
 
 
+@pytest.mark.parametrize("row", ["scratch", "with-forest"])
 @pytest.mark.usefixtures("signatures_unchecked")
-def test_cliffs_of_a_run_are_those_of_its_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cliffs_of_a_run_are_those_of_its_predictions(row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the table of a set to the records: both RMSEs follow from the predictions for the test molecules."""
     monkeypatch.setenv("REIGN_DATA", str(tmp_path))
     tiny_table().to_csv(tmp_path / "CHEMBL204_Ki.csv", index=False)
-    table = find_table("moleculeace")
-    small = {"model": {"hidden_channels": 4, "num_layers": 1}, "train": {"epochs": 2, "average": 0}}
-    found = reproduce(table, tmp_path / "runs", small, columns=["CHEMBL204_Ki*"], fabric=make_fabric(accelerator="cpu"))
-    predicted = pd.read_csv(tmp_path / "runs" / "scratch" / "CHEMBL204_Ki" / "predictions.csv")
+    table, run = find_table("moleculeace"), tmp_path / "runs" / row / "CHEMBL204_Ki"
+    small = {"model": {"hidden_channels": 4, "num_layers": 1}, "train": {"epochs": 2, "average": 0, "checkpoint": None}}
+    found = reproduce(table, tmp_path / "runs", small, rows=[row], columns=["CHEMBL204_Ki*"], fabric=make_fabric(accelerator="cpu"))
+    predicted = pd.read_csv(run / "predictions.csv")
     assert list(predicted["smiles"]) == SMILES[20:]
     error = (predicted["-log10 nM_pred"] - predicted["-log10 nM"]) ** 2
     expected = {"CHEMBL204_Ki": error, "CHEMBL204_Ki-cliff": error[[1, 5]], "CHEMBL204_Ki-noncliff": error[[0, 2, 3, 4]]}
     assert {c.column: c.ours for c in found} == pytest.approx({name: e.mean() ** 0.5 for name, e in expected.items()}, rel=1e-4)
     assert len({round(c.ours, 4) for c in found}) == 3
-    (file,) = record_table(tmp_path / "runs", "moleculeace", table, tmp_path / "results")
+    files = record_table(tmp_path / "runs", "moleculeace", table, tmp_path / "results")
+    if row == "with-forest":  # the numbers are those of both, and a record has those of single models
+        summary = read_json(run / "summary.json")
+        assert summary["baseline"]["together"]["cliff"]["mean"] == found[1].ours
+        assert found[1].ours not in (summary["parts"]["cliff"]["mean"], summary["baseline"]["parts"]["cliff"]["mean"])
+        assert files == []
+        return
+    (file,) = files
     assert file.name == "scratch--CHEMBL204_Ki.json"
     page = results_markdown(read_records(tmp_path / "results"))
     assert "| model | test (1) | rank | cliff (1) | rank | noncliff (1) | rank |" in page
-    assert f"| the default of reign train -i | {found[0].ours:.4g} | 5.0 of 5 | {found[1].ours:.4g} |" in page
+    assert f"| reign train -i, --from-scratch | {found[0].ours:.4g} | 5.0 of 5 | {found[1].ours:.4g} |" in page
 
 
 def test_the_mean_of_training_targets_as_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from reign.smiles import Molecule
 from reign.train.engine.callbacks import Callback
 from reign.train.predict import forest
 from reign.train.predict.forest import Forest, Trees, describe
-from reign.train.settings.config import DataConfig
+from reign.train.runs.baseline import wants_forest
+from reign.train.settings.config import DataConfig, Recipe
 
 pytest.importorskip("rdkit")
 NAN = float("nan")
@@ -23,6 +24,16 @@ NAN = float("nan")
 def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forest, "TREES", 6)
     monkeypatch.setattr(forest, "LEAST_TREES", 2)
+
+
+def test_a_data_set_needs_its_smiles() -> None:
+    recipe = Recipe.check({"data": {"name": "molhiv"}, "ensemble_with": "forest"})
+    plain = recipe.model_copy(update={"ensemble_with": None})
+    without, known = problem([0.0] * 50), problem([0.0] * 50, texts={"smiles": ["C"] * 50})
+    assert [wants_forest(plain, made) for made in (without, known)] == [False, True]
+    assert wants_forest(recipe, known)
+    with pytest.raises(ValueError, match="--ensemble-with forest needs SMILES, but p has only graphs; leave it out"):
+        wants_forest(recipe, without)
 
 
 def numbers(rows: int = 40, columns: int = 8) -> np.ndarray:

@@ -19,23 +19,22 @@ from reign.train.settings.config import Recipe
 from reign.train.settings.losses import as_outputs
 from reign.train.settings.metrics import METRICS
 
-HELD = ("val", "test")  # the splits that no forest learns from
-
 
 def wants_forest(recipe: Recipe, problem: Problem) -> bool:
     """Whether a forest is fitted: for tables of molecules that have rows to compare it on, and are neither too small for it nor too large to do it quickly.
 
-    ``ValueError`` if the run is to predict with a forest, but the table is too large for one.
+    ``ValueError`` if the run is to predict with a forest, but the table is too large for one, or the data set does not keep its SMILES.
     """
     rows = sum(ids.numel() for ids in problem.splits.values())
+    known = problem.texts.keys() >= set(recipe.data.smiles_columns)
+    if recipe.ensemble_with and not known:
+        raise ValueError(f"--ensemble-with {recipe.ensemble_with} needs SMILES, but {problem.name} has only graphs; leave it out.")
     if recipe.ensemble_with and rows > MOST:
         raise ValueError(
             f"--ensemble-with {recipe.ensemble_with} is for tables of at most {MOST:,} molecules, but {problem.name} has {rows:,}; leave it out."
         )
-    enough = problem.splits["train"].numel() >= FEWEST and (
-        recipe.folds is not None or any(split in problem.splits for split in HELD)
-    )
-    return recipe.ensemble_with is not None or (recipe.data.name == "csv" and recipe.baseline == "auto" and enough and rows <= MOST)
+    enough = problem.splits["train"].numel() >= FEWEST and (recipe.folds is not None or len(problem.splits) > 1)
+    return recipe.ensemble_with is not None or (known and recipe.baseline == "auto" and enough and rows <= MOST)
 
 
 def _kept(file: Path, recipe: Recipe, run: Run, problem: Problem) -> Forest | None:
@@ -68,7 +67,7 @@ def fit_baseline(
     first = {file: members[files.index(file)] for file in files}
     forests = {file: forest for file in first if (forest := _kept(file, recipe, run, problem)) is not None}
     learned = [m.problem.splits["train"] for file, m in first.items() if file not in forests]
-    held = [ids for m in first.values() for split, ids in m.problem.splits.items() if split in HELD]
+    held = [ids for m in first.values() for split, ids in m.problem.splits.items() if split != "train"]
     ids = torch.cat([*learned, *held, torch.zeros(0, dtype=torch.long)]).unique()
     place = torch.zeros(len(problem.graphs), dtype=torch.long)
     place[ids] = torch.arange(ids.numel())
@@ -81,8 +80,8 @@ def fit_baseline(
             forests[file] = Forest.fit(x[place[train].numpy()], member.problem, train, recipe.train.class_balance)
             forests[file].save(file)
         values[file] = torch.full((len(problem.graphs), problem.num_outputs), torch.nan, dtype=torch.float64)
-        for split in HELD:
-            if (own := member.problem.splits.get(split)) is not None:
+        for split, own in member.problem.splits.items():
+            if split != "train":
                 values[file][own] = forests[file](x[place[own].numpy()])
     beside = torch.stack([values[file] for file in files])
 
@@ -94,9 +93,11 @@ def fit_baseline(
             found.append(METRICS[metric](as_outputs(predicted[file][own], problem.task), problem.y[own]))
         return Spread.over(found).to_dict()
 
-    splits = [split for split in HELD if split in members[0].problem.splits]
+    splits = [split for split in members[0].problem.splits if split != "train"]
     trees, columns = next(iter(forests.values())).size
-    out: dict[str, object] = {"name": "forest", **{split: measured(split, values) for split in splits}}
+    alone = {split: measured(split, values) for split in splits}
+    out: dict[str, object] = {"name": "forest", **{split: alone.pop(split) for split in ("val", "test") if split in alone}}
+    out |= {"parts": alone} if alone else {}
     if recipe.ensemble_with:
         both = {file: values[file].clone() for file in first}
         for file, member in first.items():

@@ -125,6 +125,7 @@ class Baseline(Content):
     name: Literal["forest"]
     val: Spread = OPTIONAL
     test: Spread = OPTIONAL
+    parts: dict[str, Spread] = {}  # further splits of a data set
     together: dict[str, Spread] = {}
     trees: int = OPTIONAL
     columns: int = OPTIONAL
@@ -221,7 +222,9 @@ class Summary(Content):
         about = self.baseline
         if not about:
             return {}
-        alone = {f"{split}, {about.name}": getattr(about, split) for split in ("val", "test")}
+        alone = {
+            f"{split}, {about.name}": spread for split, spread in {"val": about.val, "test": about.test, **about.parts}.items()
+        }
         both = {f"{split}, models and {about.name}": spread for split, spread in about.together.items()}
         return {name: spread for name, spread in (alone | both).items() if spread is not None}
 

@@ -400,8 +400,8 @@ class Recipe(Settings):
             raise ValueError(f"seeds are {self.seeds}, expected distinct numbers")
         if self.folds is not None and (fixed := self.data.fixed_split) not in (None, "splits_column"):
             raise ValueError(f"folds are drawn at random, but data.{fixed} gives the splits; leave one of them out")
-        if self.ensemble_with and (self.data.name != "csv" or self.baseline == "none"):
-            why = "the baseline is none" if self.data.name == "csv" else f"data.name is '{self.data.name}'"
+        if self.ensemble_with and (not self.data.reads_smiles or self.baseline == "none"):
+            why = "the baseline is none" if self.data.reads_smiles else f"data.name is '{self.data.name}'"
             raise ValueError(f"ensemble_with is '{self.ensemble_with}', which is the baseline of a table of molecules, but {why}")
         return self
 
