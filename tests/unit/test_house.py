@@ -13,23 +13,23 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
-    ".": (13, 1387, 7.7),
+    ".": (13, 1393, 7.6),
     "bags": (10, 2381, 4.1),
-    "cli": (14, 2405, 9.0),
-    "data": (22, 3915, 6.9),
+    "cli": (13, 2411, 8.8),
+    "data": (22, 3972, 6.8),
     "draw": (3, 410, 7.3),
-    "experiments": (14, 2483, 6.8),
-    "explain": (2, 310, 4.8),
-    "explore": (3, 437, 7.6),
+    "experiments": (13, 2484, 6.7),
+    "explain": (2, 313, 4.8),
+    "explore": (3, 438, 7.5),
     "kernels": (20, 4267, 3.8),
-    "nn": (33, 6851, 6.1),
-    "plots": (11, 2018, 7.0),
+    "nn": (33, 6923, 6.1),
+    "plots": (11, 2019, 7.0),
     "policies": (9, 1238, 6.2),
     "published": (7, 1235, 4.8),
-    "sklearn": (2, 352, 8.2),
+    "sklearn": (2, 358, 8.1),
     "smiles": (8, 1079, 6.7),
     "theory": (15, 3813, 4.6),
-    "train": (41, 9517, 6.4),
+    "train": (41, 9583, 6.4),
 }
 
 WHOLE = {
@@ -39,7 +39,7 @@ WHOLE = {
     "cycles of imports": 3,
     "modules in cycles": 24,
     "equal class names": 6,
-    "dict[str, Any]": 58,
+    "dict[str, Any]": 59,
 }
 
 

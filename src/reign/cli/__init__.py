@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from reign import __version__
-from reign.cli import data, experiments, models, prediction, pretraining, reports, show, theory, training
+from reign.cli import data, experiments, models, prediction, reports, show, theory, training
 from reign.cli.tools import Command
 
 COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {  # by their group in --help
     "Train and predict": (
         training.train,
-        pretraining.pretrain,
+        training.pretrain,
         prediction.predict,
         prediction.evaluate,
         prediction.fingerprint,

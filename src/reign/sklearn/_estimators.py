@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from reign._validate import check, check_count, kind_of
 from reign.data import GraphPack, Problem, check_labels, graph_keys
 from reign.experiments import find_recipe
-from reign.experiments.start import recipe_of_table
+from reign.experiments.pretrain import recipe_of_table
 from reign.train import Recipe, fit
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import make_fabric

@@ -11,8 +11,7 @@ import torch
 
 from reign.data.molecules import Corpus
 from reign.disk import read_tensors
-from reign.experiments.pretrain import PretrainConfig, explained, pretrain
-from reign.experiments.start import recipe_of_table
+from reign.experiments.pretrain import PretrainConfig, explained, pretrain, recipe_of_table
 from reign.nn import OGB_ATOM
 from reign.smiles import describe_all
 from reign.train import fit
@@ -254,7 +253,7 @@ def test_shipped_encoders(name: str) -> None:
     ],
 )
 def test_when_training_starts_from_random_weights(changes: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reign.experiments.start.list_encoders", lambda: ["one"])
+    monkeypatch.setattr("reign.experiments.pretrain.list_encoders", lambda: ["one"])
     name, said = recipe_of_table(changes)
     assert name == "molecules"
     assert why in said

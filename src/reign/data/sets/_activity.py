@@ -20,8 +20,38 @@ if TYPE_CHECKING:
 PLACE = (
     "https://raw.githubusercontent.com/molML/MoleculeACE/7e6de0bd2968c56589c580f2a397f01c531ede26/MoleculeACE/Data/benchmark_data/"
 )
-KI = "1862 1871 2034 204 2147 214 219 228 231 233 234 236 237 238 244 262 264 2835 287 2971 4005 4203 4792"
-SETS = sorted([*(f"CHEMBL{n}_Ki" for n in KI.split()), *(f"CHEMBL{n}_EC50" for n in (2047, 218, 235, 237, 239, 3979, 4616))])
+SETS = [
+    "CHEMBL1862_Ki",
+    "CHEMBL1871_Ki",
+    "CHEMBL2034_Ki",
+    "CHEMBL2047_EC50",
+    "CHEMBL204_Ki",
+    "CHEMBL2147_Ki",
+    "CHEMBL214_Ki",
+    "CHEMBL218_EC50",
+    "CHEMBL219_Ki",
+    "CHEMBL228_Ki",
+    "CHEMBL231_Ki",
+    "CHEMBL233_Ki",
+    "CHEMBL234_Ki",
+    "CHEMBL235_EC50",
+    "CHEMBL236_Ki",
+    "CHEMBL237_EC50",
+    "CHEMBL237_Ki",
+    "CHEMBL238_Ki",
+    "CHEMBL239_EC50",
+    "CHEMBL244_Ki",
+    "CHEMBL262_Ki",
+    "CHEMBL264_Ki",
+    "CHEMBL2835_Ki",
+    "CHEMBL287_Ki",
+    "CHEMBL2971_Ki",
+    "CHEMBL3979_EC50",
+    "CHEMBL4005_Ki",
+    "CHEMBL4203_Ki",
+    "CHEMBL4616_EC50",
+    "CHEMBL4792_Ki",
+]
 
 
 @DATASETS.register()

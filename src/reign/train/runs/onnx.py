@@ -107,7 +107,8 @@ def _compare(model: Any, predictor: Predictor) -> None:
     scale = torch.stack([member.scale.deviation for member in predictor.models]).amax(0).numpy()
     for text, expected in zip(EXAMPLES, table[names].to_numpy(float), strict=True):
         inputs = [array.astype(np.int64) for array in Molecule.read(text, stereo=stereo).arrays()]
-        found = np.asarray(evaluate.run(None, dict(zip(("atoms", "bonds", "bond_types"), inputs, strict=True)))[0])
+        outputs: Any = evaluate.run(None, dict(zip(("atoms", "bonds", "bond_types"), inputs, strict=True)))
+        found = np.asarray(outputs[0])
         if not (np.abs(found - expected) <= CLOSE * scale + 1e-5 * np.abs(expected)).all():
             raise ValueError(
                 f"the ONNX file would predict {found.tolist()} for {text}, and the run predicts {expected.tolist()}: it has a part that an ONNX "
