@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reign.cli import options
-from reign.cli.options import (
-    data_option,
-    given,
-    machine_option,
-    model_option,
-    output_option,
-    rows_option,
-    start_option,
-    training_option,
-)
+from reign.cli.options import data_option, machine_option, model_option, output_option, rows_option, start_option, training_option
 from reign.cli.reports import reports_at_end
 from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem, user_mistakes
 from reign.tables import Table, number
@@ -119,7 +110,7 @@ def train(
         start = start_of(checkpoint, from_foundation, from_scratch)
         changes: list[RawSettings] = [
             {
-                "data": given(
+                "data": options.given(
                     path=None if data_path is None else str(data_path.absolute()),
                     smiles_columns=smiles_columns,
                     target_columns=target_columns,
@@ -140,8 +131,8 @@ def train(
                 )
             },
             {
-                "model": given(name=model, policy=policy, dropout=dropout),
-                "train": given(
+                "model": options.given(name=model, policy=policy, dropout=dropout),
+                "train": options.given(
                     epochs=epochs,
                     loss=loss_function,
                     checkpoint=start,
@@ -157,7 +148,7 @@ def train(
                     metrics=metrics[1:] if metrics else None,
                 ),
             },
-            given(baseline="none" if no_baseline else None, ensemble_with=ensemble_with),
+            options.given(baseline="none" if no_baseline else None, ensemble_with=ensemble_with),
             *([{"train": {"checkpoint": None}}] if from_scratch else []),
             *(override(text) for text in settings or []),
         ]

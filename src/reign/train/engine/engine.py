@@ -19,15 +19,7 @@ from reign.train.engine import batches
 from reign.train.engine.batches import BagCache, BagSource, Budget
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.captured import CapturedEngine
-from reign.train.engine.execution import (
-    Execution,
-    Fabric,
-    dtype_of,
-    epoch_seed,
-    precision_of,
-    seed_model,
-    synchronise,
-)
+from reign.train.engine.execution import Execution, Fabric, dtype_of, epoch_seed, precision_of, seed_model, synchronise
 from reign.train.engine.inference import Inference
 from reign.train.engine.sharing import hand_over
 from reign.train.engine.step import Direct, Step

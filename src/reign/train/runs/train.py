@@ -29,15 +29,7 @@ from reign.train.runs.build import (
     try_model,
 )
 from reign.train.runs.jobs import Job, Member, members_of, run_jobs
-from reign.train.runs.results import (
-    Summary,
-    read_predictions,
-    read_result,
-    spread_of,
-    summarise,
-    write_left_out,
-    write_predictions,
-)
+from reign.train.runs.results import Summary, read_predictions, read_result, spread_of, summarise, write_left_out, write_predictions
 from reign.train.runs.run import Environment, Memory, ModelFiles, Run, SavedModel, SavedProblem, only_one
 from reign.train.settings.config import Recipe
 
