@@ -77,10 +77,10 @@ class ModelType(type):
     and the constructors of all parents are ``__init__`` calls too.
     """
 
-    def __init__(cls, name: str, bases: tuple[type, ...], content: dict[str, Any], **options: Any) -> None:
+    def __init__(cls, name: str, bases: tuple[type, ...], content: dict[str, object], **options: Any) -> None:
         super().__init__(name, bases, content, **options)
-        if defaults := content.get("defaults"):
-            kind: Any = cls
+        kind: Any = cls
+        if defaults := vars(kind).get("defaults"):
             if wrong := next((option for option in defaults if option not in kind.option_names()), None):
                 raise ValueError(f"defaults of {name}: {kind.refusal(wrong, defaults[wrong])}")
             kind.__init__ = _with_defaults(kind.__init__, defaults)
