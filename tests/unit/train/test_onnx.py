@@ -253,6 +253,11 @@ def test_tables_that_the_program_cannot_read(tmp_path: Path) -> None:
     assert lines[0] == b"smiles,name,y_pred,error"
     assert lines[1].startswith(b"CCO,gr\xfcn,")
     assert lines[2].endswith(b"is not a SMILES")
+    (out / "plain.csv").write_text("smiles\nCCO\n")
+    shown = run_program(out, "model.onnx", "plain.csv")  # without a file to write
+    assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, "smiles,y_pred,error")
+    assert shown.stdout.splitlines()[1].startswith("CCO,")
+    assert shown.stderr == "0 of 1 rows have an error in place of a prediction.\n"
     for arguments, message in (
         (("model.onnx", "gone.csv"), "No such file or directory: 'gone.csv'"),
         (("gone.onnx", "bom.csv"), "gone.onnx is not a file made by reign export --onnx (NoSuchFile"),
