@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
     ".": (13, 1393, 7.6),
     "bags": (10, 2381, 4.1),
-    "cli": (13, 2411, 8.8),
+    "cli": (13, 2402, 8.5),
     "data": (22, 3972, 6.8),
     "draw": (3, 410, 7.3),
     "experiments": (13, 2484, 6.7),
@@ -29,7 +29,7 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "sklearn": (2, 358, 8.1),
     "smiles": (8, 1079, 6.7),
     "theory": (15, 3813, 4.6),
-    "train": (41, 9583, 6.4),
+    "train": (41, 9567, 6.2),
 }
 
 WHOLE = {
@@ -39,7 +39,7 @@ WHOLE = {
     "cycles of imports": 3,
     "modules in cycles": 24,
     "equal class names": 6,
-    "dict[str, Any]": 59,
+    "dict[str, Any]": 58,
 }
 
 

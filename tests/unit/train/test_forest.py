@@ -29,7 +29,9 @@ def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_data_set_needs_its_smiles() -> None:
     recipe = Recipe.check({"data": {"name": "molhiv"}, "ensemble_with": "forest"})
     plain = recipe.model_copy(update={"ensemble_with": None})
-    without, known = problem([0.0] * 50), problem([0.0] * 50, texts={"smiles": ["C"] * 50})
+    without, known = problem([0.0] * 51), problem([0.0] * 51, texts={"smiles": ["C"] * 51})
+    for made in (without, known):
+        made.splits.update(train=torch.arange(50), val=torch.tensor([50]))
     assert [wants_forest(plain, made) for made in (without, known)] == [False, True]
     assert wants_forest(recipe, known)
     with pytest.raises(ValueError, match="--ensemble-with forest needs SMILES, but p has only graphs; leave it out"):

@@ -362,8 +362,6 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
         ValueError, match="trained with --ensemble-with forest .* hold the network alone, .* train the network without"
     ):
         export_onnx(tmp_path / "mixed", tmp_path / "model.onnx")
-    with pytest.raises(ValueError, match="max_atoms is 0, expected at least 1"):
-        export_onnx(run, tmp_path / "model.onnx", 0)
     for most in (0, LARGE + 1):
         with pytest.raises(ValueError, match=f"max_atoms is {most}, expected 1 to 2,000"):
             export_onnx(run, tmp_path / "model.onnx", most)
