@@ -15,9 +15,10 @@ from reign.experiments.pretrain import PretrainConfig, explained, pretrain, reci
 from reign.nn import OGB_ATOM
 from reign.smiles import describe_all
 from reign.train import fit
-from reign.train.engine import engine
+from reign.train.engine import engine, step
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import make_fabric
+from reign.train.engine.loop import check_training
 from reign.train.engine.step import draw_targets
 from reign.train.runs import encoders
 from reign.train.runs.build import make_model, model_of, start_from, stereo_of
@@ -100,6 +101,8 @@ def test_a_step_learns_from_a_random_part_of_the_targets() -> None:
     assert torch.equal(kept[0], kept[1])
     assert 0 < int(kept[0].sum()) < 10
     assert draw_targets(y, 1.0) is y
+    few = [int((~draw_targets(y, 1e-9, torch.Generator().manual_seed(seed)).isnan())[0].sum()) for seed in range(5)]
+    assert few == [1] * 5  # never none
 
 
 @pytest.mark.parametrize("on_device", [False, True])
@@ -123,6 +126,33 @@ def test_the_share_of_targets_reaches_the_loss(corpus: Corpus, on_device: bool, 
     assert seen
     assert max(seen) < 0.7 * len(problem.targets)
     assert len(set(seen)) > 1
+
+
+def test_one_batch_draws_other_targets_in_every_epoch_and_with_every_seed(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, drawn = corpus.problem(0.2), list[list[bool]]()
+    config = PretrainConfig.of(SMALL, {"train": {"batch_size": 99, "epochs": 4}})
+
+    def watched(*args: Any) -> torch.Tensor:
+        y = draw_targets(*args)
+        drawn.append((~y.isnan()).any(0).tolist())
+        return y
+
+    monkeypatch.setattr(step, "draw_targets", watched)
+    for seed in (0, 1, 0):
+        fit(make_model(config.model, problem, 0), problem, config.train, seed=seed, fabric=CPU)
+    assert len(drawn) == 24  # for the number of labels and for the loss
+    assert drawn[::2] == drawn[1::2]
+    assert len(set(map(tuple, drawn[:16]))) == 8
+    assert drawn[:8] == drawn[16:]
+    one = problem.select(["MolWt"])
+    with pytest.raises(ValueError, match=r"train.target_share is 0.5, but the corpus has only one target"):
+        fit(make_model(config.model, one, 0), one, config.train, fabric=CPU)
+
+
+def test_several_processes_have_no_common_clock(corpus: Corpus) -> None:
+    with pytest.raises(ValueError, match="follows the clock of one process, and there are 2"):
+        check_training(PretrainConfig.of().train, corpus.problem(0.2), 2)
+    check_training(PretrainConfig.of().train, corpus.problem(0.2), 1)
 
 
 def test_the_clock_ends_a_training(monkeypatch: pytest.MonkeyPatch, corpus: Corpus) -> None:

@@ -149,7 +149,7 @@ class Engine:
             make_fused(self.raw_optimiser)
         loss, labels = 0.0, 0.0
         for g, group in enumerate(groups):
-            found, number = self._learn(group, f"epoch {epoch + 1}, batch {g + 1}")
+            found, number = self._learn(group, f"epoch {epoch + 1}, batch {g + 1}", epoch_seed(seed, g))
             loss, labels = loss + found, labels + number
             self.callback.batch(f"epoch {epoch + 1} of {self.config.epochs}", g + 1, len(groups))
             hand_over()
@@ -184,11 +184,11 @@ class Engine:
             self.callback.note(f"bags are made again for every batch: {why}.")
         return BagSource(self.graphs)
 
-    def _learn(self, group: list[Ids], when: str) -> tuple[float, float]:
+    def _learn(self, group: list[Ids], when: str, seed: int = 0) -> tuple[float, float]:
         """One step for some batches. Return the sum of the loss and the number of labels."""
         rows = self.budget.together(batches.share(group[0], self.fabric.global_rank, self.fabric.world_size))
         with self.execution.operations(rows):
-            batch = self.direct(group, when)
+            batch = self.direct(group, when, seed)
             loss = float(self.step(batch))
             self.rate.after_step()
         return loss, batch.labels

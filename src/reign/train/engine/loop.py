@@ -146,8 +146,17 @@ class Fitted(TypedDict, total=False):
     metrics: dict[str, dict[str, list[float]]]
 
 
-def check_patience(config: TrainingConfig, problem: Problem) -> None:
-    """Raise ``ValueError`` if no graphs can say when the patience ends."""
+def check_training(config: TrainingConfig, problem: Problem, processes: int) -> None:
+    """Raise ``ValueError`` for settings that this problem, or this number of processes, cannot be trained with."""
+    if config.target_share < 1 and problem.y.size(1) < 2:
+        raise ValueError(
+            f"train.target_share is {config.target_share:g}, but {problem.name} has only one target, so no part of it can be drawn; set it to 1."
+        )
+    if config.schedule.name == "clock" and processes > 1:
+        raise ValueError(
+            f"the schedule clock follows the clock of one process, and there are {processes}, which would get different learning rates; "
+            "use one process, or --set train.schedule.name=cosine."
+        )
     if config.patience is not None and "val" not in problem.splits:
         raise ValueError(
             f"patience is {config.patience}, but {problem.name} has no validation split, which would say when to stop; hold some graphs out for it, as with "
@@ -177,8 +186,8 @@ def fit(
         callback: receives an event after every batch and epoch.
     """
     config, callback, folder = config or TrainingConfig(), callback or Callback(), None if folder is None else Path(folder)
-    check_patience(config, problem)
     fabric = fabric or make_fabric(config.precision)
+    check_training(config, problem, fabric.world_size)
     keep = folder if fabric.is_global_zero else None
     engine = Engine(model, problem, config, seed, fabric, callback)
     history = History(engine.metric, keep, config.checkpoint_seconds)

@@ -75,10 +75,11 @@ class Step:
 
 
 def draw_targets(y: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
-    """Labels of which only those of a random share of the targets are kept; the others become NaN."""
+    """Labels of which only those of a random share of the targets are kept, but at least one; the others become NaN."""
     if share >= 1:
         return y
-    kept = torch.rand(y.size(1), generator=generator, device=y.device) < share
+    drawn = torch.rand(y.size(1), generator=generator, device=y.device)
+    kept = (drawn < share) | (drawn == drawn.min())
     return torch.where(kept, y, torch.full_like(y, torch.nan))
 
 
@@ -133,9 +134,9 @@ class Direct:
     bags: BagSource
     target_share: float = 1.0
 
-    def __call__(self, group: list[Ids], when: str) -> "DirectBatch":
-        """Some batches whose gradients are averaged. ``when`` is for messages."""
-        return DirectBatch(self, group, when)
+    def __call__(self, group: list[Ids], when: str, seed: int) -> "DirectBatch":
+        """Some batches whose gradients are averaged. ``when`` is for messages, and the seed draws the targets."""
+        return DirectBatch(self, group, when, seed)
 
 
 class DirectBatch:
@@ -149,10 +150,11 @@ class DirectBatch:
         of: the model, the graphs and the loss.
         group: the graphs of each batch.
         when: the epoch and the batch, for messages.
+        seed: determines which targets are drawn.
     """
 
-    def __init__(self, of: Direct, group: list[Ids], when: str) -> None:
-        self.of, self.group, self.when = of, group, when
+    def __init__(self, of: Direct, group: list[Ids], when: str, seed: int) -> None:
+        self.of, self.group, self.when, self.seed = of, group, when, seed
         self.labels = 0.0
         self._before = of.step.statistics()
         of.step.update.forget()
@@ -187,13 +189,10 @@ class DirectBatch:
         return loss_total, labels_total
 
     def _drawn(self, y: Tensor) -> Tensor:
-        """The labels to learn from. All parts and processes draw the same targets, so the seed is a number that they share."""
-        seed = int(torch.cat(self.group).sum())
-        return (
-            y
-            if self.of.target_share >= 1
-            else draw_targets(y.cpu(), self.of.target_share, torch.Generator().manual_seed(seed)).to(y.device)
-        )
+        """The labels to learn from. All parts and processes draw the same targets, so each draw starts from the seed of the step."""
+        if self.of.target_share >= 1:
+            return y
+        return draw_targets(y.cpu(), self.of.target_share, torch.Generator().manual_seed(self.seed)).to(y.device)
 
     def _undo(self) -> None:
         self.of.step.update.forget()

@@ -13,7 +13,7 @@ from reign.data import Problem
 from reign.disk import first_line, write_json
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import Fabric, make_fabric
-from reign.train.engine.loop import check_patience
+from reign.train.engine.loop import check_training
 from reign.train.predict.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
 from reign.train.predict.ensemble import TrainedModel, forecast, methods_of
 from reign.train.predict.nearest import Domain, keep_training
@@ -185,7 +185,7 @@ class _Started:
         if recipe.train.checkpoint is not None:
             check_stereo(recipe)
         members = list(members_of(recipe, problem, run))
-        check_patience(recipe.train, members[0].problem)
+        check_training(recipe.train, members[0].problem, fabric.world_size)
         wants_forest(recipe, problem)
         try_model(recipe, members[0].problem)
         if recipe.train.checkpoint is not None or recipe.train.frozen_epochs:
