@@ -544,6 +544,15 @@ def test_an_encoder_is_made_and_started_from() -> None:
     assert "give only one of them" in fails("train", *short, "--from-scratch", "--checkpoint", "enc/encoder", "-o", "r")
     assert "leave out where to start from" in fails("train", "--resume", "run", "--from-scratch")
     assert "has other settings than these" in fails("pretrain", "few.smi", "-o", "enc", "-q", *tiny, "--set", "seed=1")
+    assert "about differs" in fails("pretrain", "few.smi", "-o", "enc", "--data", "rings", "--licence", "MIT", "-q", *tiny)
+    assert "its --limit is none, and that of few.smi is 9" in fails("pretrain", "few.smi", "-o", "enc", "--limit", "9", "-q", *tiny)
+    Path("few.smi").write_text("CCO")
+    assert "its checksum of the SMILES is" in fails("pretrain", "few.smi", "-o", "enc", "-q", *tiny)
+    for way in (
+        ["--from-scratch", "--set", "train.checkpoint=x"],
+        ["--from-foundation", "enc/encoder", "--set", "train.checkpoint=null"],
+    ):
+        assert "which say where to start; give only one of them" in fails("train", *short, *way, "-o", "r")
     Path("bad.smi").write_bytes(b"\xff\xfe")
     assert "expected a text file with one SMILES in each line" in fails("pretrain", "bad.smi", "-o", "other", "-q")
     assert "the file missing.smi does not exist" in fails("pretrain", "missing.smi", "-o", "other", "-q")

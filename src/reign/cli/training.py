@@ -108,6 +108,13 @@ def train(
         from reign.train.settings.yaml import RawSettings, merge, override
 
         start = start_of(checkpoint, from_foundation, from_scratch)
+        overrides = [override(text) for text in settings or []]
+        own_start = own.get("checkpoint", start) if isinstance(own := merge(*overrides).get("train"), dict) else start
+        if (start is not None or from_scratch) and own_start != start:
+            fail(
+                f"--set train.checkpoint={'null' if own_start is None else own_start} contradicts --checkpoint, --from-foundation or --from-scratch, "
+                "which say where to start; give only one of them."
+            )
         changes: list[RawSettings] = [
             {
                 "data": options.given(
@@ -150,7 +157,7 @@ def train(
             },
             options.given(baseline="none" if no_baseline else None, ensemble_with=ensemble_with),
             *([{"train": {"checkpoint": None}}] if from_scratch else []),
-            *(override(text) for text in settings or []),
+            *overrides,
         ]
         why = ""
         if ensemble_size is not None and seeds is not None:
@@ -346,6 +353,7 @@ def pretrain(
         with showing_progress(not quiet) as callback:
             if file.is_file():
                 found = Corpus.load(file)
+                found.check_source(file, smiles, limit, config.seed)
             else:
                 found = Corpus.read(smiles, num_workers, limit, config.seed, callback.track)
                 file.parent.mkdir(parents=True, exist_ok=True)

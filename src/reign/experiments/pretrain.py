@@ -83,9 +83,13 @@ def pretrain(
         callback: receives progress events.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    file, values = folder / "pretrain.yaml", config.model_dump(mode="json")
-    if file.is_file() and read_yaml(file) != values:
-        raise ValueError(f"{file} has other settings than these; choose a new folder with -o, or leave the changed settings out.")
+    file, values = folder / "pretrain.yaml", {**config.model_dump(mode="json"), "about": dict(about)}
+    if file.is_file() and (before := {"about": values["about"], **read_yaml(file)}) != values:
+        changed = ", ".join(key for key in {**before, **values} if before.get(key) != values.get(key))
+        raise ValueError(
+            f"{file} has other settings than these; choose a new folder with -o, or give the same as before ({changed} differs; about holds "
+            "--data and --licence)."
+        )
     write_text(file, yaml.safe_dump(values, sort_keys=False))
     model = make_model(config.model, problem, config.seed)
     result, predictions = fit(model, problem, config.train, seed=config.seed, folder=folder, fabric=fabric, callback=callback)

@@ -57,7 +57,16 @@ def test_a_corpus_keeps_what_can_be_read(corpus: Corpus, tmp_path: Path) -> None
     corpus.save(tmp_path / "c.safetensors")
     again = Corpus.load(tmp_path / "c.safetensors")
     assert all(torch.equal(again.tensors[name].nan_to_num(), corpus.tensors[name].nan_to_num()) for name in corpus.tensors)
-    assert (again.names, again.failed) == (corpus.names, corpus.failed)
+    assert (again.names, again.failed, again.source) == (corpus.names, corpus.failed, corpus.source)
+    assert set(corpus.source) == {"sha256", "limit"}
+    few, gone = tmp_path / "few.smi", tmp_path / "gone.smi"
+    few.write_text("C\nCC\nCCC")
+    drawn = Corpus.read(few, 0, 2, 7)
+    drawn.check_source(few, few, 2, 7)
+    drawn.check_source(few, gone, 2, 7)
+    for limit, seed, what in ((3, 7, "--limit"), (2, 8, "seed of the draw")):
+        with pytest.raises(ValueError, match=f"its {what} is"):
+            drawn.check_source(few, few, limit, seed)
     again.tensors["values"] = again.tensors["values"][:3]
     again.save(tmp_path / "c.safetensors")
     with pytest.raises(ValueError, match="is no corpus, expected a file written by reign pretrain"):

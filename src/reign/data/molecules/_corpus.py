@@ -1,8 +1,9 @@
 """A corpus: many molecules without measurements, whose targets are RDKit's 2D descriptors. An encoder learns from it what molecules look like."""
 
+import hashlib
 import lzma
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +37,13 @@ class Corpus:
         tensors: x, edge_index and edge_attr of all molecules end to end, their numbers of nodes and edges, and the values of the descriptors.
         names: the names of the descriptors.
         failed: number of SMILES that were left out.
+        source: what it was read from, see ``source_of``; empty if this is not known.
     """
 
     tensors: dict[str, Tensor]
     names: list[str]
     failed: int
+    source: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(
@@ -71,11 +74,12 @@ class Corpus:
             {name: torch.from_numpy(part) for name, part in parts.items()},
             quick_descriptors(),
             sum(block.failed for block in blocks),
+            source_of(file, limit, seed),
         )
 
     def save(self, file: Path) -> None:
         """Write the corpus."""
-        write_tensors(file, self.tensors, {"names": " ".join(self.names), "failed": str(self.failed)})
+        write_tensors(file, self.tensors, {"names": " ".join(self.names), "failed": str(self.failed), **self.source})
 
     @classmethod
     def load(cls, file: Path) -> "Corpus":
@@ -100,7 +104,16 @@ class Corpus:
             good = number > 0 and all(tensors[name].shape == shape for name, shape in shapes.items())
         if not good:
             raise ValueError(f"{file} is no corpus, expected a file written by reign pretrain; delete it to read the SMILES again.")
-        return cls(tensors, names, int(failed))
+        return cls(tensors, names, int(failed), {key: about[key] for key in SOURCE if key in about})
+
+    def check_source(self, file: Path, smiles: Path, limit: int | None, seed: int) -> None:
+        """Raise ``ValueError`` if the corpus in a file was read from other molecules than these. A missing file of SMILES is not compared."""
+        for key, asked in source_of(smiles, limit, seed).items():
+            if self.source.get(key, asked) != asked:
+                raise ValueError(
+                    f"{file} holds the descriptors of other molecules: its {SOURCE[key]} is {self.source[key]:.16}, and that of {smiles} is {asked:.16} "
+                    "here. Delete it to read the SMILES again, choose a new folder with -o (or file with --corpus), or ask for what it was made from."
+                )
 
     def problem(self, val_share: float, seed: int = 0) -> Problem:
         """The descriptors as targets: standardised on the training part, and clipped at 6 deviations. Those that never vary are left out."""
@@ -118,6 +131,15 @@ class Corpus:
         )
         names = [name for name, kept in zip(self.names, varies.tolist(), strict=True) if kept]
         return Problem("the corpus", graphs, splits, "regression", names, "atom", "bond")
+
+
+SOURCE = {"sha256": "checksum of the SMILES", "limit": "--limit", "seed": "seed of the draw"}
+
+
+def source_of(file: Path, limit: int | None, seed: int) -> dict[str, str]:
+    """What determines the molecules of a corpus: the file, the limit, and the seed if the limit draws some. A missing file has no checksum."""
+    found = {"limit": "none"} if limit is None else {"limit": str(limit), "seed": str(seed)}
+    return {"sha256": hashlib.sha256(file.read_bytes()).hexdigest(), **found} if file.is_file() else found
 
 
 def standardise(values: Float[Tensor, "molecules descriptors"], train: Tensor) -> tuple[Float[Tensor, "molecules kept"], Tensor]:
