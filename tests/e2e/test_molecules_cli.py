@@ -537,6 +537,19 @@ def test_an_encoder_is_made_and_started_from() -> None:
     assert "started from encoder" in done.stdout
     assert read_json(Path("run/summary.json"))["start"] == "encoder"
     works("predict", "-i", "mols.csv", "--model-paths", "run", "-o", "out.csv", "-q")
+    start = read_json(Path("run/environment.json"))["start"]
+    assert start == {"sha256": card["sha256"], "data": "chains", "licence": "MIT"}
+    works("export", "run", "-o", "model.zip")
+    with zipfile.ZipFile("model.zip") as archive:
+        assert "- Licence of what its weights started from: MIT" in archive.read("README.md").decode()
+    Path("enc/encoder").rename("away")
+    works("train", "--resume", "run", "--epochs", "2", "-q", "--no-report")  # its only model has started
+    assert "does not exist" in fails("train", "--resume", "run", "--seeds", "2", "-q", "--no-report")
+    Path("away").rename("enc/encoder")
+    environment = Path("run/environment.json")
+    environment.write_text(environment.read_text().replace(card["sha256"], "0" * 64))
+    assert "have changed since the run in run was started" in fails("train", "--resume", "run", "--seeds", "2", "-q", "--no-report")
+    works("train", "--resume", "run", "--epochs", "3", "-q", "--no-report")
     assert "do not fit this model" in fails(
         "train", *short, "--checkpoint", "enc/encoder", "--set", "model.hidden_channels=9", "-o", "r"
     )

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from reign.data.molecules import Corpus
-from reign.disk import read_tensors
+from reign.disk import read_tensors, write_tensors
 from reign.experiments.pretrain import PretrainConfig, explained, pretrain, recipe_of_table
 from reign.nn import OGB_ATOM
 from reign.smiles import describe_all
@@ -244,6 +244,34 @@ def test_changed_weights_are_refused(made: Encoder, tmp_path: Path) -> None:
     assert Encoder.find(folder) is None
 
 
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("config", r"config.json has the checksum \w{16}, expected \w{16}"),
+        ("stereo", r"stereo is 'left', expected one of parity, ogb, none"),
+        ("integers", r"has the type torch.int64"),
+        ("variance", r"running_var has a negative variance"),
+    ],
+)
+def test_settings_and_weights_are_checked(what: str, message: str, made: Encoder, tmp_path: Path) -> None:
+    folder = tmp_path / "encoder"
+    shutil.copytree(made.folder, folder)
+    card = dict(made.card)
+    tensors = read_tensors(folder / "model.safetensors")[0]
+    if what == "config":
+        (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
+    elif what == "stereo":
+        card["stereo"] = "left"
+    else:
+        name = next(name for name in tensors if name.endswith("running_var" if what == "variance" else "head.lin2.bias"))
+        tensors[name] = tensors[name].long() if what == "integers" else -tensors[name]
+        write_tensors(folder / "model.safetensors", tensors)
+        card["sha256"] = encoders.checksum(folder / "model.safetensors")
+    (folder / "card.json").write_text(json.dumps(card))
+    with pytest.raises(ValueError, match=message):
+        Encoder.weights(Encoder.find(folder))  # type: ignore[arg-type]
+
+
 def test_a_model_starts_from_an_encoder(made: Encoder, corpus: Corpus) -> None:
     problem = corpus.problem(0.2).select(["MolWt", "TPSA"])
     settings = ModelConfig.model_validate(model_of(made.folder))
@@ -274,6 +302,7 @@ def test_shipped_encoders(name: str) -> None:
     assert encoder.folder.parent == encoders.SHIPPED
     assert {"data", "licence", "validation", "molecules", "training"} <= set(encoder.card)
     assert encoder.card["data"]
+    assert "config_sha256" in encoder.card
     assert encoder.card["licence"]
     assert encoder.card["validation"]["r2_mean"] > 0.5
     assert sum(value.numel() for value in encoder.weights().values()) == pytest.approx(encoder.card["parameters"], rel=0.02)

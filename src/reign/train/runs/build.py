@@ -1,5 +1,6 @@
 """From settings to objects: the problem, and the model for it."""
 
+import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from reign.train.engine.batches import TOO_LARGE, pairs_of, why_too_large
 from reign.train.engine.callbacks import Callback, need_tensorboard
 from reign.train.engine.execution import dtype_of
 from reign.train.predict.inputs import descriptors_of
-from reign.train.runs.encoders import Encoder
+from reign.train.runs.encoders import Encoder, checksum
 from reign.train.runs.run import Run
 from reign.train.settings.config import DataConfig, ModelConfig, Recipe, TrainingConfig
 from reign.train.settings.losses import LOSSES, choose, label_weights
@@ -297,6 +298,17 @@ def check_stereo(recipe: Recipe) -> None:
             f"data.stereo is {here!r}, but the run {recipe.train.checkpoint}, whose weights are to be used, has the feature of chirality {there!r}; use it "
             f"here too, with --set data.stereo={there}, or neither, with --ignore-stereo."
         )
+
+
+def origin_of(checkpoint: str) -> dict[str, str]:
+    """The checksum of the weights of a run or an encoder, and what the card of the encoder, which the run may have started from, says about its data."""
+    if (encoder := Encoder.find(checkpoint)) is not None:
+        found, about = str(encoder.card["sha256"]), encoder.card
+    else:
+        run = Run.open(checkpoint)
+        files = [member.files.weights(run.summary.report) / "model.safetensors" for member in run.members]
+        found, about = hashlib.sha256("".join(map(checksum, files)).encode()).hexdigest(), run.environment.start
+    return {"sha256": found, **{key: str(about[key]) for key in ("data", "licence") if about.get(key)}}
 
 
 def freeze_encoder(model: nn.Module) -> list[nn.Parameter]:

@@ -1,24 +1,27 @@
 """Encoders: models that learned descriptors of many molecules, and whose weights others start from. ``reign pretrain`` makes them, and some come with reign.
 
-The folder of an encoder holds a saved model, as written by ``save_pretrained``, and ``card.json``: what it learned from, licences, figures, and the checksum
-of its weights. Matrices are stored as float16, and all other weights as float32.
+The folder of an encoder holds a saved model, as written by ``save_pretrained``, and ``card.json``: what it learned from, licences, figures, and the checksums
+of its weights and settings. Matrices are stored as float16, and all other weights as float32.
 """
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from reign.data import Problem
-from reign.disk import read_record, write_json, write_tensors
+from reign.disk import read_record, read_tensors, write_json, write_tensors
 from reign.nn import OGB_ATOM, OGB_BOND, Model
+from reign.train.settings.config import Stereo
 from reign.train.settings.yaml import RawSettings
 
 SHIPPED = Path(__file__).parents[1] / "encoders"
+CHECKSUMS = {"sha256": "model.safetensors", "config_sha256": "config.json"}  # on the card, with their files
+FLOATS, COUNTS = (torch.float16, torch.bfloat16, torch.float32, torch.float64), (torch.int32, torch.int64)
 OF_DATA = (
     "in_channels",
     "out_channels",
@@ -26,6 +29,11 @@ OF_DATA = (
     "edge_encoder",
     "edge_dim",
 )  # arguments of a model that follow from the data
+
+
+def checksum(file: Path) -> str:
+    """The checksum of a file; "missing" if there is none."""
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "missing"
 
 
 def list_encoders() -> list[str]:
@@ -52,17 +60,28 @@ class Encoder:
         if not (shipped / "card.json").is_file():
             return None
         card = read_record(shipped / "card.json", sha256=str, stereo=str)
-        weights = shipped / "model.safetensors"
-        found = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else "missing"
-        if found != card["sha256"]:
+        for key, name in CHECKSUMS.items():
+            if (found := checksum(file := shipped / name)) != (
+                said := str(card.get(key, found))
+            ):  # version 0.1.0 has only that of the weights
+                raise ValueError(
+                    f"{file} has the checksum {found:.16}, expected {said:.16}, as its card says; it is damaged or was changed, so get it again."
+                )
+        if card["stereo"] not in (known := get_args(Stereo)):
             raise ValueError(
-                f"{weights} has the checksum {found:.16}, expected {card['sha256']:.16}, as its card says; it is damaged or was changed, so get it again."
+                f"{shipped / 'card.json'} is damaged (stereo is {card['stereo']!r:.40}, expected one of {', '.join(known)})."
             )
         return cls(shipped, card)
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights, as float32."""
-        return Model.from_pretrained(self.folder).float().state_dict()
+        """The weights, as float32. Only counters are integers, and no variance is negative."""
+        found, file = Model.from_pretrained(self.folder).float().state_dict(), self.folder / "model.safetensors"
+        for name, value in read_tensors(file)[0].items():
+            if value.dtype not in (FLOATS if found[name].is_floating_point() else COUNTS):
+                raise ValueError(f"{file} is damaged ({name} has the type {value.dtype}).")
+            if name.endswith("running_var") and not bool((value >= 0).all()):
+                raise ValueError(f"{file} is damaged ({name} has a negative variance, or NaN).")
+        return found
 
     def model_settings(self) -> RawSettings:
         """The settings of a model that can start from these weights."""
@@ -80,7 +99,7 @@ def write_encoder(model: Model, problem: Problem, folder: Path, card: Mapping[st
         model: the model.
         problem: what it learned from.
         folder: the folder of the encoder.
-        card: what its card says besides the checksum.
+        card: what its card says besides the checksums.
     """
     unseen = forget_unseen_types(model, problem)
     model.save_pretrained(folder)
@@ -91,7 +110,7 @@ def write_encoder(model: Model, problem: Problem, folder: Path, card: Mapping[st
     if wrong := [name for name, value in short.items() if value.is_floating_point() and not bool(value.isfinite().all())]:
         raise ValueError(f"the weight {wrong[0]} is NaN or too large for float16; train with a lower train.optimiser.lr.")
     write_tensors(weights, short)
-    found = {**card, "types_without_weights": unseen, "sha256": hashlib.sha256(weights.read_bytes()).hexdigest()}
+    found = {**card, "types_without_weights": unseen, **{key: checksum(folder / name) for key, name in CHECKSUMS.items()}}
     write_json(folder / "card.json", found)
     return Encoder(folder, found)
 

@@ -63,7 +63,8 @@ def train_member(recipe: Recipe, member: Member, fabric: Fabric, callback: Callb
     files = ModelFiles(member.folder)
     model = make_model(recipe.model, member.problem, member.seed, recipe.train.loss)
     scale_descriptors(model, member.problem)
-    start_from(model, recipe.train, member.problem, member.seed)
+    if not files.checkpoint.is_file():
+        start_from(model, recipe.train, member.problem, member.seed)
     if fabric.is_global_zero:
         write_json(files.splits, _named_splits(member.problem))
         Scale.of(member.problem, recipe.train.scale_targets).save(files.scale)

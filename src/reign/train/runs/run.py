@@ -2,7 +2,7 @@
 
 RUN/recipe.yaml          all settings
     problem.json         the task, targets and classes, and a fingerprint of the graphs
-    environment.json     versions, commit, device, command
+    environment.json     versions, commit, device, command, checksum of the weights that it started from
     rows_left_out.csv    rows of a table that could not be read, and why
     table.json           what was found in a table before training: these rows, repeated molecules, contradicting labels, warnings
     summary.json         results over all seeds and folds; the last file that is written
@@ -160,15 +160,18 @@ class Environment(Content):
     cores: int | None = None
     command: list[str] = Field(default_factory=list)
     date: str = ""
+    start: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
-    def present(cls, fabric: Fabric) -> "Environment":
-        """That of this process."""
+    def present(cls, fabric: Fabric, start: dict[str, str] | None = None) -> "Environment":
+        """That of this process. ``start`` says which weights the training starts from, see ``build.origin_of``."""
         device = torch.cuda.get_device_name() if fabric.device.type == "cuda" else platform.processor() or platform.machine()
+        packages: dict[str, Any] = {name: version(name) for name in ("torch", "torch_geometric", "lightning")}
+        origin: dict[str, Any] = {"start": start} if start else {}
         return cls(
             reign=reign._version.__version__,
             python=platform.python_version(),
-            **{name: version(name) for name in ("torch", "torch_geometric", "lightning")},
+            **packages,
             commit=commit_of(Path(reign._version.__file__).parents[2]),
             device=device,
             processes=fabric.world_size,
@@ -176,6 +179,7 @@ class Environment(Content):
             cores=os.cpu_count(),
             command=list(sys.argv),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
+            **origin,
         )
 
 

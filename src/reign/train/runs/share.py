@@ -109,6 +109,11 @@ def model_card(run: Run, files: list[str]) -> str:
         + "".join(f", {key} {value}" for key, value in recipe.model.options.items()),
         f"- {train.epochs} epochs; {summary.describe_weights()}",
         *(
+            f"- {what} what its weights started from: {about}"
+            for what, key in (("Data of", "data"), ("Licence of", "licence"))
+            if (about := run.environment.start.get(key))
+        ),
+        *(
             [f"- The prediction is the mean of this and of a {recipe.ensemble_with} on Morgan counts and RDKit descriptors"]
             if recipe.ensemble_with
             else []

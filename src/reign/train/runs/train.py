@@ -24,6 +24,7 @@ from reign.train.runs.build import (
     leave_out,
     make_model,
     make_problem,
+    origin_of,
     saved_too_large,
     start_from,
     try_model,
@@ -182,19 +183,20 @@ class _Started:
             raise ValueError(
                 f"the data of {problem.name} have changed since the run in {run.folder} was started; choose a new folder with -o."
             )
-        if recipe.train.checkpoint is not None:
-            check_stereo(recipe)
+        stretched = _stretched(recipe, run, callback)
         members = list(members_of(recipe, problem, run))
+        places = [ModelFiles(member.folder) for member in members]
+        starting = any(not each.checkpoint.is_file() and (stretched or not each.result.is_file()) for each in places)
+        origin = _origin(recipe, run) if starting and recipe.train.checkpoint is not None else {}
         check_training(recipe.train, members[0].problem, fabric.world_size)
         wants_forest(recipe, problem)
         try_model(recipe, members[0].problem)
-        if recipe.train.checkpoint is not None or recipe.train.frozen_epochs:
+        if starting and (recipe.train.checkpoint is not None or recipe.train.frozen_epochs):
             first = members[0]
             model = make_model(recipe.model, first.problem, first.seed, recipe.train.loss)
             same = start_from(model, recipe.train, first.problem, first.seed)
             what = "all weights" if same else "all weights but those of the last layer, which is new for these targets"
             callback.note(f"Training starts from {recipe.train.checkpoint}: {what}.")
-        stretched = _stretched(recipe, run, callback)
         fabric.barrier()
         if fabric.is_global_zero:
             files = run.files
@@ -204,7 +206,7 @@ class _Started:
                 ModelFiles(member.folder).result.unlink(missing_ok=True)
             recipe.save(files.recipe)
             if not files.environment.is_file():
-                Environment.present(fabric).write(files.environment)
+                Environment.present(fabric, origin).write(files.environment)
             about.write(files.problem)
             if report is not None:
                 callback.table(report)
@@ -278,6 +280,19 @@ class _Started:
             calibrate(models, self.problem, callback, beside).save(self.run.files.calibration)
         except ValueError as error:
             callback.note(f"The run could not be calibrated: {error}")
+
+
+def _origin(recipe: Recipe, run: Run) -> dict[str, str]:
+    """The weights that a run starts from, see ``origin_of``. All its models must start from the same."""
+    assert recipe.train.checkpoint is not None
+    check_stereo(recipe)
+    found = origin_of(recipe.train.checkpoint)
+    if run.environment.start.get("sha256", found["sha256"]) != found["sha256"]:
+        raise ValueError(
+            f"the weights in {recipe.train.checkpoint} have changed since the run in {run.folder} was started, and some of its models have yet to start "
+            "from them; put the former weights back, or choose a new folder with -o."
+        )
+    return found
 
 
 def _stretched(recipe: Recipe, run: Run, callback: Callback) -> bool:
