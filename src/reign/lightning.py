@@ -85,8 +85,9 @@ class ReignModule(lightning.LightningModule):
     def configure_optimizers(self) -> Any:
         """Adam, with a rate that rises in the first tenth of the steps and then falls to nearly zero along a cosine."""
         optimiser = torch.optim.Adam(self.parameters(), lr=self.lr, weight_decay=self.weight_decay)
-        steps = int(self.trainer.estimated_stepping_batches)
-        rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, self.lr, total_steps=max(steps, 1), pct_start=0.1)
+        steps = max(int(self.trainer.estimated_stepping_batches), 1)
+        share = 0.11 if steps == 10 else 0.1  # a rise of exactly one step is a division by zero in PyTorch
+        rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, self.lr, total_steps=steps, pct_start=share)
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
 
     def _pair(self, batch: Data, split: str) -> tuple[Tensor, Tensor]:

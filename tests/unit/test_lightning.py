@@ -56,6 +56,15 @@ def _error(module: ReignModule, graphs: list[Data]) -> float:
         return float((module.eval()(batch)[:, 0] - batch.y[:, 0]).abs().mean())
 
 
+@pytest.mark.parametrize("steps", [1, 2, 9, 10, 11])
+def test_number_of_steps(steps: int) -> None:
+    (graph,) = random_graphs(1, min_nodes=4, num_features=3)
+    graph.y = torch.ones(1)
+    module, fit = ReignModule(DS(3, 4, 1, 1, policy="ego+:1", norm=None), lr=0.02), trainer(steps)
+    fit.fit(module, DataLoader([graph]))
+    assert fit.global_step == steps
+
+
 def test_roots_and_masks() -> None:
     edge_index = torch.randint(0, 60, (2, 120))
     x = torch.randn(60, 3)

@@ -77,6 +77,8 @@ class ModelType(type):
     and the constructors of all parents are ``__init__`` calls too.
     """
 
+    __doc__ = vars(type)["__doc__"]  # the text above would hide that of a model from pydoc, which reads it from the metaclass first
+
     def __init__(cls, name: str, bases: tuple[type, ...], content: dict[str, object], **options: Any) -> None:
         super().__init__(name, bases, content, **options)
         kind: Any = cls

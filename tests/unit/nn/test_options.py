@@ -1,6 +1,7 @@
 """Options: which names constructors take, and that nothing is silently ignored."""
 
 import inspect
+import pydoc
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Unpack, get_args, get_origin, get_type_hints
@@ -268,6 +269,24 @@ def test_what_users_say_of_their_arguments_stays_as_it_is_written() -> None:
         for kind, default in ((reign.nn.GNNAKPlus, "members"), (GNNAK, "all"))
     ]
     assert domains[0] == domains[1]  # a class with other defaults has the sentences of its parent
+
+
+class Wider(SUN):
+    """A SUN with a wider head.
+
+    Args:
+        factor: how much wider.
+    """
+
+    def __init__(self, *args: Any, factor: int = 2, **options: Any) -> None:
+        super().__init__(*args, **options)
+
+
+@pytest.mark.parametrize("kind", [SUN, reign.nn.SUNConv, reign.nn.GNNAKPlus, reign.nn.BaseEncoder, Wider])
+def test_help_shows_the_full_text(kind: type) -> None:
+    doc, shown = inspect.getdoc(kind) or "", pydoc.plain(pydoc.render_doc(kind))
+    assert all(f"    {name}: " in doc for name in full_signature(kind).parameters)
+    assert "\n".join(f" |  {line}".rstrip() for line in doc.splitlines()) in re.sub(r" +$", "", shown, flags=re.MULTILINE)
 
 
 class Same(reign.nn.GNNAKPlus):
