@@ -130,8 +130,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.one_d_array, tags.input_tags.two_d_array, tags.input_tags.string = True, False, True
         return tags
 
-    def _recipe(self, task: str, smiles: bool = True) -> Recipe:
-        """The settings as a recipe, whose messages name the wrong ones."""
+    def _recipe(self, task: str, smiles: bool = True) -> tuple[Recipe, str]:
+        """The settings as a recipe, whose messages name the wrong ones, and why it starts from random weights."""
         share = self.validation_fraction
         check("validation_fraction", share, isinstance(share, int | float) and 0 <= share < 1, "a number of at least 0 and below 1")
         check_count("n_estimators", self.n_estimators)
@@ -152,14 +152,17 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         data = {"path": "X", "task": task, **({"stereo": "none"} if self.ignore_stereo else {})}  # nothing is read from there
         start: RawSettings = {} if smiles else {"train": {"checkpoint": None}}  # encoders know molecules only
         changes = {"data": data, "model": model, "train": train}, self.settings or {}
-        return find_recipe(recipe_of_table(merge(start, *changes))[0], *changes)[0]
+        name, why = recipe_of_table(merge(start, *changes))
+        return find_recipe(name, *changes)[0], why
 
     def _fit(self, X: Any, y: NDArray[np.float64], task: str, classes: list[str], sample_weight: Any) -> None:
         """Train all models on targets of shape (rows, targets)."""
-        recipe = self._recipe(task)
+        recipe, why = self._recipe(task)
         self._stereo = recipe.data.stereo
         graphs, self._kind = read_graphs(X, self._stereo)
-        recipe = recipe if self._kind == "smiles" else self._recipe(task, smiles=False)
+        recipe, why = (recipe, why) if self._kind == "smiles" else self._recipe(task, smiles=False)
+        if why:
+            warnings.warn(f'{why} To choose this: settings={{"train": {{"checkpoint": None}}}}.', stacklevel=3)
         check_consistent_length(graphs, y)
         weights = None
         if sample_weight is not None:
@@ -250,7 +253,8 @@ class ReignRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
 
     >>> from reign.sklearn import ReignRegressor
     >>> smiles = ["C", "CC", "CCC", "CCCC", "CCO", "CCCO", "c1ccccc1", "CC=O"]
-    >>> model = ReignRegressor("ds", "ego+:2", hidden_channels=8, num_layers=2, epochs=2, random_state=0)
+    >>> settings = {"train": {"checkpoint": None}}  # random weights; a regressor of SMILES warns where it cannot start from its encoder
+    >>> model = ReignRegressor("ds", "ego+:2", hidden_channels=8, num_layers=2, epochs=2, settings=settings, random_state=0)
     >>> model.fit(smiles, [1.0, 2, 3, 4, 3, 4, 6, 3]).predict(["CCCCC"]).shape
     (1,)
 

@@ -26,7 +26,8 @@ from reign.testing import random_graphs
 from reign.train import train
 from reign.train.runs.encoders import Encoder
 
-pytestmark = pytest.mark.usefixtures("signatures_unchecked")
+RANDOM = "Training starts from random weights"
+pytestmark = [pytest.mark.usefixtures("signatures_unchecked"), pytest.mark.filterwarnings(f"ignore:{RANDOM}")]
 SMALL: dict[str, Any] = {
     "model": "ds",
     "policy": "ego+:1",
@@ -208,7 +209,7 @@ def test_weights_of_rows() -> None:
 
 
 def test_doubtful_labels_are_warnings() -> None:
-    model = ReignRegressor(**{**SMALL, "model": "mpnn", "policy": None}, epochs=1)
+    model = ReignRegressor(**{**SMALL, "model": "mpnn", "policy": None}, epochs=1, settings={"train": {"checkpoint": None}})
     with pytest.warns(UserWarning, match="^") as found:
         model.fit(["CCO", "CC", "CCO"], [0.0, 1.0, 1.0])
     assert [str(each.message) for each in found] == [
@@ -321,16 +322,28 @@ def test_mistakes() -> None:
     [(ReignRegressor, "regression", "molecules-pretrained"), (ReignClassifier, "classification", "molecules-classification")],
 )
 def test_defaults_are_those_of_the_command(estimator: Any, task: str, name: str) -> None:
-    ours = estimator()._recipe(task)
+    ours = estimator()._recipe(task)[0]
     expected = find_recipe(name, {"data": {"path": "X", "task": task}})[0]
     assert (ours.model, ours.train) == (expected.model, expected.train)
 
 
+def test_random_weights_are_a_warning() -> None:
+    with pytest.warns(
+        UserWarning, match=f"{RANDOM}, because the settings of the model are not those of the encoder. To choose this"
+    ):
+        ReignRegressor(**SMALL, epochs=1).fit(SMILES, SIZES)
+    chosen = ReignRegressor(**SMALL, epochs=1, settings={"train": {"checkpoint": None}})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chosen.fit(SMILES, SIZES)
+        ReignRegressor(**SMALL, epochs=1).fit(random_graphs(4, min_nodes=4, num_features=1), SIZES[:4])  # no encoder knows graphs
+
+
 def test_where_regressors_start() -> None:
-    assert ReignRegressor()._recipe("regression", smiles=False).train.checkpoint is None  # graphs need not be molecules
-    assert ReignRegressor("sun")._recipe("regression").train.checkpoint is None
-    assert ReignRegressor(ignore_stereo=True)._recipe("regression").train.checkpoint is None
-    assert ReignRegressor(settings={"train": {"checkpoint": None}})._recipe("regression").model.name == "sun"
+    assert ReignRegressor()._recipe("regression", smiles=False)[0].train.checkpoint is None  # graphs need not be molecules
+    assert ReignRegressor("sun")._recipe("regression")[0].train.checkpoint is None
+    assert ReignRegressor(ignore_stereo=True)._recipe("regression")[0].train.checkpoint is None
+    assert ReignRegressor(settings={"train": {"checkpoint": None}})._recipe("regression")[0].model.name == "sun"
     fitted = ReignRegressor(epochs=1, random_state=0, settings={"train": {"optimiser": {"lr": 1e-12}}}).fit(SMILES, SIZES)
     encoder = Encoder.find("molecules-1")
     assert encoder is not None
