@@ -123,9 +123,9 @@ def export(
     ] = None,
     quiet: Annotated[bool, output_option("-q", "--quiet", help="Print nothing.")] = False,
 ) -> None:
-    """Write a run as one zip to share, with a model card.
+    """Write a run as one zip to share, or as an ONNX file.
 
-    It holds settings, results, calibration and weights, but no labels, splits, checkpoints or names of folders. Commands that predict take the zip in place of the folder of a run.
+    The zip has a model card. It holds settings, results, calibration and weights, but no labels, splits, checkpoints or names of folders. Commands that predict take the zip in place of the folder of a run.
     """
     with user_mistakes():
         check_writable(output if onnx is None else onnx)
