@@ -120,7 +120,11 @@ def predict(
     plain_console().print(
         f"{written.rows - written.failed:,} of {written.rows:,} rows predicted; the output is in {target}."
         + (f" {written.failed:,} could not be predicted; see the column error." if written.failed else "")
-        + (f" {written.warned:,} have a warning; see the column warning." if written.warned else ""),
+        + (
+            f" {written.warned:,} {'has' if written.warned == 1 else 'have'} a warning; see the column warning."
+            if written.warned
+            else ""
+        ),
         soft_wrap=True,
     )
 

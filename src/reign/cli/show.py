@@ -143,7 +143,8 @@ def orbits(
 def _check(output: Path) -> None:
     from reign.draw import check_name
 
-    check_writable(check_name(output))
+    check_name(output).absolute().parent.mkdir(parents=True, exist_ok=True)
+    check_writable(output)
 
 
 def _save(picture: "Picture", output: Path) -> None:

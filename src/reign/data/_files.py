@@ -1,6 +1,7 @@
 """The folders of data sets, and graphs from arrays on disk or from networkx."""
 
 import os
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -37,8 +38,11 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def download_folder(progress: Progress) -> Iterator[str]:
-    """A new folder for downloads of PyG or OGB, which show their progress. They unpickle the files that they find, so it must not hold old files."""
+def download_folder(progress: Progress, name: str = "") -> Iterator[str]:
+    """A new folder for downloads of PyG or OGB, which show their progress. They unpickle the files that they find, so it must not hold old files.
+
+    If the download fails, the error says that the file ``name`` can be put into ``REIGN_DATA`` in its place.
+    """
     opened = urllib.request.urlopen  # PyG and OGB have no hook of their own
 
     def fetched(*args: Any, **options: Any) -> addinfourl:
@@ -53,6 +57,13 @@ def download_folder(progress: Progress) -> Iterator[str]:
         urllib.request.urlopen = fetched
         try:
             yield folder
+        except urllib.error.URLError as error:
+            if not name:
+                raise
+            raise ValueError(
+                f"the download failed ({first_line(error)}). Without a network, put {name} (docs/data.md says what it holds) into the folder given "
+                "by the environment variable REIGN_DATA."
+            ) from None
         finally:
             urllib.request.urlopen = opened
 

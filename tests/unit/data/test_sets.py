@@ -448,3 +448,15 @@ def test_real_molecules_are_not_lost(real_data: Path) -> None:
         data = from_smiles(table["smiles"][row], strict=False)
         assert data.num_nodes > 5
         assert data.edge_attr.size(0) == data.num_edges
+
+
+def test_a_download_that_fails_says_where_to_put_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise urllib.error.URLError("no network")
+
+    before = urllib.request.urlopen
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    said = r"the download failed \(.*no network.*\). Without a network, put zinc12k.npz .* the environment variable REIGN_DATA"
+    with pytest.raises(ValueError, match=said), download_folder(lambda items, _: items, "zinc12k.npz"):
+        urllib.request.urlopen("http://127.0.0.1")
+    assert before is not urllib.request.urlopen is refuse

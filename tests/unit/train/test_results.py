@@ -37,3 +37,14 @@ def test_the_spread_of_a_model_that_diverged() -> None:
     assert (found.mean, found.values) == (math.inf, [1.0, math.inf])
     assert found.std is not None
     assert math.isnan(found.std)
+
+
+@pytest.mark.parametrize(("rows", "folds", "few"), [(99, 0, True), (100, 0, False), (99, 5, False), (None, 0, False)])
+def test_few_validation_rows_hardly_decide(rows: int | None, folds: int, few: bool) -> None:
+    about = Baseline.model_construct(name="forest", val=Spread.over([2.0]), val_rows=rows)
+    said = Summary.model_construct(metric="rmse", val=Spread.over([1.0]), baseline=about, members=[None], folds=folds).compare()
+    assert said is not None
+    assert said.startswith(
+        f"On the {'' if rows is None else f'{rows} '}validation rows the model is better: rmse 1 of the model, 2 of the"
+    )
+    assert ("; so few rows hardly decide, and --num-folds 5" in said) == few

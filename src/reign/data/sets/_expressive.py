@@ -38,7 +38,7 @@ class CSL(GraphDataset):
         else:
             from torch_geometric.datasets import GNNBenchmarkDataset
 
-            with download_folder(self.progress) as folder:
+            with download_folder(self.progress, "csl.npz") as folder:
                 graphs = [
                     Data(x=torch.ones(d.num_nodes, 1), edge_index=d.edge_index, y=d.y.view(1, 1).float())
                     for d in GNNBenchmarkDataset(folder, "CSL")

@@ -21,7 +21,7 @@ class ZINC(GraphDataset):
         """Read the graphs from ``REIGN_DATA``, or download them through PyG."""
         file = local_file("zinc12k.npz")
         if file is None:
-            with download_folder(self.progress) as folder:
+            with download_folder(self.progress, "zinc12k.npz") as folder:
                 return {split: self._official(folder, split) for split in self.splits}
         arrays = read_arrays(file)
         out = {}
@@ -98,7 +98,7 @@ class MolHIV(GraphDataset):
                 "ogbg-molhiv is downloaded with ogb, which is not installed: pip install ogb. Or put ogbg_molhiv.csv.xz into the folder given "
                 "by the environment variable REIGN_DATA."
             ) from None
-        with download_folder(self.progress) as folder:
+        with download_folder(self.progress, "ogbg_molhiv.csv.xz") as folder:
             official = GraphPropPredDataset("ogbg-molhiv", root=folder)
             ids = official.get_idx_split()
             return {split: [_data(*official[int(g)]) for g in ids["valid" if split == "val" else split]] for split in self.splits}

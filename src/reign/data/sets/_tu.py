@@ -57,7 +57,7 @@ class TU(GraphDataset):
         """Read the graphs from ``REIGN_DATA``, or download them through PyG."""
         official, local, *_ = SETS[self.options["set"]]
         file = local_file(f"tu_{local}.npz")
-        return {"all": self._official(official) if file is None else self._local(read_arrays(file))}
+        return {"all": self._official(official, local) if file is None else self._local(read_arrays(file))}
 
     def check(self, made: dict[str, list[Data]]) -> None:
         """Check the number of graphs and their mean number of nodes: the paper's PTC has hydrogens, TU's PTC_MR has none."""
@@ -77,10 +77,10 @@ class TU(GraphDataset):
         graphs = unpack(sizes, arrays["edge_ptr"], arrays["edge_uv"], x, y)
         return graphs if x is not None else _degrees(graphs)
 
-    def _official(self, name: str) -> list[Data]:
+    def _official(self, name: str, local: str) -> list[Data]:
         from torch_geometric.datasets import TUDataset
 
-        with download_folder(self.progress) as folder:
+        with download_folder(self.progress, f"tu_{local}.npz") as folder:
             found = list(TUDataset(folder, name))
         if "IMDB" not in name:
             return [Data(x=d.x, edge_index=d.edge_index, y=d.y.view(1, 1).float()) for d in found]

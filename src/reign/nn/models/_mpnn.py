@@ -11,7 +11,7 @@ from reign.nn._state import Aggregation
 from reign.nn.models._ds import DSConv
 
 
-@MODELS.register("mpnn")
+@MODELS.register("mpnn", "GIN")  # its default conv
 class MPNN(SubgraphGNN):
     """Plain message passing: the base encoder on the graph itself, as a bag with one subgraph.
 

@@ -98,6 +98,8 @@ def fit_baseline(
     alone = {split: measured(split, values) for split in splits}
     out: dict[str, object] = {"name": "forest", **{split: alone.pop(split) for split in ("val", "test") if split in alone}}
     out |= {"parts": alone} if alone else {}
+    if "val" in splits:
+        out["val_rows"] = torch.cat([member.problem.splits["val"] for member in first.values()]).unique().numel()
     if recipe.ensemble_with:
         both = {file: values[file].clone() for file in first}
         for file, member in first.items():

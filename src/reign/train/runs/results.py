@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 P = TypeVar("P", bound="Content")
+FEW_ROWS = 100  # for validation; fewer hardly decide between two models
 OPTIONAL: Any = None  # the default of a field that a file may leave out, but in which null is an error
 
 
@@ -130,6 +131,7 @@ class Baseline(Content):
     trees: int = OPTIONAL
     columns: int = OPTIONAL
     seconds: float = OPTIONAL
+    val_rows: int = OPTIONAL  # of all splits together
 
 
 class ModelResult(Content):
@@ -246,7 +248,10 @@ class Summary(Content):
         numbers = f"{self.metric} {ours:.4g} of the model{'' if one else 's, on average'}, {theirs:.4g} of the {about.name}"
         if "val" in about.together:
             numbers += f", {about.together['val'].mean:.4g} of both together"
-        return f"On the validation rows {who} {verb} better: {numbers}."
+        rows = about.val_rows
+        few = rows is not None and rows < FEW_ROWS
+        doubt = "; so few rows hardly decide, and --num-folds 5 compares on all rows" if few and not self.folds else ""
+        return f"On the {'' if rows is None else f'{rows:,} '}validation rows {who} {verb} better: {numbers}{doubt}."
 
     def describe_weights(self) -> str:
         """Which weights the results belong to.
