@@ -191,10 +191,10 @@ def test_show(tmp_path: Path) -> None:
         ["curves", "generalisation-zinc"],
         ["orbits"],
     ):
-        file = tmp_path / f"{args[0]}.svg"
+        file = tmp_path / "new" / f"{args[0]}.svg"  # the folder is made
         assert f"The picture is in {file}." in works("show", *args, "-o", str(file)).stdout
         assert file.read_text().count("<svg") == 1
-    assert (tmp_path / "orbits-symmetry.svg").is_file()
+    assert (tmp_path / "new" / "orbits-symmetry.svg").is_file()
 
 
 def test_pages_and_pictures_show_their_progress(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

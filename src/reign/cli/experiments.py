@@ -47,6 +47,7 @@ def results(
             console.print(
                 f"{len(files)} {'run' if len(files) == 1 else 'runs'} added: {', '.join(map(str, files))}", soft_wrap=True
             )
+        need_folder(folder)
         records = read_records(folder)
         if not records:
             fail(f"{folder} holds no records; add runs with --add.")
@@ -55,6 +56,16 @@ def results(
                 console.print(f"{file} was written.", soft_wrap=True)
         console.print(results_markdown(records), soft_wrap=True, highlight=False)
         console.print(progress_table(records).rich())
+
+
+def need_folder(folder: Path) -> Path:
+    """The folder of the records; a clone has one."""
+    if not folder.is_dir():
+        fail(
+            f"there is no folder {folder} in {Path.cwd()}. The records are in the folder results of a clone: change to the clone, or name "
+            "the folder, as in: reign results CLONE/results."
+        )
+    return folder
 
 
 def show_status(folder: Path) -> None:
@@ -132,7 +143,7 @@ def reproduce(
         from reign.train.settings.yaml import RawSettings, override
 
         if status:
-            show_status(Path("results"))
+            show_status(need_folder(Path("results")))
             return
         if table is None:
             fail("give a table, as in: reign reproduce counting --quick; reign recipes lists them.")

@@ -320,6 +320,11 @@ def test_records_hold_the_recipes_of_today() -> None:
 
 def test_results_and_status_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    for command in (["results"], ["reproduce", "--status"]):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 2
+        assert "there is no folder results in" in done.output
+    (tmp_path / "results").mkdir()
     assert "holds no records" in CliRunner().invoke(app, ["results"]).output
     assert CliRunner().invoke(app, ["results", "--add", "runs/zinc"]).exit_code == 2
     record("sun-ego", result(0, 0.080, 0.1)).write(tmp_path / "results")

@@ -239,7 +239,8 @@ def need_columns(known: Iterable[str], columns: Sequence[str], path: str | Path)
     names, times = set(known), Counter(columns)
     for column in columns:
         if column not in names:
-            hint = " Columns must be separated by commas, or all by semicolons." if any(";" in name for name in known) else ""
+            hint = " Name the column of SMILES with -s (smiles_columns)." if column == "smiles" else ""
+            hint += " Columns must be separated by commas, or all by semicolons." if any(";" in name for name in known) else ""
             raise ValueError(f"{path} has no column '{column}'{did_you_mean(column, known)} It has {', '.join(known)}.{hint}")
         if times[column] > 1:
             raise ValueError(f"column '{column}' was given twice.")

@@ -96,9 +96,11 @@ class Report:
             out.append(
                 f"{self.spaces:,} SMILES {'has' if self.spaces == 1 else 'have'} spaces around {'it' if self.spaces == 1 else 'them'}, which are ignored"
             )
-        for split, number in self.splits.items():
-            if number == 0:
-                out.append(f"the {split} split has no rows")
+        empty = [split for split, number in self.splits.items() if number == 0]
+        if {"val", "test"} <= {*empty}:
+            out.append("no rows are left for val and test, so nothing measures the model")
+        else:
+            out += [f"the {split} split has no rows" for split in empty]
         return [*out, self.sizes] if self.sizes else out
 
     def record(self) -> dict[str, object]:
