@@ -186,7 +186,7 @@ def test_seeds_of_epochs_and_models() -> None:
     for seed, epoch in ((3, 0), (3, 1), (4, 0), (3, 0)):
         made = learner(Line(), seed=seed)
         orders: list[list[int]] = []
-        made._learn = lambda group, when, orders=orders: (orders.extend(ids.tolist() for ids in group), (0.0, 1.0))[1]
+        made._learn = lambda group, when, seed, orders=orders: (orders.extend(ids.tolist() for ids in group), (0.0, 1.0))[1]
         made.train_epoch(epoch)
         assert sorted(g for order in orders for g in order) == problem.splits["train"].tolist()
         seen.append(orders)
