@@ -60,10 +60,10 @@ class Encoder:
         if not (shipped / "card.json").is_file():
             return None
         card = read_record(shipped / "card.json", sha256=str, stereo=str)
-        for key, name in CHECKSUMS.items():
-            if (found := checksum(file := shipped / name)) != (
-                said := str(card.get(key, found))
-            ):  # version 0.1.0 has only that of the weights
+        for key, file in ((key, shipped / part) for key, part in CHECKSUMS.items()):
+            found = checksum(file)
+            said = str(card.get(key, found))  # version 0.1.0 has only that of the weights
+            if found != said:
                 raise ValueError(
                     f"{file} has the checksum {found:.16}, expected {said:.16}, as its card says; it is damaged or was changed, so get it again."
                 )
