@@ -143,7 +143,7 @@ LARGEST = 3e38  # largest absolute value of a target, close to the largest float
 TASKS = ("regression", "classification", "multiclass")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     """A learning problem: graphs with targets (NaN for a missing one), and their splits.
 
@@ -175,6 +175,11 @@ class Problem:
     weights: Float[Tensor, "graphs"] | None = None
     groups: list[str] | None = None
     together: list[str] | None = None
+
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{split}: {len(ids)}" for split, ids in self.splits.items())
+        shown = f"{len(self.targets)} targets" if len(self.targets) > 5 else ", ".join(self.targets)
+        return f"Problem({self.name!r}, {len(self.graphs)} graphs, {splits}, {self.task} of {shown})"
 
     def __post_init__(self) -> None:
         if self.graphs.y is None or self.graphs.y.size(1) != len(self.targets):

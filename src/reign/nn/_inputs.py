@@ -31,8 +31,10 @@ class Inputs(NamedTuple):
 def inputs_of(data: Any, *others: Any) -> Inputs:
     """The arguments of ``model(data)``. Raise ``ValueError`` if further arguments are given, or if the data are not a graph with features."""
     if not isinstance(data, BaseData) or getattr(data, "edge_index", None) is None or getattr(data, "x", None) is None:
+        bare = isinstance(data, BaseData) and getattr(data, "edge_index", None) is not None
+        hint = " For nodes without features: data.x = torch.ones(data.num_nodes, 1), and in_channels 1." if bare else ""
         raise ValueError(
-            f"the first argument is {kind_of(data)}, expected features x, or a torch_geometric.data.Data or Batch with x and edge_index."
+            f"the first argument is {kind_of(data)}, expected features x, or a torch_geometric.data.Data or Batch with x and edge_index.{hint}"
         )
     if any(other is not None for other in others):
         raise ValueError("model(data) takes edge_index, edge_attr and batch from data; leave them out.")

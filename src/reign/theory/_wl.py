@@ -16,6 +16,7 @@ from jaxtyping import Int
 from torch import Tensor
 from torch_geometric.data import Data
 
+from reign._validate import kind_of
 from reign.bags import free_memory
 from reign.data import Progress
 from reign.theory._algebra import features, mix, rows
@@ -99,6 +100,10 @@ def refinements(
 
 def check_simple(data: Data) -> None:
     """Raise ``ValueError`` unless a graph is undirected and simple, as the theory requires."""
+    if getattr(data, "edge_index", None) is None:
+        raise ValueError(
+            f"a graph is {kind_of(data)}, expected a torch_geometric.data.Data with edge_index; reign.data.from_networkx converts graphs of networkx."
+        )
     source, target = data.edge_index
     n = data.num_nodes
     key, back = source * n + target, target * n + source

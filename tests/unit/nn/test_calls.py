@@ -61,6 +61,8 @@ def test_mistakes_in_calls() -> None:
         model(data.x)
     with pytest.raises(ValueError, match="Data or Batch with x and edge_index"):
         model(Data(x=data.x))
+    with pytest.raises(ValueError, match=r"with x and edge_index. .* data.x = torch.ones\(data.num_nodes, 1\)"):
+        model(Data(edge_index=data.edge_index, num_nodes=data.num_nodes))
     with pytest.raises(ValueError, match="the first argument is"):
         model([1, 2])
     with pytest.raises(

@@ -184,6 +184,20 @@ def test_stopping_at_a_small_rate() -> None:
     assert stopped["epochs"] == 3  # 1, 0.5, 0.25, then 0.125
 
 
+def test_settings_and_problems_that_are_none() -> None:
+    with pytest.raises(
+        ValueError, match=r"^there is no setting 'lr'; did you mean .* as in optimiser=\{\"lr\": 0.1\}\? Known: accumulate, [^\[]*$"
+    ):
+        Training(epochs=1, lr=0.1)
+    with pytest.raises(ValueError, match=r"^optimiser.lr: input should be .* \(got -1\)$"):
+        Training(optimiser={"lr": -1})
+    with pytest.raises(
+        ValueError, match=r"problem is of type list, expected a reign.data.Problem; make one with Problem.of\(graphs\)"
+    ):
+        fit(small(), tiny.graphs())  # type: ignore[arg-type]
+    assert repr(tiny.problem()) == "Problem('tiny', 24 graphs, train: 12, val: 6, test: 6, regression of y)"
+
+
 def test_patience_needs_a_validation_split() -> None:
     with pytest.raises(ValueError, match="patience is 2, but .* has no validation split, which would say when to stop"):
         fit(small(), Problem.of(tiny.graphs()), Training(patience=2))

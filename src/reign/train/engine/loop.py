@@ -13,6 +13,7 @@ from typing import Literal, TypedDict
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reign._validate import kind_of
 from reign.data import Problem
 from reign.disk import first_line, read_state, write_csv, write_state
 from reign.nn import FORMAT, num_parameters, read_format
@@ -185,6 +186,8 @@ def fit(
         fabric: devices and processes; one process if not given.
         callback: receives an event after every batch and epoch.
     """
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem is {kind_of(problem)}, expected a reign.data.Problem; make one with Problem.of(graphs).")
     config, callback, folder = config or TrainingConfig(), callback or Callback(), None if folder is None else Path(folder)
     fabric = fabric or make_fabric(config.precision)
     check_training(config, problem, fabric.world_size)

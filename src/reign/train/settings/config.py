@@ -26,6 +26,14 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ValueError(explain(error, type(self))) from None
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # pydantic calls it for direct calls only, not for nested settings
+
 
 def name_in(registry: Registry[Any]) -> AfterValidator:
     """A validator that a name is registered. It returns the registered spelling of the name."""
@@ -55,7 +63,12 @@ def _explain(error: ErrorDetails, settings: type[BaseModel]) -> str:
     if error["type"] == "extra_forbidden":
         known = [field.split(".") for field in fields(settings)]
         beside = {field[len(place) - 1] for field in known if field[: len(place) - 1] == place[:-1]}
-        return f"there is no setting '{name}'{did_you_mean(place[-1], beside)} Known: {', '.join(sorted(beside))}"
+        deeper = [field[len(place) - 1 :] for field in known if field[: len(place) - 1] == place[:-1] and field[-1] == place[-1]]
+        hint = did_you_mean(place[-1], beside)
+        if len(deeper) == 1:
+            outer, inner = ".".join(place[:-1] + deeper[0][:-1]), place[-1]
+            hint = f"; did you mean '{inner}' of '{outer}', as in {deeper[0][-2]}={{\"{inner}\": {error.get('input')!r:.100}}}?"
+        return f"there is no setting '{name}'{hint} Known: {', '.join(sorted(beside))}"
     message = error["msg"].removeprefix("Value error, ").rstrip(".").split(" or instance of")[0]
     given = error.get("input")
     said = error["type"] == "value_error"  # our own messages include the value
