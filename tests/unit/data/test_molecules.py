@@ -192,7 +192,7 @@ def test_several_columns_of_smiles_are_one_graph(tmp_path: Path) -> None:
         (
             "SMILES,y\nCC,1\n",
             {},
-            r"did you mean 'SMILES'\? It has SMILES, y. Name the column of SMILES with -s \(smiles_columns\).",
+            r"did you mean 'SMILES'? It has SMILES, y. Name the column of SMILES with -s (smiles_columns).",
         ),
         ("smiles,y\nCC,1\n", {"target_columns": ["z"]}, "has no column 'z'. It has smiles, y"),
         ("smiles,y\nCC,word\n", {}, "has no column of numbers except smiles"),
