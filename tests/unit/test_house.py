@@ -13,23 +13,23 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
-    ".": (13, 1393, 7.6),
+    ".": (13, 1394, 7.6),
     "bags": (10, 2381, 4.1),
-    "cli": (13, 2402, 8.5),
-    "data": (22, 3972, 6.8),
+    "cli": (13, 2426, 8.4),
+    "data": (22, 4013, 6.8),
     "draw": (3, 410, 7.3),
-    "experiments": (13, 2484, 6.7),
+    "experiments": (13, 2488, 6.7),
     "explain": (2, 313, 4.8),
     "explore": (3, 438, 7.5),
     "kernels": (20, 4267, 3.8),
-    "nn": (33, 6923, 6.1),
+    "nn": (33, 6927, 6.1),
     "plots": (11, 2019, 7.0),
     "policies": (9, 1238, 6.2),
     "published": (7, 1235, 4.8),
-    "sklearn": (2, 358, 8.1),
+    "sklearn": (2, 362, 8.0),
     "smiles": (8, 1079, 6.7),
-    "theory": (15, 3813, 4.6),
-    "train": (41, 9567, 6.2),
+    "theory": (15, 3818, 4.6),
+    "train": (41, 9654, 6.2),
 }
 
 WHOLE = {
@@ -39,7 +39,7 @@ WHOLE = {
     "cycles of imports": 3,
     "modules in cycles": 24,
     "equal class names": 6,
-    "dict[str, Any]": 58,
+    "dict[str, Any]": 60,
 }
 
 
