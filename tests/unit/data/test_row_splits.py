@@ -255,7 +255,7 @@ def test_files_of_splits_that_are_wrong(text: str, message: str, tmp_path: Path)
     (tmp_path / "s.json").write_text(text)
     with pytest.raises(ValueError, match=message):
         load_table(table(tmp_path), target_columns=["y"], splits_file=tmp_path / "s.json")
-    with pytest.raises(ValueError, match=r"there is no file .*nothing\.json"):
+    with pytest.raises(ValueError, match=r"the file .*nothing\.json does not exist"):
         load_table(table(tmp_path), target_columns=["y"], splits_file=tmp_path / "nothing.json")
 
 

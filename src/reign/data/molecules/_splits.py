@@ -164,7 +164,7 @@ def _read_date(cell: str) -> float | None:
 def _read_file(file: Path, number: int) -> tuple[list[Any], dict[int, str]]:
     """The split of each row by a JSON file: ``{"train": [0, 1], "val": "2-4,7", "test": ...}``, or a list with one of these."""
     if not file.is_file():
-        raise ValueError(f"there is no file {file}, expected a JSON file with the rows of each split.")
+        raise ValueError(f"the file {file} does not exist, expected a JSON file with the rows of each split.")
     given = read_json(file)
     if isinstance(given, list) and len(given) == 1:
         given = given[0]

@@ -56,22 +56,21 @@ class Encoder:
     @classmethod
     def find(cls, name: str | Path) -> "Encoder | None":
         """The encoder of this name that comes with reign, or the one in this folder; None if this is neither."""
-        shipped = SHIPPED / name if str(name) in list_encoders() else Path(name)
-        if not (shipped / "card.json").is_file():
+        folder = SHIPPED / name if str(name) in list_encoders() else Path(name)
+        if not (folder / "card.json").is_file():
             return None
-        card = read_record(shipped / "card.json", sha256=str, stereo=str)
-        for key, file in ((key, shipped / part) for key, part in CHECKSUMS.items()):
-            found = checksum(file)
-            said = str(card.get(key, found))  # version 0.1.0 has only that of the weights
-            if found != said:
+        card = read_record(folder / "card.json", stereo=str, **dict.fromkeys(CHECKSUMS, str))
+        for key, part in CHECKSUMS.items():
+            file, said = folder / part, card[key]
+            if (found := checksum(file)) != said:
                 raise ValueError(
                     f"{file} has the checksum {found:.16}, expected {said:.16}, as its card says; it is damaged or was changed, so get it again."
                 )
         if card["stereo"] not in (known := get_args(Stereo)):
             raise ValueError(
-                f"{shipped / 'card.json'} is damaged (stereo is {card['stereo']!r:.40}, expected one of {', '.join(known)})."
+                f"{folder / 'card.json'} is damaged (stereo is {card['stereo']!r:.40}, expected one of {', '.join(known)})."
             )
-        return cls(shipped, card)
+        return cls(folder, card)
 
     def weights(self) -> dict[str, Tensor]:
         """The weights, as float32. Only counters are integers, and no variance is negative."""
