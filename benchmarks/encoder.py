@@ -3,10 +3,12 @@
     python benchmarks/encoder.py --data FOLDER --encoder dss=ENCODER --encoder wide=OTHER --work WORK --processes 8
     python benchmarks/encoder.py --work WORK --table           # what the validation rows say
     python benchmarks/encoder.py --work WORK --table --test    # what the test rows say, after the choice
+    python benchmarks/encoder.py --data FOLDER --work WORK --forest    # forests for the same rows, alone and together with each model of these starts
 
 The folder holds ``esol_splits.csv``, ``lipophilicity_splits.csv`` and ``moleculeace.csv.xz``. A tenth of the training rows of a set, drawn with a fixed
 seed, is the judge, and the model of the last epoch is taken. WORK/validation-*.jsonl has the errors on these rows, and WORK/test-*.jsonl those on test
-rows, which nothing here reads without --test. The same command continues where it was stopped; models of seed 0 come first.
+rows, which nothing here reads without --test; both have all predictions, too. The same command continues where it was stopped; models from encoders come
+first, and of these seed by seed.
 """
 
 import argparse
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 import torch
@@ -56,30 +58,36 @@ if "freeze_epochs" in TrainingConfig.model_fields:
 # -- the sets: graphs and labels in a file each, so that no process reads SMILES ----------------------------------------------
 
 
-def prepare(data: Path, folder: Path) -> None:
-    """Write the graphs of all sets."""
-    folder.mkdir(parents=True, exist_ok=True)
+Row = tuple[str, str, bool, int]  # SMILES, label, whether it may be learned, whether it is on a cliff
+
+
+def tables(data: Path) -> dict[str, list[Row]]:
+    """The rows of all sets."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    with lzma.open(data / "moleculeace.csv.xz", "rt") as file:
+        for row in csv.DictReader(file):
+            found[row["set"]].append((row["smiles"].strip(), row["y"], row["split"] == "train", int(row["cliff"])))
     for name, target, splits in (("esol", "logSolubility", 3), ("lipophilicity", "exp", 1)):
         with (data / f"{name}_splits.csv").open() as file:
             rows = list(csv.DictReader(file))
         for s in range(splits):
-            _write(
-                folder / f"{name}-{s}.safetensors", [(row["smiles"], row[target], row[f"split{s}"] != "test", 0) for row in rows]
-            )
-    found: dict[str, list[tuple[str, str, bool, int]]] = defaultdict(list)
-    with lzma.open(data / "moleculeace.csv.xz", "rt") as file:
-        for row in csv.DictReader(file):
-            found[row["set"]].append((row["smiles"], row["y"], row["split"] == "train", int(row["cliff"])))
-    for name, rows_of_set in found.items():
-        _write(folder / f"{name}.safetensors", rows_of_set)
+            found[f"{name}-{s}"] = [(row["smiles"].strip(), row[target], row[f"split{s}"] != "test", 0) for row in rows]
+    return found
 
 
-def _write(file: Path, rows: list[tuple[str, str, bool, int]]) -> None:
+def prepare(data: Path, folder: Path) -> None:
+    """Write the graphs of all sets."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in tables(data).items():
+        _write(folder / f"{name}.safetensors", rows)
+
+
+def _write(file: Path, rows: list[Row]) -> None:
     from reign.data.molecules import graphs_of, read_many
 
     if file.is_file():
         return
-    graphs, wrong = graphs_of(*read_many([row[0].strip() for row in rows]))
+    graphs, wrong = graphs_of(*read_many([row[0] for row in rows]))
     kept = [r for r in range(len(rows)) if r not in wrong]
     for r in kept:
         graphs[r].y = torch.tensor([[float(rows[r][1])]])  # type: ignore[union-attr]
@@ -146,18 +154,23 @@ class Trial:
             model = make_model(recipe.model, problem, self.seed, None)
             start_from(model, recipe.train, problem, self.seed)
             _, out = fit(model, problem, recipe.train, seed=self.seed, fabric=fabric, callback=callback)
-            about = {"set": self.file.stem, "start": self.start, "seed": self.seed}
-            val, test = ((out[s].cpu().double() - problem.y[problem.splits[s]].double()).flatten() for s in ("val", "test"))
-            hard = cliff[problem.splits["test"]]
-            self._add("validation", {**about, "rmse": _rmse(val), "seconds": round(time.monotonic() - began, 2)})
-            self._add("test", {**about, "rmse": _rmse(test), "cliff": _rmse(test[hard])})
+            about = {"set": self.file.stem, "start": self.start, "seed": self.seed, "seconds": round(time.monotonic() - began, 2)}
+            write_errors(self.work, self.number, about, problem, cliff, {split: out[split].cpu() for split in ("val", "test")})
         except (ValueError, OSError, RuntimeError) as error:
             self.error = error
             print(f"{self.label}: {error!r:.300}", flush=True)
 
-    def _add(self, what: str, row: Settings) -> None:
-        with (self.work / f"{what}-{self.number}.jsonl").open("a") as file:
-            file.write(json.dumps(row) + "\n")
+
+def write_errors(
+    work: Path, number: int, about: Settings, problem: Problem, cliff: torch.Tensor, out: dict[str, torch.Tensor]
+) -> None:
+    """Add the predictions and errors of a model on validation rows and on test rows to their files."""
+    for what, split in (("validation", "val"), ("test", "test")):
+        ids, values = problem.splits[split], out[split].double().flatten()
+        errors = values - problem.y[ids].double().flatten()
+        row = {**about, "rmse": _rmse(errors), **({"cliff": _rmse(errors[cliff[ids]])} if split == "test" else {})}
+        with (work / f"{what}-{number}.jsonl").open("a") as file:
+            file.write(json.dumps({**row, "predicted": [round(value, 4) for value in values.tolist()]}) + "\n")
 
 
 def _rmse(errors: torch.Tensor) -> float:
@@ -184,53 +197,103 @@ def read(work: Path, what: str) -> list[Settings]:
 
 
 def plan(args: argparse.Namespace) -> list[Trial]:
-    """The models that are still to train: those of seed 0 first, and of these the largest sets first."""
-    starts: dict[str, tuple[Settings, Settings]] = {} if args.no_scratch else {"scratch": ({}, {})}
+    """The models that are still to train: those from encoders first, seed by seed, and of these the largest sets of MoleculeACE first."""
+    starts: dict[str, tuple[Settings, Settings]] = {}
     for text in args.encoder:
         name, _, folder = text.partition("=")
         own = model_of(Path(folder))
         starts |= {
-            f"{name}:{how}": (own, {"checkpoint": str(Path(folder).absolute()), **train}) for how, train in FROM_ENCODER.items()
+            f"{name}:{how}": (own, {"checkpoint": str(Path(folder).absolute()), **train})
+            for how, train in FROM_ENCODER.items()
+            if how in (args.how or FROM_ENCODER)
         }
         if args.controls:  # the same model from random weights
             starts[f"{name}:scratch"] = (own, {})
+    if not args.no_scratch:
+        starts["scratch"] = ({}, {})
     if args.epochs is not None:
         starts = {name: (own, {**train, "epochs": args.epochs, "freeze_epochs": None}) for name, (own, train) in starts.items()}
     done = {(row["set"], row["start"], row["seed"]) for row in read(args.work, "validation")}
-    files = sorted((args.work / "sets").glob("*.safetensors"), key=lambda file: -file.stat().st_size)
-    files = [file for file in files if not args.sets or file.stem in args.sets]
+    files = files_of(args)
     until = time.time() + 60 * args.minutes
     return [
         Trial(file, start, seed, settings, args.work, 0, until)
+        for start, settings in starts.items()
         for seed in range(args.seeds)
         for file in files
-        for start, settings in starts.items()
         if (file.stem, start, seed) not in done
     ]
 
 
+def files_of(args: argparse.Namespace) -> list[Path]:
+    """The files of the sets: those of MoleculeACE first, and the largest first."""
+    files = sorted((args.work / "sets").glob("*.safetensors"), key=lambda f: (not f.stem.startswith("CHEMBL"), -f.stat().st_size))
+    return [file for file in files if not args.sets or file.stem in args.sets]
+
+
+def forests(args: argparse.Namespace) -> None:
+    """The errors of a forest on the same rows, and of the mean of each model and the forest, as ``--ensemble-with forest`` predicts."""
+    from reign.train.predict.forest import Forest, describe
+    from reign.train.settings.config import DataConfig
+
+    rows = tables(args.data)
+    config = DataConfig.model_validate({"path": "x"})
+    for file in files_of(args):
+        done = {(row["start"], row["seed"]): row for row in read(args.work, "test") if row["set"] == file.stem}
+        problem, cliff = load(file)
+        if ("forest", 0) not in done:
+            if len(rows[file.stem]) != len(problem.graphs):
+                raise ValueError(f"{file.stem} has {len(rows[file.stem])} rows and {len(problem.graphs)} graphs.")
+            began = time.monotonic()
+            x = describe(problem.graphs, [[row[0] for row in rows[file.stem]]], config, Callback())
+            forest = Forest.fit(x[problem.splits["train"]], problem, problem.splits["train"])
+            out = {split: forest(x[problem.splits[split]]) for split in ("val", "test")}
+            about = {"set": file.stem, "start": "forest", "seed": 0, "seconds": round(time.monotonic() - began, 2)}
+            write_errors(args.work, 1000, about, problem, cliff, out)
+            print(about, flush=True)
+        values = {
+            split: {
+                (row["start"], row["seed"]): torch.tensor(row["predicted"])
+                for row in read(args.work, what)
+                if row["set"] == file.stem
+            }
+            for what, split in (("validation", "val"), ("test", "test"))
+        }
+        for start, seed in values["test"]:
+            if start != "forest" and "forest" not in start and (name := f"{start}+forest", seed) not in done:
+                out = {split: (found[start, seed] + found["forest", 0]) / 2 for split, found in values.items()}
+                write_errors(args.work, 1000, {"set": file.stem, "start": name, "seed": seed}, problem, cliff, out)
+
+
 def table(work: Path, test: bool) -> None:
-    """The mean errors of each start over the sets that all starts have; splits of a set count as one set."""
+    """The mean errors of each start over the sets that all starts have, with the deviation over seeds, and its mean rank; splits of a set count as one set."""
     rows = read(work, "test" if test else "validation")
     starts = list(dict.fromkeys(row["start"] for row in rows))
     for key in ("rmse", "cliff") if test else ("rmse",):
-        found: dict[tuple[str, str], list[float]] = defaultdict(list)
+        found: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
         for row in rows:
             name = row["set"] if row["set"].startswith("CHEMBL") else row["set"].split("-")[0]
             if not math.isnan(row[key]):
-                found[name, row["start"]].append(row[key])
+                found[name, row["start"]][row["seed"]].append(row[key])
         names = sorted({name for name, _ in found})
         whole = [name for name in names if all((name, start) in found for start in starts)]
         ace = [name for name in whole if name.startswith("CHEMBL")]
-        print(f"\n{key} of {'test' if test else 'validation'} rows; means over {len(ace)} sets of MoleculeACE, and of the others")
         others = [name for name in whole if name not in ace]
-        print(f"{'start':<24}{'models':>8}{'MoleculeACE':>13}" + "".join(f"{name:>16}" for name in others) + f"{'best on':>10}")
+        means = {place: mean(map(mean, seeds.values())) for place, seeds in found.items()}
+        print(f"\n{key} of {'test' if test else 'validation'} rows; means over {len(ace)} sets of MoleculeACE, and of the others")
+        print(
+            f"{'start':<24}{'models':>8}{'MoleculeACE':>13}{'seeds':>7}{'deviation':>11}{'rank':>7}"
+            + "".join(f"{o:>16}" for o in others)
+        )
         for start in starts:
-            means = {name: mean(found[name, start]) for name in whole}
-            best = sum(all(means[name] <= mean(found[name, other]) for other in starts) for name in whole)
-            number = sum(len(values) for (_, of), values in found.items() if of == start)
-            shown = f"{mean(means[name] for name in ace):>13.4f}" if ace else f"{'':>13}"
-            print(f"{start:<24}{number:>8}{shown}" + "".join(f"{means[name]:>16.4f}" for name in others) + f"{best:>10}")
+            models = sum(len(values) for (_, of), seeds in found.items() if of == start for values in seeds.values())
+            common = set.intersection(*(set(found[name, start]) for name in ace)) if ace else set()
+            each = [mean(mean(found[name, start][seed]) for name in ace) for seed in sorted(common)]
+            ranks = [sum(means[name, other] < means[name, start] for other in starts) + 1 for name in ace]
+            shown = f"{mean(means[name, start] for name in ace):>13.4f}" if ace else f"{'':>13}"
+            shown += f"{len(each):>7}" + (f"{stdev(each):>11.4f}" if len(each) > 1 else f"{'':>11}")
+            shown += f"{mean(ranks):>7.2f}" if ace else f"{'':>7}"
+            print(f"{start:<24}{models:>8}{shown}" + "".join(f"{means[name, start]:>16.4f}" for name in others))
 
 
 def main() -> None:
@@ -239,6 +302,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="the folder of the tables")
     parser.add_argument("--work", type=Path, required=True, help="the folder of graphs and results")
     parser.add_argument("--encoder", action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument(
+        "--how", nargs="*", choices=list(FROM_ENCODER), help="how models go on from an encoder; all ways if not given"
+    )
     parser.add_argument("--sets", nargs="*", help="some sets, as esol-0 CHEMBL1862_Ki")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=1)
@@ -248,10 +314,13 @@ def main() -> None:
     parser.add_argument("--no-scratch", action="store_true")
     parser.add_argument("--controls", action="store_true", help="train the models of the encoders from random weights, too")
     parser.add_argument("--epochs", type=int, help="epochs of all models, to try this program")
+    parser.add_argument("--forest", action="store_true", help="fit forests, and average them with the models that are there")
     parser.add_argument("--table", action="store_true", help="only print what was found")
     parser.add_argument("--test", action="store_true", help="with --table: print the errors on test rows")
     args = parser.parse_args()
-    if not args.table:
+    if args.forest:
+        forests(args)
+    elif not args.table:
         if args.data is not None:
             prepare(args.data, args.work / "sets")
         trials, began = plan(args), time.monotonic()
