@@ -1,7 +1,10 @@
 """LocalFolklore and PPGN on random walks against plain dense formulas, forward and gradient, on directed graphs with bonds."""
 
 from collections.abc import Callable
+from itertools import permutations, product
+from typing import Any
 
+import networkx as nx
 import pytest
 import torch
 from torch import Tensor, nn
@@ -23,6 +26,7 @@ from reign.nn import (
     num_parameters,
 )
 from reign.nn.models._ppgn import SMALLEST, signed_root
+from reign.testing import permute_graph
 
 TYPES, BONDS = 4, 3
 ALONG = {"folklore": ["own+folklore"], "swap_folklore": ["own+swap_folklore"]}
@@ -79,9 +83,25 @@ def folklore_layer(layer: nn.Module, x: Tensor, data: Data) -> Tensor:
     return relu(norm(layer.norm, one + two + three))
 
 
+def in_blocks(left: Tensor, right: Tensor, data: Data) -> Tensor:
+    """The product, of which only those summands (a, c, b) remain whose nodes are in one block, or in which a = c or a = b in one component."""
+    n = data.num_nodes
+    graph = nx.Graph(data.edge_index.t().tolist())
+    graph.add_nodes_from(range(n))
+    keep = torch.zeros(n, n, n, dtype=left.dtype)
+    for block in nx.biconnected_components(graph):
+        for a, c, b in permutations(block, 3):
+            keep[a, c, b] = 1
+    for part in nx.connected_components(graph):
+        for a, b in product(part, part):
+            keep[a, a, b] = keep[a, b, a] = 1
+    return torch.einsum("kji,kjd,jid->kid", keep, left, right)
+
+
 def product_layer(layer: nn.Module, x: Tensor, data: Data) -> Tensor:
     """x + MLP([x, sign(m) sqrt|m|])."""
-    m = torch.einsum("kjd,jid->kid", mlp(layer.left, x), mlp(layer.right, x))
+    left, right = mlp(layer.left, x), mlp(layer.right, x)
+    m = in_blocks(left, right, data) if layer.products == "blocks" else torch.einsum("kjd,jid->kid", left, right)
     root = torch.where(m.abs() >= SMALLEST, m.sign() * m.abs().clamp(min=1e-12).sqrt(), m / SMALLEST**0.5)
     return layer.skip(x) + mlp(layer.both, torch.cat([x, root], dim=2))
 
@@ -92,8 +112,9 @@ def product_layer(layer: nn.Module, x: Tensor, data: Data) -> Tensor:
         (LocalFolkloreConv(4, 5, edge_encoder=BONDS), folklore_layer),
         (PPGNRootConv(5, 5), product_layer),
         (PPGNRootConv(4, 5), product_layer),
+        (PPGNRootConv(4, 5, products="blocks"), product_layer),
     ],
-    ids=["folklore", "ppgn", "ppgn, other width"],
+    ids=["folklore", "ppgn", "ppgn, other width", "ppgn, blocks"],
 )
 def test_layers_are_their_formulas(layer: nn.Module, plain: Callable[[nn.Module, Tensor, Data], Tensor]) -> None:
     """Values, and gradients of input and weights."""
@@ -132,7 +153,10 @@ def plain_folklore(model: Model, data: Data, distance: Tensor) -> Tensor:
 
 
 def plain_ppgn(model: Model, data: Data, walks: Tensor) -> Tensor:
-    x = walks @ model.encodings.of_pairs[0].weight.t() + model.encodings.of_pairs[0].bias
+    first = model.encodings.of_pairs[0]
+    x = walks @ first.weight.t() + (0 if first.bias is None else first.bias)
+    if model.encodings.of_roots is not None:
+        x = x + torch.eye(data.num_nodes, dtype=x.dtype)[:, :, None] * (walks @ model.encodings.of_roots[0].weight.t())
     atoms, edges = model.node_encoder.columns[0].weight[data.x[:, 0]], bonds(model.edge_encoder, data)
     x = x + torch.einsum("id,ki->kid", atoms, torch.eye(data.num_nodes, dtype=x.dtype))
     for (k, i), vector in edges.items():
@@ -156,17 +180,22 @@ def test_local_folklore_is_its_formula() -> None:
         torch.testing.assert_close(out[g], plain_folklore(model, data, distance), atol=1e-10, rtol=1e-10)
 
 
-def test_ppgn_is_its_formula() -> None:
-    model, made = (
-        randomised(PPGNRRWP(6, 6, 2, 2, node_encoder=TYPES, edge_encoder=BONDS, walk_length=4)),
-        directed_graphs(TYPES, BONDS),
-    )
+REFERENCE = {"products": "blocks", "encodings": {"pairs": ["rrwp:4"], "roots": True}}
+
+
+@pytest.mark.parametrize("options", [{"walk_length": 4}, REFERENCE], ids=["all", "blocks"])
+def test_ppgn_is_its_formula(options: dict[str, Any]) -> None:
+    """Graphs of a batch, and alone; and with their nodes in another order."""
+    model, made = randomised(PPGNRRWP(6, 6, 2, 2, node_encoder=TYPES, edge_encoder=BONDS, **options)), directed_graphs(TYPES, BONDS)
     batch = Batch.from_data_list(made)
     out = model(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
     for g, data in enumerate(made):
         walks = encoded(reign.policy("null").from_data(data), ["rrwp:4"], PAIR_ENCODINGS, "pair", torch.float64)
         expected = plain_ppgn(model, data, walks.view(data.num_nodes, data.num_nodes, 4))
-        torch.testing.assert_close(out[g], expected, atol=1e-9, rtol=1e-9)
+        moved = permute_graph(data, torch.randperm(data.num_nodes))
+        alone, other = (model(each.x, each.edge_index, each.edge_attr)[0] for each in (data, moved))
+        for ours in (out[g], alone, other):
+            torch.testing.assert_close(ours, expected, atol=1e-9, rtol=1e-9)
 
 
 def test_numbers_of_weights() -> None:
@@ -203,6 +232,7 @@ def test_members_alone_take_part() -> None:
     torch.testing.assert_close(layer(h, bag)[bag.member], layer(h[bag.member], compact))
 
 
+@pytest.mark.usefixtures("signatures_unchecked")
 def test_options() -> None:
     with pytest.raises(ValueError, match="'own\\+folklore' needs conv='gin', got conv='gcn'"):
         SubgraphConv(3, 4, ["own+folklore"], conv="gcn")
@@ -210,6 +240,10 @@ def test_options() -> None:
         LocalFolklore(3, 4, 2, max_distance=-1)
     with pytest.raises(ValueError, match="walk_length is -1"):
         PPGNRRWP(3, 4, 2, walk_length=-1)
+    with pytest.raises(ValueError, match="products is 'ring', expected 'all' or 'blocks'"):
+        PPGNRRWP(3, 4, 2, products="ring")
+    with pytest.raises(ValueError, match="encodings.roots is True, expected .* only with encodings of pairs"):
+        PPGNRRWP(3, 4, 2, encodings={"nodes": ["return:3"], "roots": True})
     assert LocalFolklore(3, 4, 2, max_distance=0).labels is None
     assert PPGNRRWP(3, 4, 2, walk_length=0).encodings is None
     given = PPGNRRWP(3, 4, 2, encodings={"pairs": ["hop:3"]}).encodings

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from reign.bags._bag import SubgraphBag
+from reign.bags._blocks import make_block_triples
 from reign.bags._wiring import Messages, Neighbours, Sources, Where
-from reign.kernels import INNER, KEPT, OUTER, ROOT, Edges, PairIndex, Picks, ragged
+from reign.kernels import INNER, KEPT, OUTER, ROOT, Edges, PairIndex, Picks, Sum, ragged
 
 
 def kernel_pairs(bag: SubgraphBag, roots_apart: bool, masked: bool) -> PairIndex:
@@ -41,29 +42,20 @@ def kernel_edges(bag: SubgraphBag, neighbours: Neighbours, where: Where = "off",
     return bag.cache(key, lambda: _edges(bag.wiring.make_messages(neighbours, where, sources)))
 
 
+def kernel_triples(bag: SubgraphBag) -> Edges:
+    """The summands of products in blocks, in the format of the fused kernels; see ``make_block_triples``."""
+    return bag.plain.cache("kernel triples", lambda: _edges(make_block_triples(bag.plain)))
+
+
 def kernel_near(bag: SubgraphBag) -> tuple[Picks, Edges]:
     """The pairs that send messages to roots, and these messages."""
 
     def make() -> tuple[Picks, Edges]:
         messages = bag.wiring.make_messages("Ak", "on")
-        rows = messages.from_rows.index
-        places = torch.argsort(rows, stable=True)
-        ptr = ragged.offsets(torch.bincount(rows, minlength=bag.num_pairs))
-        own = messages.from_rows.target
-        picked = torch.arange(rows.numel(), device=bag.device)
-        sub = messages.into_targets.index_t
-        by_edge, ptr_e = messages.from_edges.index_t, messages.from_edges.ptr_t
-        assert ptr_e is not None
-        assert messages.into_targets.ptr is not None
-        order = messages.into_targets.index
-        edge = messages.from_edges.index
-        ends = ragged.offsets(torch.ones_like(rows))
-        edges = Edges(  # type: ignore[call-arg]
-            *map(_int, (messages.into_targets.ptr, order, edge[order], ends, sub, edge, ptr_e, picked[by_edge], sub[by_edge])),  # type: ignore[arg-type]
-            own,
-            "sub",
-        )
-        return Picks(_int(rows), _int(ptr), _int(places), own), edges
+        rows, own = messages.from_rows, messages.from_rows.target
+        picked = torch.arange(rows.index.numel(), device=bag.device)
+        edges = _edges(messages._replace(from_rows=Sum.broadcast(picked, picked.numel(), (own, own))))
+        return Picks(_int(rows.index), _int(rows.ptr_t), _int(rows.index_t), own), edges
 
     return bag.cache("kernel near", make)
 
@@ -72,11 +64,12 @@ def _edges(messages: Messages) -> Edges:
     source, edge, target = messages.from_rows.index, messages.from_edges.index, messages.into_targets.index_t
     by_target, by_source, by_edge = messages.into_targets.index, messages.from_rows.index_t, messages.from_edges.index_t
     bounds = messages.into_targets.ptr, messages.from_rows.ptr_t, messages.from_edges.ptr_t
-    return Edges(  # type: ignore[call-arg]
+    return Edges(  # type: ignore[call-arg,misc]
         *map(_int, (bounds[0], source[by_target], edge[by_target], bounds[1], target[by_source], edge[by_source])),  # type: ignore[arg-type]
         *map(_int, (bounds[2], source[by_edge], target[by_edge])),
         messages.from_rows.source,
         messages.into_targets.target,
+        over=messages.from_edges.source,
     )  # fmt: skip
 
 

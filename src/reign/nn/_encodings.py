@@ -178,6 +178,7 @@ class Encodings(Resettable):
         nodes: names of encodings of nodes, such as "return:20".
         every_layer: whether they are added before every layer, with separate maps, or only before the first layer.
         channels: number of channels that are put in front of the values before the first layer; None: they are added to the values.
+        roots: whether encodings of pairs have one more map at the pair of a root with itself, whose result is added. Maps of pairs then have no bias.
     """
 
     def __init__(
@@ -188,6 +189,7 @@ class Encodings(Resettable):
         nodes: Sequence[str] = (),
         every_layer: bool = False,
         channels: int | None = None,
+        roots: bool = False,
     ) -> None:
         super().__init__()
         for what, names in (("pairs", pairs), ("nodes", nodes)):
@@ -197,9 +199,12 @@ class Encodings(Resettable):
         check("encodings.every_layer", every_layer, isinstance(every_layer, bool), "True or False")
         valid = channels is None or (type(channels) is int and channels >= 1 and not every_layer)
         check("encodings.channels", channels, valid, "a whole number of at least 1 without every_layer, or None")
+        valid = isinstance(roots, bool) and (bool(pairs) or not roots)
+        check("encodings.roots", roots, valid, "True or False, and True only with encodings of pairs")
         self.pairs, self.nodes, self.every_layer, self.in_front = list(pairs), list(nodes), every_layer, channels is not None
         outs = list(widths) if every_layer else [channels or widths[0]]
-        self.of_pairs = _maps(self.pairs, PAIR_ENCODINGS, outs, True)
+        self.of_pairs = _maps(self.pairs, PAIR_ENCODINGS, outs, not roots)
+        self.of_roots = _maps(self.pairs, PAIR_ENCODINGS, outs, False) if roots else None
         self.of_nodes = _maps(self.nodes, NODE_ENCODINGS, outs, not self.pairs)
         self.out_channels = widths[0] + (channels or 0)
 
@@ -209,7 +214,11 @@ class Encodings(Resettable):
             return h
         added: Tensor | None = None
         if self.pairs:
-            added = self.of_pairs[layer](encoded(bag, self.pairs, PAIR_ENCODINGS, "pair", h.dtype))
+            values = encoded(bag, self.pairs, PAIR_ENCODINGS, "pair", h.dtype)
+            added = self.of_pairs[layer](values)
+            if self.of_roots is not None:
+                rows = bag.wiring.root_row
+                added = added.index_add(0, rows, self.of_roots[layer](values.index_select(0, rows)).to(added.dtype))
         if self.nodes:
             nodes = bag.wiring.to_node.t(self.of_nodes[layer](encoded(bag, self.nodes, NODE_ENCODINGS, "node", h.dtype)))
             added = nodes if added is None else added + nodes

@@ -12,6 +12,7 @@ import tiny
 from reign import policy
 from reign.experiments import find_recipe, find_table, list_tables
 from reign.experiments.paper import cells
+from reign.nn import num_parameters
 from reign.train import Recipe
 from reign.train.engine.execution import make_fabric
 from reign.train.runs import build, train
@@ -102,6 +103,15 @@ def test_the_rows_of_gnn_ak_are_its_authors_models() -> None:
     molhiv = find_table("molhiv")
     assert molhiv.rows["gnn-ak+-published"].paper == {"test": (79.61, 1.19)}
     assert not molhiv.rows["gnn-ak+"].paper
+
+
+def test_long_trainings_stay_under_half_a_million_weights() -> None:
+    problem = tiny.like("zinc")
+    for row in ("ppgn-rrwp-long", "cosp-long", "local-folklore-rrwp-long"):
+        recipe = find_recipe(f"beyond/{row}")[0]
+        assert 450_000 < num_parameters(build.make_model(recipe.model, problem, 0)) < 500_000, row
+        train = recipe.train
+        assert (train.epochs, train.batch_size, train.clip, train.schedule.warmup * train.epochs) == (2000, 32, 1.0, 50)
 
 
 @pytest.mark.parametrize("name", TABLES)

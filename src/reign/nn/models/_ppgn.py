@@ -1,14 +1,15 @@
 """Provably powerful graph networks (Maron et al. 2019), baselines that multiply matrices: their blocks, PPGN, and PPGN with random-walk features."""
 
+from functools import partial
 from itertools import pairwise
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from reign._validate import check_count
-from reign.bags import SubgraphBag
+from reign._validate import check, check_count
+from reign.bags import SubgraphBag, block_triples, kernel_triples
 from reign.kernels import kernels_for
 from reign.nn._catalogue import MODELS
 from reign.nn._describe import aligned
@@ -35,12 +36,12 @@ class _Product(Resettable):
     in_channels: int
     out_channels: int
 
-    def _described(self, formula: str, passes: int) -> str:
+    def _described(self, formula: str, passes: int, product: str = "matrix product of cost n^3") -> str:
         size = num_parameters(self)
         return (
             f"{type(self).__name__}({self.in_channels} -> {self.out_channels}), {size:,} parameters\n"
             f"  x[k,i] <- {formula}\n"
-            f"  cost: {passes} passes over pairs, and a matrix product of cost n^3 per channel"
+            f"  cost: {passes} passes over pairs, and a {product} per channel"
         )
 
     def __repr__(self) -> str:
@@ -229,6 +230,17 @@ def matrix_product(
     return out
 
 
+def block_product(
+    a: Float[Tensor, "pairs channels"], b: Float[Tensor, "pairs channels"], bag: SubgraphBag
+) -> Float[Tensor, "pairs channels"]:
+    """As ``matrix_product``, with sums over the nodes of one block; see ``make_block_triples``."""
+    if (kernels := kernels_for(a)) is not None and b.dtype == a.dtype:
+        fused: Tensor = kernels.triple_product(a, b, kernel_triples(bag))
+        return fused
+    triples = block_triples(bag)
+    return triples.into_targets(triples.from_rows(a) * triples.from_edges(b))
+
+
 class _Spread(torch.autograd.Function):
     """Rows at their positions among zeros. Only rows of padding share a position, so the gradient is a plain lookup."""
 
@@ -261,6 +273,7 @@ class _Pick(torch.autograd.Function):
 # -- with random-walk features, and signed square roots of the products --------------------------------------------------
 
 
+Products = Literal["all", "blocks"]
 SMALLEST = 1e-6  # the gradient of a square root is unbounded at 0, so it is linear below this value
 
 
@@ -271,12 +284,23 @@ class PPGNRootConv(_Product):
 
     Args:
         in_channels: number of channels of the input; if it differs from ``out_channels``, x goes through a linear map before it is added.
+        products: "all" or "blocks", see ``PPGNRRWP``.
         act: activation.
         norm: "batch_norm", "layer_norm" or None.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, *, act: Activation = "relu", norm: str | None = "batch_norm") -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        products: Products = "all",
+        act: Activation = "relu",
+        norm: str | None = "batch_norm",
+    ) -> None:
         super().__init__()
+        check("products", products, products in ("all", "blocks"), "'all' or 'blocks'")
+        self.products = products
         self.in_channels, self.out_channels = in_channels, out_channels
         self.left, self.right = (MLP(in_channels, out_channels, norm=norm, act=act) for _ in range(2))
         self.both = MLP(in_channels + out_channels, out_channels, norm=norm, act=act)
@@ -285,17 +309,23 @@ class PPGNRootConv(_Product):
     def forward(self, h: Float[Tensor, "pairs in_channels"], bag: SubgraphBag) -> Float[Tensor, "pairs out_channels"]:
         """Update the values of the pairs of a bag."""
         rows = bag.real("pair")
-        product = signed_root(matrix_product(self.left(h, rows), self.right(h, rows), bag))
-        out: Tensor = self.skip(h) + self.both(torch.cat([h, product], dim=1), rows)
+        multiply = matrix_product if self.products == "all" else block_product
+        product = multiply(self.left(h, rows), self.right(h, rows), bag)
+        out: Tensor = self.skip(h) + self.both(with_root(h, product), rows)
         return out
 
     def describe(self, latex: bool = False) -> str:
         """Describe the update equation and the number of parameters; with ``latex``, return only the equation as LaTeX."""
+        blocks = self.products == "blocks"
         if latex:
+            product = PRODUCT.replace("_{j}", r"_{j \in B_{ki}}", 1) if blocks else PRODUCT
             return aligned(
-                [rf"x^{{k}}_{{i}} &\leftarrow x^{{k}}_{{i}} + \mu^{{2}} \big( x^{{k}}_{{i}},\, \pm\sqrt{{{PRODUCT}}} \big)"]
+                [rf"x^{{k}}_{{i}} &\leftarrow x^{{k}}_{{i}} + \mu^{{2}} \big( x^{{k}}_{{i}},\, \pm\sqrt{{{product}}} \big)"]
             )
-        return self._described("x[k,i] + MLP[x[k,i], root of sum_j MLP(x)[k,j] * MLP(x)[j,i]]", 6)
+        formula = "x[k,i] + MLP[x[k,i], root of sum_j MLP(x)[k,j] * MLP(x)[j,i]]"
+        if blocks:
+            return self._described(formula + ", j in the block of k and i", 6, "product for each triple of nodes of a block")
+        return self._described(formula, 6)
 
 
 class SumPooling(Pooling):
@@ -323,13 +353,15 @@ class PPGNRRWP(SubgraphGNN):
     Args:
         num_layers: number of blocks.
         walk_length: number of channels of random walks; 0 for none. ``encodings`` replaces it.
+        products: over which nodes j the products sum: "all", or j = k and the other nodes of the biconnected block of at least three nodes, as
+            rings are, that has k and i ("blocks"). On the diagonal j is any node of the component; between components nothing is summed.
         edge_encoder: encoder of edge features that are integer types; see ``make_encoder``.
     """
 
     needs_node_based = True
     takes_policy = False
     drops_input = False
-    wl_bound = PPGN.wl_bound
+    wl_bound = f"{PPGN.wl_bound}; with products in blocks an upper bound, as 3-WL finds blocks (Kiefer and Neuen 2019)"
 
     def __init__(
         self,
@@ -339,6 +371,7 @@ class PPGNRRWP(SubgraphGNN):
         out_channels: int | None = None,
         *,
         walk_length: int = 21,
+        products: Products = "all",
         edge_dim: int | None = None,
         edge_encoder: EncoderSpec = None,
         **options: Unpack[TensorModelOptions],
@@ -351,7 +384,9 @@ class PPGNRRWP(SubgraphGNN):
             options["head"] = {"hidden": [hidden_channels, max(hidden_channels // 2, 1)]}
         options.setdefault("pooling", SumPooling)
         self._lifted = hidden_channels
-        super().__init__(in_channels, hidden_channels, num_layers, out_channels, policy="null", layer=_block, **options)
+        super().__init__(
+            in_channels, hidden_channels, num_layers, out_channels, policy="null", layer=partial(_block, products), **options
+        )
         self.atoms = nn.Identity() if in_channels == hidden_channels else nn.Linear(in_channels, hidden_channels, bias=False)
         self.edge_encoder = make_encoder(edge_encoder, edge_dim, hidden_channels)
         self.edge_channels = 0 if self.edge_encoder is None else hidden_channels
@@ -385,5 +420,13 @@ def signed_root(x: Float[Tensor, "rows channels"]) -> Float[Tensor, "rows channe
     return x * x.abs().clamp(min=SMALLEST).rsqrt()
 
 
-def _block(in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> PPGNRootConv:
-    return PPGNRootConv(in_channels, out_channels, act=options["act"], norm=options["norm"])
+def with_root(x: Float[Tensor, "rows channels"], product: Float[Tensor, "rows products"]) -> Float[Tensor, "rows both"]:
+    """Values, and signed roots of products."""
+    if (kernels := kernels_for(product)) is not None and x.dtype == product.dtype:
+        joined: Tensor = kernels.join_roots(x, product, SMALLEST)
+        return joined
+    return torch.cat([x, signed_root(product)], dim=1)
+
+
+def _block(products: Products, in_channels: int, out_channels: int, **options: Unpack[LayerOptions]) -> PPGNRootConv:
+    return PPGNRootConv(in_channels, out_channels, products=products, act=options["act"], norm=options["norm"])
