@@ -198,7 +198,9 @@ def test_many_models_at_once_are_those_of_one_at_a_time(tmp_path: Path) -> None:
         assert all(torch.equal(value, together[name]) for name, value in alone.items()), seed
 
 
-@pytest.mark.parametrize("name", ["zinc/dss-ego", "zinc/sun-ego", "zinc/gnn-ak+", "zinc/sswl-published", "beyond/ppgn-rrwp"])
+@pytest.mark.parametrize(
+    "name", ["zinc/dss-ego", "zinc/sun-ego", "zinc/gnn-ak+", "zinc/sswl-published", "beyond/ppgn-rrwp", "beyond/cosp-long"]
+)
 def test_at_full_size_the_same_seed_gives_the_same_bits(name: str, tmp_path: Path, real_data: Path) -> None:
     """Two epochs alone, next to other models, continued after the first, and at the start of a longer training."""
 

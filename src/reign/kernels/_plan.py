@@ -81,6 +81,7 @@ class Edges:
         ptr_e, source_e, target_e: grouped by edge.
         sources, targets: the spaces of these rows ("pair", "node", ...).
         kind: the type of each edge if the table of edge features has one row per type; None if it has one row per edge.
+        over: the space of edges. In products of matrices, each summand is such a message, and its edge is the pair of the second factor.
     """
 
     ptr: Tensor
@@ -95,17 +96,18 @@ class Edges:
     sources: str = ""
     targets: str = ""
     kind: Tensor | None = None
+    over: str = "edge"
 
     def spaces(self, name: str) -> Spaces:
         """What the fields belong to and point into."""
         return {
             "ptr": (self.targets, f"{name}>", True),
             "source": (f"{name}>", self.sources, False),
-            "edge": (f"{name}>", "edge", False),
+            "edge": (f"{name}>", self.over, False),
             "ptr_t": (self.sources, f"{name}<", True),
             "target": (f"{name}<", self.targets, False),
-            "edge_t": (f"{name}<", "edge", False),
-            "ptr_e": ("edge", f"{name}-", True),
+            "edge_t": (f"{name}<", self.over, False),
+            "ptr_e": (self.over, f"{name}-", True),
             "source_e": (f"{name}-", self.sources, False),
             "target_e": (f"{name}-", self.targets, False),
         }
@@ -333,13 +335,6 @@ class PairPlan:
         return CountedRows(self.pairs.number, self.pairs.flags, self.inner, self.outer)
 
 
-class LayerFacts:
-    """What is asked about a layer: the largest number of channels in it, and what about it no kernel can compute (None if nothing)."""
-
-    widest: int
-    reason: str | None
-
-
 @dataclass(frozen=True)
 class Limits:
     """Which layers and bags the stages of some kernels take; plain operations take all others.
@@ -362,12 +357,6 @@ class Limits:
     hooks: bool = False
     shortcut: bool = False
     few_kinds: int = 0
-
-    def unsupported(self, layer: LayerFacts) -> str | None:
-        """What about a layer is not supported, or None if all is."""
-        if layer.reason is None and self.channels is not None and layer.widest > self.channels:
-            return f"it has {layer.widest} channels, and kernels take up to {self.channels}"
-        return layer.reason
 
 
 FUSED = Limits("fused on a GPU", 128)

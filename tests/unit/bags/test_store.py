@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 import reign
-from reign.bags import Assembly, BagStore, Frame, SubgraphBag, all_real, maps_of
+from reign.bags import Assembly, BagStore, Frame, SubgraphBag, _store, all_real, maps_of
 from reign.bags._kernel import kernel_pairs
 from reign.bags._store import all_columns
 from reign.data import GraphPack
@@ -39,6 +39,7 @@ MODELS = [
     ("ign2published", {}),
     ("localfolklore", {"policy": "ego:2", "domain": "members"}),
     ("ppgnrrwp", {"walk_length": 3}),
+    ("ppgnrrwp", {"products": "blocks", "encodings": {"pairs": ["rrwp:3"], "roots": True}}),
     ("ppgn", {}),
     ("ppgnpublished", {}),
     ("ppgnnodespublished", {}),
@@ -213,3 +214,10 @@ def test_a_bound_is_that_of_the_graphs_of_the_batch() -> None:
 def test_edges_that_are_cut_cannot_be_assembled() -> None:
     graphs = pack()
     assert maps_of(exact_bag(reign.build_model("dss", 3, 4, 2, 1, policy="ed"), graphs, torch.arange(3))) == []
+
+
+@pytest.mark.parametrize("total", [0, 15, 16, 31, 71_307])
+def test_frames_have_whole_tiles_of_rows_and_one_of_padding_at_least(total: int) -> None:
+    rows = _store._padded(total)
+    assert rows % 16 == 0
+    assert total < rows <= total + 16

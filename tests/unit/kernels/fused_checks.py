@@ -5,6 +5,7 @@ The default suite runs this file in Triton's interpreter, in a process of its ow
 
 import os
 import time
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import reign
-from reign.bags import SubgraphBag, kernel_edges, kernel_near, kernel_pairs
+from reign.bags import SubgraphBag, block_triples, kernel_edges, kernel_near, kernel_pairs, kernel_triples
 from reign.kernels import (
     CountedRows,
     Gathered,
@@ -32,9 +33,12 @@ from reign.kernels.fused import (
     NodeStage,
     PairStage,
     _launch,
+    _linear,
+    _stages,
     _sums,
 )
 from reign.nn._state import State
+from reign.nn.models._ppgn import signed_root
 from reign.testing import random_graphs
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
@@ -214,7 +218,7 @@ def test_node_stage(channels: tuple[int, int, int]) -> None:
     made = stack(ws)
     leaves = {f"{name}{t}": value for t, w in enumerate(ws) for name, value in w.items()}
     leaves["x"] = torch.randn(5, rows, channels[0], device=DEVICE).requires_grad_()
-    out = NodeStage(made, groups, CountedRows(rows, flags, 1, 1), True)([NodeInput(x) for x in leaves["x"]])
+    out = torch.stack(NodeStage(made, groups, CountedRows(rows, flags, 1, 1), True)([NodeInput(x) for x in leaves["x"]]))
     back = torch.randn_like(out) * real[:, None]
     out.backward(back)
     twins = doubles(leaves)
@@ -232,6 +236,15 @@ def test_node_stage(channels: tuple[int, int, int]) -> None:
         assert var is not None
         assert torch.allclose(mean.double(), 0.1 * hidden[t][real].mean(0), atol=1e-5)
         assert torch.allclose(var.double(), 0.9 + 0.1 * hidden[t][real].var(0), atol=1e-5)
+
+
+def test_gradients_in_any_places_are_read() -> None:
+    """At equal distances as they are, and otherwise from a copy. Distances have 64 bits, also in a kernel that was compiled for near ones."""
+    a = torch.randn(4, 3, 2, device=DEVICE)
+    for given in ((a[0], a[2]), (a[2], a[0]), (a[1], a[1]), (a[0], a[1], a[3]), (a[:, 0], a[:, 1]), (a[3],)):
+        first, distance = _stages._as_one(given)
+        assert torch.equal(first.as_strided((len(given), *first.shape), (distance, *first.stride())), torch.stack(given))
+    assert all(getattr(kernel, "fn").__annotations__["gs"] == "i64" for kernel in (_linear._linear_map_back, _linear._norm_sums))  # noqa: B009
 
 
 def test_a_slot_without_a_norm_leaves_the_statistics_of_others_alone() -> None:
@@ -265,29 +278,76 @@ MODELS["sun with norms over pairs"] = {"root_norms": "pairs"}
 MODELS |= {"sun": {}, "gnnakplus": {}, "reign2": {}, "ds": {}, "mpnn": {}} if DEVICE == "cuda" else {}
 
 
+def step(model: reign.nn.Model, batch: Batch, fast: bool) -> list[Tensor]:
+    """Outputs, gradients and running statistics after a step."""
+    with fast_path(fast):
+        out = model(batch.x, batch.edge_index, batch=batch.batch)
+        out.square().sum().backward()
+    return [out.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None), *map(torch.clone, model.buffers())]
+
+
 @pytest.mark.parametrize(("name", "train"), list(product(MODELS, (True, False) if DEVICE == "cuda" else (True,))))
 def test_models(name: str, train: bool) -> None:
     """Outputs, gradients and running statistics are those of the plain version; the same twice, bit for bit."""
     number, most, width = (3, 4, 4) if DEVICE == "cpu" else (12, 9, 16)
     batch = Batch.from_data_list(random_graphs(number, min_nodes=1, max_nodes=most, edge_prob=0.4)).to(DEVICE)
     results = []
-    for fast in (True, False, True):
+    for fast in (True, False):
         torch.manual_seed(0)
         model = reign.build_model(name.split()[0], 3, width, 2, 2, **MODELS[name]).to(DEVICE)
-        model.train(train)
-        with fast_path(fast):
-            out = model(batch.x, batch.edge_index, batch=batch.batch)
-            out.square().sum().backward()
-        results.append([out.detach(), *(p.grad for p in model.parameters() if p.grad is not None), *model.buffers()])
+        start = {key: value.clone() for key, value in model.state_dict().items()}
+        results.append(step(model.train(train), batch, fast))
+        if fast:
+            known = len(_launch._POINTERS), len(_launch._NUMBERS)
+            model.load_state_dict(start)
+            model.zero_grad()
+            again = step(model, batch, fast)
+            assert (len(_launch._POINTERS), len(_launch._NUMBERS)) == known, (
+                "a second step puts numbers on the device, which no CUDA graph can"
+            )
     largest = max(float(value.abs().max()) for value in results[1] if value.is_floating_point())
-    for value, expected, again in zip(*results, strict=True):
+    for value, expected, same in zip(*results, again, strict=True):
         assert float((value.double() - expected.double()).abs().max()) <= 2e-5 * largest
+        assert torch.equal(value, same)
+
+
+@pytest.mark.parametrize("name", ["sun", "sswl", "gnnakctx", "dss with a residual connection", "sswlpublished"])
+def test_models_in_bfloat16(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in bfloat16 are as near to float32 as plain operations within autocast; sums and statistics are float32. The same twice, bit for bit."""
+    seen, real = set[torch.dtype](), fused.PairStage.__call__
+
+    def stage(self: PairStage, h: Tensor, *rest: Any) -> Any:
+        seen.add(h.dtype)
+        return real(self, h, *rest)
+
+    monkeypatch.setattr(fused.PairStage, "__call__", stage)
+    batch = Batch.from_data_list(random_graphs(4, min_nodes=3, max_nodes=6, edge_prob=0.4)).to(DEVICE)
+    results = []
+    for fast, mixed in ((True, True), (False, False), (True, True), (False, True)):
+        torch.manual_seed(0)
+        model = reign.build_model(name.split()[0], 3, 16, 2, 2, **MODELS.get(name, {})).to(DEVICE)
+        with fast_path(fast), torch.autocast(DEVICE, torch.bfloat16, enabled=mixed, cache_enabled=False):
+            out = model(batch.x, batch.edge_index, batch=batch.batch)
+        with fast_path(fast):
+            out.float().square().sum().backward()
+        grads = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        results.append([out.detach().float(), grads, torch.cat([b.float().flatten() for b in model.buffers()])])
+    assert seen == {torch.bfloat16}
+    for value, expected, again, plain in zip(*results, strict=True):
         assert torch.equal(value, again)
-    known = len(_launch._POINTERS), len(_launch._NUMBERS)
-    model(batch.x, batch.edge_index, batch=batch.batch).sum().backward()
-    assert (len(_launch._POINTERS), len(_launch._NUMBERS)) == known, (
-        "a second step puts numbers on the device, which no CUDA graph can"
-    )
+        distances = [float((each - expected).norm() / expected.norm()) for each in (value, plain)]
+        assert 1e-5 < distances[0] < 0.02 + 2 * distances[1], (name, distances)
+
+
+def test_weights_in_bfloat16_are_left_to_plain_operations() -> None:
+    """Kernels read weights by their addresses, as float32."""
+    batch = Batch.from_data_list(random_graphs(3, min_nodes=3, max_nodes=5, edge_prob=0.4)).to(DEVICE)
+    torch.manual_seed(0)
+    model, outs = reign.build_model("sun", 3, 8, 2, 2).to(DEVICE).bfloat16(), []
+    for fast in (True, False):
+        with fast_path(fast), torch.autocast(DEVICE, torch.bfloat16):
+            outs.append(model(batch.x, batch.edge_index, batch=batch.batch))
+    torch.testing.assert_close(*outs, atol=0.1, rtol=0.1)
 
 
 @pytest.mark.parametrize(("policy", "channels"), [("ego+:2", 5), ("null", 66)])
@@ -405,6 +465,7 @@ def test_norms_over_rows_that_count(number: int, channels: int, relu: bool, trai
 def test_products_of_matrices(sizes: tuple[int, ...], channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last graph is padding: its rows are zeros, and have no gradient."""
     monkeypatch.setattr("reign.kernels.fused._products.COLUMNS", 4)
+    monkeypatch.setattr("reign.kernels.fused._products.ROWS", 2)
     bag = reign.policy("null").from_data(graphs(sizes, True, 0))
     rng = torch.Generator().manual_seed(1)
     a, b, g = (torch.randn(bag.num_pairs, channels, generator=rng).to(DEVICE) for _ in range(3))
@@ -422,6 +483,44 @@ def test_products_of_matrices(sizes: tuple[int, ...], channels: int, monkeypatch
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
     whole = fused.square_product(a, b, fused.Squares(bag.row_ptr, bag.graph.ptr, bag.graph.batch))
     torch.testing.assert_close(whole.double(), torch.cat(parts), atol=1e-4, rtol=1e-4)
+
+
+def agree(fast: Callable[..., Any], plain: Callable[..., Any], *given: Tensor) -> None:
+    """Both functions return the same tensors, with the same gradients; the first one twice, bit for bit."""
+    found = []
+    for function, dtype in ((fast, torch.float32), (fast, torch.float32), (plain, torch.float64)):
+        inputs = [x.detach().to(dtype).requires_grad_() for x in given]
+        out = list(function(*inputs))
+        weights = torch.linspace(-1, 1, out[0].numel(), device=DEVICE, dtype=dtype).view_as(out[0]).sin()
+        found.append([*out, *torch.autograd.grad([(part * weights).sum() for part in out], inputs)])
+    for one, again, exact in zip(*found, strict=True):
+        assert torch.equal(one, again)
+        torch.testing.assert_close(one.double(), exact, atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.parametrize("channels", [3, 20])
+def test_products_in_blocks(channels: int) -> None:
+    """Two squares that share a node, a bond between rings, a single node, and random graphs."""
+    squares = [(0, 1), (1, 2), (2, 3), (3, 0), (3, 4), (4, 5), (5, 6), (6, 3), (6, 7), (7, 8), (8, 9), (9, 7)]
+    rings = Data(x=torch.zeros(10, 1), edge_index=torch.tensor(squares).t(), edge_attr=torch.zeros(12, 1, dtype=torch.long))
+    bag = reign.policy("null").from_data(Batch.from_data_list([rings.to(DEVICE), *graphs((1, 6, 3), False, 2).to_data_list()]))
+    rng = torch.Generator().manual_seed(1)
+    a, b = (torch.randn(bag.num_pairs, channels, generator=rng).to(DEVICE) for _ in range(2))
+    triples, plain = kernel_triples(bag), block_triples(bag)
+    assert int(triples.ptr.diff().max()) == 10
+    agree(
+        lambda a, b: [fused.triple_product(a, b, triples)],
+        lambda a, b: [plain.into_targets(plain.from_rows(a) * plain.from_edges(b))],
+        a,
+        b,
+    )
+
+
+def test_roots_of_products() -> None:
+    rng = torch.Generator().manual_seed(1)
+    h, m = torch.randn(37, 5, generator=rng).to(DEVICE), torch.randn(37, 20, generator=rng).to(DEVICE)
+    m[:3] *= 1e-7
+    agree(lambda h, m: [fused.join_roots(h, m, 1e-6)], lambda h, m: [torch.cat([h, signed_root(m)], dim=1)], h, m)
 
 
 @pytest.mark.parametrize(

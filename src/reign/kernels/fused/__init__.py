@@ -5,7 +5,7 @@ from reign.kernels.fused._gather import gather
 from reign.kernels.fused._launch import compile_ahead
 from reign.kernels.fused._norm import NormState, norm_rows
 from reign.kernels.fused._passing import FEW_TYPES, own_and_sum, pass_messages
-from reign.kernels.fused._products import Squares, square_product
+from reign.kernels.fused._products import Squares, join_roots, square_product, triple_product
 from reign.kernels.fused._stages import NodeStage, PairStage
 from reign.kernels.fused._sums import lift, segment_sum, sums
 
@@ -18,6 +18,7 @@ __all__ = [
     "Squares",
     "compile_ahead",
     "gather",
+    "join_roots",
     "lift",
     "norm_rows",
     "own_and_sum",
@@ -25,4 +26,5 @@ __all__ = [
     "segment_sum",
     "square_product",
     "sums",
+    "triple_product",
 ]

@@ -44,7 +44,12 @@ class _Compiler:
 
     def submit(self, kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], options: dict[str, Any]) -> None:
         """Compile a kernel for these arguments in a thread, once."""
-        key = kernel, tuple(map(_kind, args)), tuple(sorted(options.items()))
+        fixed = [param.is_constexpr for param in kernel.params]
+        key = (
+            kernel,
+            tuple(arg if one else _kind(arg) for arg, one in zip(args, fixed, strict=False)),
+            tuple(sorted(options.items())),
+        )
         if key in self.known:
             return
         self.known.add(key)
@@ -168,8 +173,20 @@ def pointers(tensors: list[Tensor]) -> Tensor:
 _POINTERS: dict[tuple[int, ...], Any] = {}
 
 
-def precision() -> str:
-    """The precision of products: TF32 or full float32, as set in torch."""
+def floats(like: Tensor, *shape: int) -> Tensor:
+    """An empty tensor of float32 on the device of another: statistics and sums, also of rows in bfloat16."""
+    return like.new_empty(shape, dtype=torch.float32)
+
+
+def row_type(x: Tensor) -> torch.dtype:
+    """How rows are stored: as they are, or within autocast in bfloat16."""
+    return torch.bfloat16 if torch.is_autocast_enabled(x.device.type) else x.dtype
+
+
+def precision(x: Tensor) -> str:
+    """The precision of products: bfloat16 for rows that are stored so, otherwise TF32 or full float32, as set in torch."""
+    if x.dtype == torch.bfloat16:
+        return "bf16" if x.is_cuda else "rounded"
     return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 

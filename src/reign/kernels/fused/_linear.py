@@ -18,13 +18,37 @@ import triton.language as tl
 from torch import Tensor
 
 from reign.kernels._plan import CountedRows, Norms, Stack
-from reign.kernels.fused._launch import apart, block, chunks, i64, launch, numbers, parts, pointers, precision, programs
+from reign.kernels.fused._launch import (
+    apart,
+    block,
+    chunks,
+    floats,
+    i64,
+    launch,
+    numbers,
+    parts,
+    pointers,
+    precision,
+    programs,
+)
+from reign.kernels.fused._sums import Partial, add_up
 
 
 @triton.jit
 def _weight(table, t):
     """The address of slot t's weights."""
     return tl.load(table + t).to(tl.pointer_type(tl.float32))
+
+
+@triton.jit
+def _dot(a, b, PREC: tl.constexpr):
+    """The product of two tiles, added in float32. The interpreter multiplies no bfloat16 ("rounded")."""
+    if PREC == "bf16":
+        return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
+    elif PREC == "rounded":
+        return tl.dot(a.to(tl.bfloat16).to(tl.float32), b.to(tl.bfloat16).to(tl.float32), input_precision="ieee")
+    else:
+        return tl.dot(a, b, input_precision=PREC)
 
 
 @triton.jit
@@ -48,7 +72,7 @@ def _counted(flags, rows, m, BIT: tl.constexpr):
 
 @triton.jit
 def _linear_map(
-    x, xs: "i64", w, b, y, ys: "i64", flags, stats, gamma, beta, part, R, CI, CO,
+    x, xs: "i64", w, b, y, ys: "i64", flags, stats, gamma, beta, part, R, CI: tl.constexpr, CO: tl.constexpr,
     BI: tl.constexpr, TAIL: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, STAGES: tl.constexpr, PREC: tl.constexpr,
     NORM_IN: tl.constexpr, ACT: tl.constexpr, BIT_IN: tl.constexpr, STATS: tl.constexpr, BIT_OUT: tl.constexpr,
 ):  # fmt: skip
@@ -72,17 +96,17 @@ def _linear_map(
         rows = tile * BM + tl.arange(0, BM)
         m = rows < R
         at = rows[:, None].to(tl.int64) * CI + ci[None, :]
-        a = tl.load(x + at, mask=m[:, None] & oki[None, :], other=0.0)
+        a = tl.load(x + at, mask=m[:, None] & oki[None, :], other=0.0).to(tl.float32)
         if NORM_IN:
             a = (a - mean_in[None, :]) * (rstd_in * scale_in)[None, :] + shift_in[None, :]
         if ACT:
             a = tl.maximum(a, 0.0)
         if NORM_IN:
             a = tl.where(_counted(flags, rows, m, BIT_IN)[:, None], a, 0.0)
-        out = tl.dot(a, weight, input_precision=PREC) + bias[None, :]
+        out = _dot(a, weight, PREC) + bias[None, :]
         if TAIL:
             at = rows[:, None].to(tl.int64) * CI + ct[None, :]
-            out += tl.dot(tl.load(x + at, mask=m[:, None] & okt[None, :], other=0.0), weight_t, input_precision=PREC)
+            out += _dot(tl.load(x + at, mask=m[:, None] & okt[None, :], other=0.0), weight_t, PREC)
         tl.store(y + rows[:, None].to(tl.int64) * CO + co[None, :], out, mask=m[:, None] & oko[None, :])
         if STATS:
             here = _counted(flags, rows, m, BIT_OUT)[:, None]
@@ -153,9 +177,9 @@ def _running_statistics(stats, inverse, running_mean, running_var, normed, C, ep
 
 @triton.jit
 def _linear_map_back(
-    g, gs, group, y, ys: "i64", x, xs: "i64", w, flags,
+    g, gs: "i64", group, y, ys: "i64", x, xs: "i64", w, flags,
     stats_out, gamma_out, beta_out, sums_out, ss, normed, stats_in, gamma_in, beta_in, inverse,
-    gx, gxs: "i64", add, part, R, CI, CO,
+    gx, gxs: "i64", add, part, R, CI: tl.constexpr, CO: tl.constexpr,
     BI: tl.constexpr, TAIL: tl.constexpr, BO: tl.constexpr, BM: tl.constexpr, STAGES: tl.constexpr, PREC: tl.constexpr,
     NORM_OUT: tl.constexpr, BIT_OUT: tl.constexpr,
     NORM_IN: tl.constexpr, ACT: tl.constexpr, BIT_IN: tl.constexpr, ADD: tl.constexpr,
@@ -181,8 +205,9 @@ def _linear_map_back(
         end_y = tl.where(((normed >> t) & 1) != 0, R, 0)  # a result without a norm is not read
         mean_out, rstd_out, scale_out, _ = _moments(stats_out, gamma_out, beta_out, t, co, oko, CO)
         inv = tl.load(inverse + t)
-        s = tl.load(sums_out + t * ss + co, mask=oko, other=0.0) * inv
-        q = tl.load(sums_out + t * ss + CO + co, mask=oko, other=0.0) * inv
+        slope = rstd_out * scale_out  # of the gradient, in dy * slope + (y - mean) * by_y + constant
+        constant = tl.load(sums_out + t * ss + co, mask=oko, other=0.0) * (-inv * slope)
+        by_y = tl.load(sums_out + t * ss + CO + co, mask=oko, other=0.0) * (-inv * rstd_out * slope)
     if NORM_IN:
         mean_in, rstd_in, scale_in, shift_in = _moments(stats_in, gamma_in, beta_in, t, ci, oki, CI)
         sum_g = tl.zeros([BI], tl.float32)
@@ -195,36 +220,36 @@ def _linear_map_back(
         m = rows < R
         to, ti = rows[:, None].to(tl.int64) * CO + co[None, :], rows[:, None].to(tl.int64) * CI + ci[None, :]
         moko, moki = m[:, None] & oko[None, :], m[:, None] & oki[None, :]
-        dy = tl.load(g + to, mask=moko, other=0.0)
+        dy = tl.load(g + to, mask=moko, other=0.0).to(tl.float32)
         if NORM_OUT:
             read = (rows < end_y)[:, None] & oko[None, :]
-            hat = (tl.load(y + to, mask=read, other=0.0) - mean_out[None, :]) * rstd_out[None, :]
-            dy = (dy - s[None, :] - hat * q[None, :]) * (rstd_out * scale_out)[None, :]
+            away = tl.load(y + to, mask=read, other=0.0).to(tl.float32) - mean_out[None, :]
+            dy = dy * slope[None, :] + (away * by_y[None, :] + constant[None, :])
             dy = tl.where(_counted(flags, rows, m, BIT_OUT)[:, None], dy, 0.0)
-        a = tl.load(x + ti, mask=moki, other=0.0)
+        a = tl.load(x + ti, mask=moki, other=0.0).to(tl.float32)
         if NORM_IN:
-            hat_in = (a - mean_in[None, :]) * rstd_in[None, :]
-            a = hat_in * scale_in[None, :] + shift_in[None, :]
+            away_in = a - mean_in[None, :]
+            a = away_in * (rstd_in * scale_in)[None, :] + shift_in[None, :]
         if ACT:
             a = tl.maximum(a, 0.0)
         if NORM_IN:
             a = tl.where(_counted(flags, rows, m, BIT_IN)[:, None], a, 0.0)
-        dweight += tl.dot(tl.trans(dy), a, input_precision=PREC)
+        dweight += _dot(tl.trans(dy), a, PREC)
         dbias += tl.sum(dy, 0)
-        da = tl.dot(dy, weight, input_precision=PREC)
+        da = _dot(dy, weight, PREC)
         if ACT:
             da = tl.where(a > 0, da, 0.0)
         if NORM_IN:
             sum_g += tl.sum(da, 0)
-            sum_gx += tl.sum(da * hat_in, 0)
+            sum_gx += tl.sum(da * away_in, 0)
         if ADD:
             da += tl.load(gx + ti, mask=(rows < end_add)[:, None] & oki[None, :], other=0.0)
         tl.store(gx + ti, da, mask=moki)
         if TAIL:
             tt = rows[:, None].to(tl.int64) * CI + ct[None, :]
             mokt = m[:, None] & okt[None, :]
-            dweight_t += tl.dot(tl.trans(dy), tl.load(x + tt, mask=mokt, other=0.0), input_precision=PREC)
-            da_t = tl.dot(dy, weight_t, input_precision=PREC)
+            dweight_t += _dot(tl.trans(dy), tl.load(x + tt, mask=mokt, other=0.0), PREC)
+            da_t = _dot(dy, weight_t, PREC)
             if ADD:
                 da_t += tl.load(gx + tt, mask=(rows < end_add)[:, None] & okt[None, :], other=0.0)
             tl.store(gx + tt, da_t, mask=mokt)
@@ -236,11 +261,14 @@ def _linear_map_back(
     if NORM_IN:
         o += CO * CI + CO
         tl.store(o + ci, sum_g, mask=oki)
-        tl.store(o + CI + ci, sum_gx, mask=oki)
+        tl.store(o + CI + ci, sum_gx * rstd_in, mask=oki)
 
 
 @triton.jit
-def _norm_sums(g, gs, group, y, ys: "i64", stats, flags, part, R, C, BC: tl.constexpr, BM: tl.constexpr, BIT: tl.constexpr):
+def _norm_sums(
+    g, gs: "i64", group, y, ys: "i64", stats, flags, part, R, C: tl.constexpr,
+    BC: tl.constexpr, BM: tl.constexpr, BIT: tl.constexpr,
+):  # fmt: skip
     """Sums of g and of g times the normalised y over the rows that count, for the backward pass of a norm."""
     pid, t = tl.program_id(0), tl.program_id(1)
     c = tl.program_id(2) * BC + tl.arange(0, BC)
@@ -255,37 +283,17 @@ def _norm_sums(g, gs, group, y, ys: "i64", stats, flags, part, R, C, BC: tl.cons
         m = rows < R
         here = _counted(flags, rows, m, BIT)[:, None] & ok[None, :]
         at = rows[:, None].to(tl.int64) * C + c[None, :]
-        dy = tl.load(g + at, mask=here, other=0.0)
+        dy = tl.load(g + at, mask=here, other=0.0).to(tl.float32)
         s += tl.sum(dy, 0)
-        q += tl.sum(dy * (tl.load(y + at, mask=here, other=0.0) - mean[None, :]) * rstd[None, :], 0)
+        q += tl.sum(dy * (tl.load(y + at, mask=here, other=0.0).to(tl.float32) - mean[None, :]) * rstd[None, :], 0)
     o = part + (t * tl.num_programs(0) + pid) * 2 * C
     tl.store(o + c, s, mask=ok)
     tl.store(o + C + c, q, mask=ok)
 
 
-@triton.jit
-def _add_up(part, out, G, N, BN: tl.constexpr, BG: tl.constexpr):
-    """Add the partial sums of all programs in a fixed order: (slots, G, N) -> (slots, N)."""
-    t = tl.program_id(1)
-    n, g = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BG)
-    part += t.to(tl.int64) * G * N
-    total = tl.zeros([BG, BN], tl.float32)
-    for g0 in range(0, G, BG):
-        here = (g0 + g < G)[:, None] & (n < N)[None, :]
-        total += tl.load(part + (g0 + g)[:, None] * N + n[None, :], mask=here, other=0.0)
-    tl.store(out + t * N + n, tl.sum(total, 0), mask=n < N)
-
-
-def add_up(part: Tensor, out: Tensor) -> Tensor:
-    """Add partial sums: (slots, programs, n) -> (slots, n)."""
-    slots, count, n = part.shape
-    size = min(32, triton.next_power_of_2(n))
-    launch(_add_up, (triton.cdiv(n, size), slots), part, out, count, n, BN=size, BG=256, num_warps=4)
-    return out
-
-
 # rows of a tile, largest number of programs, warps, stages of loads: few programs if each stores a gradient of the weights
-FORWARD, BACKWARD, SUMS = (32, 528, 4, 2), (16, 528, 2, 3), (64, 528, 4)
+FORWARD, BACKWARD, SUMS = (32, 528, 4, 3), (16, 528, 2, 3), (64, 528, 4)
+FORWARD_OF_SHORT = 32, 528, 4, 2  # the same for rows in bfloat16
 FEW, BACKWARD_OF_FEW = 50_000, (32, 264, 4, 3)  # the same if all slots together have at most this many rows
 WIDE, BACKWARD_OF_WIDE = 80, (16, 264, 4, 2)  # the same if there are more channels than this
 
@@ -349,23 +357,23 @@ def _map(
     after: Norms | None, bit_after: int, training: bool, act: bool = False, found: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
     """One linear map of all slots, with the norm before it and statistics for the norm after it."""
-    tile, most, warps, stages = FORWARD
+    tile, most, warps, stages = FORWARD if x[0].dtype == torch.float32 else FORWARD_OF_SHORT
     slots, (number, channels), inputs = len(y), y[0].shape, w[0].size(1)
     count = programs(number, tile, max(1, most // slots))
     some = stats if stats is not None else y[0]
     norm = before if before is not None else after
     scale, shift = (addresses(norm, "scale"), addresses(norm, "shift")) if norm is not None else (pointers(w), pointers(w))
     measured = after is not None and training
-    part = y[0].new_empty(slots, count, 2 * channels + 1) if measured else y[0]
+    part = floats(y[0], slots, count, 2 * channels + 1) if measured else y[0]
     main, tail = (block(inputs), 0) if act else parts(inputs)
     launch(_linear_map, (count, slots),
         x[0], apart(x), pointers(w), pointers(b), y[0], apart(y), rows.flags, some, scale, shift, part, number, inputs, channels,
-        BI=main, TAIL=tail, BO=block(channels), BM=tile, STAGES=stages, PREC=precision(), NORM_IN=before is not None, ACT=act,
+        BI=main, TAIL=tail, BO=block(channels), BM=tile, STAGES=stages, PREC=precision(x[0]), NORM_IN=before is not None, ACT=act,
         BIT_IN=rows.inner, STATS=measured, BIT_OUT=bit_after, num_warps=warps,
     )  # fmt: skip
     if after is None:
         return None, None
-    found, inverse = y[0].new_empty(slots, 2, channels) if found is None else found, y[0].new_empty(slots)
+    found, inverse = floats(y[0], slots, 2, channels) if found is None else found, floats(y[0], slots)
     tables = addresses(after, "mean"), addresses(after, "var")
     if training:
         launch(_finish_statistics, (slots, triton.cdiv(channels, 16)),
@@ -379,7 +387,7 @@ def _map(
 
 def backward_maps(
     stack: Stack, saved: Saved, x: Sequence[Tensor], out: Sequence[Tensor], rows: CountedRows, g: Tensor, g_stride: int, group: Tensor, sums: Tensor | None,
-    gx: Sequence[Tensor], add: int = 0,
+    gx: Sequence[Tensor], later: Partial, add: int = 0,
 ) -> list[Tensor]:  # fmt: skip
     """Return the gradients of all weights, and write those of the inputs to ``gx``.
 
@@ -389,6 +397,7 @@ def backward_maps(
         g_stride, group: see ``g``.
         sums: sums of g, and of g times the normalised results, for each slot; their norms need them.
         gx: tensors for the gradients of the inputs.
+        later: takes the sums for the gradients of maps, which have their values when it is finished.
         add: a bit for each slot whose gradient is added to existing values.
     """
     w2, b2, inner_sums = list[Tensor](), list[Tensor](), None
@@ -408,14 +417,15 @@ def backward_maps(
             rows.outer,
             (stack.inner, saved.inner),
             list(g_hidden),
+            later,
             act=True,
         )
         after = stack.inner, saved.inner, inner_sums, saved.inverse_inner
         d1, _ = _map_back(
-            stack.w1, x, saved.hidden, rows, g_hidden, g_hidden.stride(0), each, after, rows.inner, (None, None), gx, add=add
+            stack.w1, x, saved.hidden, rows, g_hidden, g_hidden.stride(0), each, after, rows.inner, (None, None), gx, later, add=add
         )
     else:
-        d1, _ = _map_back(stack.w1, x, out, rows, g, g_stride, group, after, rows.outer, (None, None), gx, add=add)
+        d1, _ = _map_back(stack.w1, x, out, rows, g, g_stride, group, after, rows.outer, (None, None), gx, later, add=add)
     grads = [*d1[0], *d1[1], *w2, *b2]
     for norms, found in ((stack.inner, inner_sums), (stack.outer, sums)):
         if norms is not None:
@@ -428,7 +438,7 @@ def backward_maps(
 def _map_back(
     w: list[Tensor], x: Sequence[Tensor], y: Sequence[Tensor], rows: CountedRows, g: Tensor, g_stride: int, group: Tensor,
     after: tuple[Norms | None, Tensor | None, Tensor | None, Tensor | None], bit_after: int,
-    before: tuple[Norms | None, Tensor | None], gx: Sequence[Tensor], act: bool = False, add: int = 0,
+    before: tuple[Norms | None, Tensor | None], gx: Sequence[Tensor], later: Partial, act: bool = False, add: int = 0,
 ) -> tuple[tuple[list[Tensor], list[Tensor]], Tensor | None]:  # fmt: skip
     """Backward pass through one linear map: gradients of weights and biases, and the sums that the norm before it needs."""
     slots, (channels, inputs), number = len(w), w[0].shape, rows.number
@@ -438,7 +448,7 @@ def _map_back(
     norm_after, stats_after, sums, inverse = after
     norm_before, stats_before = before
     weight, both = channels * inputs, channels * inputs + channels
-    part = g.new_empty(slots, count, both + (2 * inputs if norm_before is not None else 0))
+    part = floats(g, slots, count, both + (2 * inputs if norm_before is not None else 0))
     none = pointers(w)
     out_tables = (addresses(norm_after, "scale"), addresses(norm_after, "shift")) if norm_after is not None else (none, none)
     in_tables = (addresses(norm_before, "scale"), addresses(norm_before, "shift")) if norm_before is not None else (none, none)
@@ -448,14 +458,14 @@ def _map_back(
         g if stats_after is None else stats_after, *out_tables, g if sums is None else sums, 0 if sums is None else sums.stride(0),
         0 if norm_after is None else norm_after.mask, g if stats_before is None else stats_before, *in_tables, g if inverse is None else inverse,
         gx[0], apart(gx), add, part, number, inputs, channels,
-        BI=main, TAIL=tail, BO=block(channels), BM=tile, STAGES=stages, PREC=precision(),
+        BI=main, TAIL=tail, BO=block(channels), BM=tile, STAGES=stages, PREC=precision(x[0]),
         NORM_OUT=norm_after is not None, BIT_OUT=bit_after, NORM_IN=norm_before is not None, ACT=act, BIT_IN=rows.inner, ADD=add != 0,
         num_warps=warps,
     )  # fmt: skip
-    total = add_up(part, g.new_empty(slots, part.size(2)))
+    total = later.add(part[:, :, :both])
     weights = [total[t, :weight].view(channels, inputs) for t in range(slots)]
-    biases = [total[t, weight:both] for t in range(slots)]
-    found = total[:, both:].unflatten(1, (2, inputs)) if norm_before is not None else None
+    biases = [total[t, weight:] for t in range(slots)]
+    found = add_up(part[:, :, both:]).unflatten(1, (2, inputs)) if norm_before is not None else None
     return (weights, biases), found
 
 
@@ -464,9 +474,9 @@ def norm_sums(out: Sequence[Tensor], stats: Tensor | None, rows: CountedRows, g:
     tile, most, warps = SUMS
     slots, (number, channels) = len(out), out[0].shape
     count = programs(number, tile, max(1, most // slots))
-    part = g.new_empty(slots, count, 2 * channels)
+    part = floats(g, slots, count, 2 * channels)
     size, pieces = chunks(channels)
     launch(_norm_sums, (count, slots, pieces),
         g, g_stride, group, out[0], apart(out), stats, rows.flags, part, number, channels, BC=size, BM=tile, BIT=rows.outer, num_warps=warps
     )  # fmt: skip
-    return add_up(part, g.new_empty(slots, 2 * channels)).view(slots, 2, channels)
+    return add_up(part).view(slots, 2, channels)

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from reign.kernels.fused import _linear
-from reign.kernels.fused._launch import block, chunks, launch, pointers, programs
-from reign.kernels.fused._linear import add_up
+from reign.kernels.fused._launch import block, chunks, floats, launch, pointers, programs
+from reign.kernels.fused._sums import add_up
 
 SUMS, APPLY = (64, 528, 4), (64, 4)  # rows of a tile, largest number of programs, warps
 
@@ -31,7 +31,7 @@ def _statistics(x, flags, part, R, C, BC: tl.constexpr, BM: tl.constexpr):
         rows = tile * BM + tl.arange(0, BM)
         counted = tl.load(flags + rows, mask=rows < R, other=0) != 0
         here = counted[:, None] & ok[None, :]
-        value = tl.load(x + rows[:, None].to(tl.int64) * C + c[None, :], mask=here, other=0.0)
+        value = tl.load(x + rows[:, None].to(tl.int64) * C + c[None, :], mask=here, other=0.0).to(tl.float32)
         more = tl.sum(counted.to(tl.float32))
         mean_here = tl.sum(value, 0) / tl.maximum(more, 1.0)
         away = tl.where(here, value - mean_here[None, :], 0.0)
@@ -56,9 +56,9 @@ def _apply(x, flags, stats, scale, shift, y, R, C, RELU: tl.constexpr, BC: tl.co
     mean = tl.load(stats + c, mask=ok, other=0.0)
     factor = tl.load(stats + C + c, mask=ok, other=0.0) * tl.load(scale + c, mask=ok, other=0.0)
     at = rows[:, None].to(tl.int64) * C + c[None, :]
-    out = (tl.load(x + at, mask=here, other=0.0) - mean[None, :]) * factor[None, :] + tl.load(shift + c, mask=ok, other=0.0)[
-        None, :
-    ]
+    out = (tl.load(x + at, mask=here, other=0.0).to(tl.float32) - mean[None, :]) * factor[None, :] + tl.load(
+        shift + c, mask=ok, other=0.0
+    )[None, :]
     if RELU:
         out = tl.maximum(out, 0.0)
     tl.store(y + at, tl.where(here, out, 0.0), mask=m)
@@ -77,8 +77,8 @@ def _sums(g, x, flags, stats, scale, shift, part, R, C, RELU: tl.constexpr, BC: 
         rows = tile * BM + tl.arange(0, BM)
         here = (tl.load(flags + rows, mask=rows < R, other=0) != 0)[:, None] & ok[None, :]
         at = rows[:, None].to(tl.int64) * C + c[None, :]
-        hat = (tl.load(x + at, mask=here, other=0.0) - mean[None, :]) * rstd[None, :]
-        dy = tl.load(g + at, mask=here, other=0.0)
+        hat = (tl.load(x + at, mask=here, other=0.0).to(tl.float32) - mean[None, :]) * rstd[None, :]
+        dy = tl.load(g + at, mask=here, other=0.0).to(tl.float32)
         if RELU:
             dy = tl.where(hat * factor[None, :] + offset[None, :] > 0, dy, 0.0)
         s += tl.sum(dy, 0)
@@ -101,8 +101,8 @@ def _back(g, x, flags, stats, scale, shift, sums, inverse, gx, R, C, RELU: tl.co
     inv = tl.load(inverse)
     s, q = tl.load(sums + c, mask=ok, other=0.0) * inv, tl.load(sums + C + c, mask=ok, other=0.0) * inv
     at = rows[:, None].to(tl.int64) * C + c[None, :]
-    hat = (tl.load(x + at, mask=here, other=0.0) - mean[None, :]) * rstd[None, :]
-    dy = tl.load(g + at, mask=here, other=0.0)
+    hat = (tl.load(x + at, mask=here, other=0.0).to(tl.float32) - mean[None, :]) * rstd[None, :]
+    dy = tl.load(g + at, mask=here, other=0.0).to(tl.float32)
     if RELU:
         dy = tl.where(hat * factor[None, :] + offset[None, :] > 0, dy, 0.0)
     dx = (dy - s[None, :] - hat * q[None, :]) * (rstd * factor)[None, :]
@@ -138,12 +138,12 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor, flags: Tensor, state: NormState) -> Tensor:
         (number, channels), (size, pieces) = x.shape, chunks(x.size(1))
-        stats, inverse = x.new_empty(1, 2, channels), x.new_empty(1)
+        stats, inverse = floats(x, 1, 2, channels), floats(x, 1)
         tables = pointers([state.mean]), pointers([state.var])
         if state.training:
             tile, most, warps = SUMS
             count = programs(number, tile, most)
-            part = x.new_empty(count, 2 * channels + 1)
+            part = floats(x, count, 2 * channels + 1)
             launch(_statistics, (count, pieces), x, flags, part, number, channels, BC=size, BM=tile, num_warps=warps)
             launch(_linear._finish_statistics, (1, triton.cdiv(channels, 16)),
                 part, stats, inverse, *tables, 1, count, channels, state.momentum, state.eps, BC=16, BG=triton.next_power_of_2(count),
@@ -165,11 +165,11 @@ class _Norm(torch.autograd.Function):
         x, scale, shift, flags, stats, inverse = ctx.saved_tensors
         g, (number, channels), (size, pieces), (tile, most, warps) = g.contiguous(), x.shape, chunks(x.size(1)), SUMS
         count = programs(number, tile, most)
-        part = x.new_empty(1, count, 2 * channels)
+        part = floats(x, 1, count, 2 * channels)
         launch(_sums, (count, pieces),
             g, x, flags, stats, scale, shift, part, number, channels, RELU=ctx.relu, BC=size, BM=tile, num_warps=warps
         )  # fmt: skip
-        sums, gx, (tile, warps) = add_up(part, x.new_empty(1, 2 * channels)), torch.empty_like(x), APPLY
+        sums, gx, (tile, warps) = add_up(part), torch.empty_like(x), APPLY
         launch(_back, (triton.cdiv(number, tile), pieces),
             g, x, flags, stats, scale, shift, sums, inverse, gx, number, channels, RELU=ctx.relu, BC=size, BM=tile, num_warps=warps,
         )  # fmt: skip

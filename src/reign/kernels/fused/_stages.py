@@ -6,6 +6,7 @@ r"""A whole layer as two stages: all maps on nodes, subgraphs and roots; and all
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -15,16 +16,18 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from reign.kernels._plan import NodeInput, NodePlan, PairPlan, PairSlot, PassedMessages, Stack
-from reign.kernels.fused._launch import block, chunks, launch, numbers, pointers
-from reign.kernels.fused._linear import Saved, _moments, add_up, addresses, backward_maps, forward_maps, norm_sums
+from reign.kernels.fused._launch import apart, block, chunks, floats, launch, numbers, pointers, row_type
+from reign.kernels.fused._linear import Saved, _moments, addresses, backward_maps, forward_maps, norm_sums
 from reign.kernels.fused._passing import collect, collect_back, own_back
-from reign.kernels.fused._sums import segment_sum, sums_back, sums_of
+from reign.kernels.fused._sums import Partial, add_up, all_sums, sums_back, sums_of
 
 COMBINE = (32, 4)
 
 
 @triton.jit
-def _add_groups(y, stats, gamma, beta, group, norms, flags, out, R, C, T, BC: tl.constexpr, BM: tl.constexpr, MASKED: tl.constexpr):
+def _add_groups(
+    y, stats, gamma, beta, group, norms, flags, out, R, C: tl.constexpr, T, BC: tl.constexpr, BM: tl.constexpr, MASKED: tl.constexpr
+):
     """``out[q] = sum of norm_t(y_t)`` over the slots t of group q (axis 1)."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     q = tl.program_id(1)
@@ -38,7 +41,7 @@ def _add_groups(y, stats, gamma, beta, group, norms, flags, out, R, C, T, BC: tl
     total = tl.zeros([BM, BC], tl.float32)
     for t in range(0, T):
         if tl.load(group + t) == q:
-            value = tl.load(y + t * R.to(tl.int64) * C + at, mask=mok, other=0.0)
+            value = tl.load(y + t * R.to(tl.int64) * C + at, mask=mok, other=0.0).to(tl.float32)
             if (norms >> t) & 1:
                 mean, rstd, scale, shift = _moments(stats, gamma, beta, t, c, ok, C)
                 value = (value - mean[None, :]) * (rstd * scale)[None, :] + shift[None, :]
@@ -49,7 +52,7 @@ def _add_groups(y, stats, gamma, beta, group, norms, flags, out, R, C, T, BC: tl
 
 @triton.jit
 def _combine(
-    plain, normed, stats, gamma, beta, S, N, R, sub, node, flags, out, P, C,
+    plain, normed, stats, gamma, beta, S, N, R, sub, node, flags, out, P, C: tl.constexpr,
     PLAIN: tl.constexpr, NORMED: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr,
     HAS_S: tl.constexpr, HAS_N: tl.constexpr, HAS_R: tl.constexpr, ACT: tl.constexpr, MASK: tl.constexpr,
 ):  # fmt: skip
@@ -62,22 +65,22 @@ def _combine(
     bits = tl.load(flags + rows, mask=m, other=0)
     total = tl.zeros([BM, BC], tl.float32)
     for t in tl.static_range(PLAIN):
-        total += tl.load(plain + t * P.to(tl.int64) * C + at, mask=mok, other=0.0)
+        total += tl.load(plain + t * P.to(tl.int64) * C + at, mask=mok, other=0.0).to(tl.float32)
     for t in tl.static_range(NORMED):
-        value = tl.load(normed + t * P.to(tl.int64) * C + at, mask=mok, other=0.0)
+        value = tl.load(normed + t * P.to(tl.int64) * C + at, mask=mok, other=0.0).to(tl.float32)
         mean, rstd, scale, shift = _moments(stats, gamma, beta, PLAIN + t, c, ok, C)
         value = (value - mean[None, :]) * (rstd * scale)[None, :] + shift[None, :]
         total += tl.where(((bits & 2) != 0)[:, None], value, 0.0)
     if HAS_S or HAS_R:
         k = tl.load(sub + rows, mask=m, other=0)[:, None].to(tl.int64) * C + c[None, :]
     if HAS_S:
-        total += tl.load(S + k, mask=mok, other=0.0)
+        total += tl.load(S + k, mask=mok, other=0.0).to(tl.float32)
     if HAS_N:
         i = tl.load(node + rows, mask=m, other=0)[:, None].to(tl.int64) * C + c[None, :]
-        total += tl.load(N + i, mask=mok, other=0.0)
+        total += tl.load(N + i, mask=mok, other=0.0).to(tl.float32)
     if HAS_R:
         root = ((bits & 4) != 0)[:, None]
-        total = tl.where(root, tl.load(R + k, mask=mok & root, other=0.0), total)
+        total = tl.where(root, tl.load(R + k, mask=mok & root, other=0.0).to(tl.float32), total)
     if ACT:
         total = tl.maximum(total, 0.0)
     if MASK:
@@ -85,21 +88,43 @@ def _combine(
     tl.store(out + at, total, mask=mok)
 
 
+@triton.jit
+def _add_gradients(g, value, out, R, C: tl.constexpr, T, BC: tl.constexpr, BM: tl.constexpr):
+    """``out[v] = sum of g[t]`` over all t of the value v (axis 1)."""
+    rows, v = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1)
+    c = tl.program_id(2) * BC + tl.arange(0, BC)
+    here = (rows < R)[:, None] & (c < C)[None, :]
+    at = rows[:, None].to(tl.int64) * C + c[None, :]
+    total = tl.zeros([BM, BC], tl.float32)
+    for t in range(0, T):
+        if tl.load(value + t) == v:
+            total += tl.load(g + t * R.to(tl.int64) * C + at, mask=here, other=0.0).to(tl.float32)
+    tl.store(out + v * R.to(tl.int64) * C + at, total, mask=here)
+
+
 class NodeStage(NodePlan):
     """Slots on nodes and subgraphs, in fused kernels."""
 
-    def __call__(self, inputs: Sequence[NodeInput]) -> Tensor:
-        """The sum of the slots of each group, shape (groups, rows, out). Inputs with messages come last."""
-        tensors = [tensor for one in inputs for tensor in one.tensors()]
-        out: Tensor = _NodeStage.apply(self, [one.messages for one in inputs], *tensors, *self.stack.parameters())  # type: ignore[no-untyped-call]
+    def __call__(self, inputs: Sequence[NodeInput]) -> tuple[Tensor, ...]:
+        """The sum of the slots of each group, shape (rows, out). Inputs with messages come last."""
+        kind, own = row_type(inputs[0].own), {id(one.own): one.own for one in inputs}  # several slots may read the same values
+        values = tuple(list(own).index(id(one.own)) for one in inputs)
+        sources = [None if one.source is None else one.source.to(kind).contiguous() for one in inputs]
+        weights = [weight for one in inputs for weight in one.tensors()[2:]]
+        out: tuple[Tensor, ...] = _NodeStage.apply(  # type: ignore[no-untyped-call]
+            self, [one.messages for one in inputs], values, *(value.to(kind).contiguous() for value in own.values()), *sources, *weights,
+            *self.stack.parameters(),
+        )  # fmt: skip
         return out
 
 
 class _NodeStage(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, stage: NodeStage, messages: list[PassedMessages | None], *rest: Tensor) -> Tensor:
-        rows, stack, slots = stage.rows, stage.stack, len(messages)
-        own, source = [t.contiguous() for t in rest[: 4 * slots : 4]], rest[1 : 4 * slots : 4]
+    def forward(
+        ctx: Any, stage: NodeStage, messages: list[PassedMessages | None], values: tuple[int, ...], *rest: Tensor
+    ) -> tuple[Tensor, ...]:
+        rows, stack, slots, number = stage.rows, stage.stack, len(messages), max(values) + 1
+        own, source = [rest[v] for v in values], rest[number : number + slots]
         x = own[0].new_empty(slots, rows.number, own[0].size(1))
         plain = messages.count(None)
         if plain:
@@ -115,31 +140,63 @@ class _NodeStage(torch.autograd.Function):
             none if outer is None else addresses(outer, "shift"), numbers(stage.groups, x.device), 0 if outer is None else outer.mask,
             rows.flags, out, rows.number, channels, stack.slots, BC=block(channels), BM=32, MASKED=rows.outer != 0, num_warps=4,
         )  # fmt: skip
-        ctx.stage, ctx.messages = stage, messages
+        ctx.stage, ctx.messages, ctx.values = stage, messages, values
         read = [None if m is None else t for m, t in zip(messages, own, strict=True)]
         ctx.save_for_backward(x, None if outer is None else y, *read, *source, *saved.tensors())
-        return out
+        return tuple(out)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
-        stage, messages, slots = ctx.stage, ctx.messages, len(ctx.messages)
+    def backward(ctx: Any, *given: Tensor) -> tuple[Any, ...]:
+        stage, messages, values, slots, later = ctx.stage, ctx.messages, ctx.values, len(ctx.messages), Partial()
         x, y, *rest = ctx.saved_tensors
         own, source, saved = rest[:slots], rest[slots : 2 * slots], Saved.of(rest[2 * slots :])
-        g, gx, group = g.contiguous(), torch.empty_like(x), numbers(stage.groups, x.device)
-        sums = None if y is None else norm_sums(list(y), saved.outer, stage.rows, g, g.stride(0), group)
+        g, stride = _as_one(given)
+        group, plain = numbers(stage.groups, x.device), messages.count(None)
+        room = x.new_empty(2 * slots - plain, *x.shape[1:])
+        gx, g_own = (
+            list(room[:slots]),
+            [*room[:plain], *room[slots:]],
+        )  # of what maps read, with messages, and of the values themselves
+        sums = None if y is None else norm_sums(list(y), saved.outer, stage.rows, g, stride, group)
         out = list(x) if y is None else list(y)
-        weights = backward_maps(stage.stack, saved, list(x), out, stage.rows, g, g.stride(0), group, sums, list(gx))
-        grads: list[list[Tensor | None]] = [[gx[t], None, None, None] for t in range(slots)]
+        weights = backward_maps(stage.stack, saved, list(x), out, stage.rows, g, stride, group, sums, gx, later)
+        g_source: list[Tensor | None] = [None] * slots
+        g_messages: list[Tensor | None] = [None] * (2 * slots)
         for ts in _together(messages, source):
             same = source[ts[0]] is None
             froms = [_source(own, source, t) for t in ts]
-            g_from = [torch.empty_like(f) for f in froms]
-            tables, eps = collect_back([gx[t] for t in ts], froms, [messages[t] for t in ts], g_from, own=same, add=False)
+            g_from = [g_own[t] if same else torch.empty_like(f) for t, f in zip(ts, froms, strict=True)]
+            tables, eps = collect_back([gx[t] for t in ts], froms, [messages[t] for t in ts], g_from, later, own=same, add=False)
             for t, found, table, g_eps in zip(ts, g_from, tables, eps, strict=True):
-                g_own, (g_eps,) = (found, [g_eps]) if same else own_back([gx[t]], own[t], [messages[t].eps])
-                grads[t] = [g_own, None if same else found, table, g_eps]
-        return None, None, *(g for slot in grads for g in slot), *weights
+                if not same:
+                    _, (g_eps,) = own_back([gx[t]], own[t], [messages[t].eps], later, g_own[t])
+                    g_source[t] = found
+                g_messages[2 * t : 2 * t + 2] = table, g_eps
+        g_values = _of_values(room, (*values[:plain], *[-1] * (slots - plain), *values[plain:]))
+        later.finish()
+        return None, None, None, *g_values, *g_source, *g_messages, *weights
+
+
+def _as_one(given: Sequence[Tensor]) -> tuple[Tensor, int]:
+    """Gradients as the first of some tensors at equal distances in memory, and the distance. They often are."""
+    ends = [g.data_ptr() // g.element_size() for g in given]
+    gaps = {after - before for before, after in pairwise(ends)}
+    if len(gaps) > 1 or min(gaps, default=1) <= 0 or not all(g.is_contiguous() for g in given):
+        given = tuple(torch.stack(list(given)))
+    return given[0], apart(given)
+
+
+def _of_values(g: Tensor, values: tuple[int, ...]) -> Sequence[Tensor]:
+    """The gradient of each value: the sum of some of g, as ``values`` says."""
+    slots, rows, channels = g.shape
+    if len(set(values) - {-1}) == sum(v >= 0 for v in values):
+        return tuple(g[values.index(v)] for v in range(max(values) + 1))
+    out, (size, pieces) = g.new_empty(max(values) + 1, rows, channels), chunks(channels)
+    launch(_add_gradients, (triton.cdiv(rows, 32), out.size(0), pieces),
+        g, numbers(values, g.device), out, rows, channels, slots, BC=size, BM=32, num_warps=4,
+    )  # fmt: skip
+    return tuple(out)
 
 
 def _source(own: Sequence[Tensor], source: Sequence[Tensor | None], t: int) -> Tensor:
@@ -209,6 +266,7 @@ class PairStage(PairPlan):
         """
         between = _Between()
         weights = [w for slot in self.slots for w in slot.parameters()]
+        others = [other.to(h.dtype) for other in others]
         plain, normed = _Slots.apply(self, between, len(others), h, *others, *weights)  # type: ignore[no-untyped-call]
         join()
         return _Combine.apply(self, between, plain, normed, subs, nodes, roots)  # type: ignore[no-untyped-call, no-any-return]
@@ -231,7 +289,7 @@ class _Slots(torch.autograd.Function):
         slots, channels = stage.slots, stage.slots[0].stack.out_channels
         plain = h.new_empty(stage.plain, stage.pairs.number, channels)
         normed = h.new_empty(len(slots) - stage.plain, stage.pairs.number, channels)
-        y, stats = [*plain, *normed], h.new_empty(len(slots), 2, channels)
+        y, stats = [*plain, *normed], floats(h, len(slots), 2, channels)
         made: list[Tensor | None] = []
         for slot in slots:
             made.append(None if slot.messages is None else torch.empty_like(h))
@@ -254,16 +312,19 @@ class _Slots(torch.autograd.Function):
         gy = (g_plain if stage.plain else g_normed)[0]
         others, made, kept = saved[:number], saved[number : number + len(stage.slots)], saved[number + len(stage.slots) :]
         x, y = _inputs(stage, h, others, made), [*[gy] * stage.plain, *normed]  # results without a norm are not read
-        back, grads = _Back(h, others), list[list[Tensor | None]]()
+        back, grads, later = _Back(h, others), list[list[Tensor | None]](), Partial()
         for t, stack in stage.groups:
             end, size = t + stack.slots, 4 + stack.slots * bool(stack.w2)
             group = numbers((0,) * stack.slots, h.device)
             sums = [_norm_sums(stage, between, normed, stats, n, gy) for n in range(max(t, stage.plain), end)]
             found = None if not sums else sums[0].expand(stack.slots, -1, -1) if len(sums) == 1 else torch.cat(sums)
             targets, add = back.targets(stage.slots[t:end])
-            own = backward_maps(stack, Saved.of(kept[:size]), x[t:end], y[t:end], stage.rows, gy, 0, group, found, targets, add)
+            own = backward_maps(
+                stack, Saved.of(kept[:size]), x[t:end], y[t:end], stage.rows, gy, 0, group, found, targets, later, add
+            )
             kept = kept[size:]
-            grads += back.of_weights(stage.slots[t:end], own, targets)
+            grads += back.of_weights(stage.slots[t:end], own, targets, later)
+        later.finish()
         return None, None, None, back.gh if back.written else None, *back.others, *(g for slot in grads for g in slot)
 
 
@@ -281,7 +342,7 @@ def _norm_sums(stage: PairStage, between: _Between, normed: Tensor, stats: Tenso
     if t > stage.plain:
         return norm_sums([normed[t - stage.plain]], stats[t : t + 1], stage.rows, gy, 0, numbers((0,), gy.device))
     assert between.part is not None
-    found = add_up(between.part, gy.new_empty(1, 2 * gy.size(1))).view(1, 2, gy.size(1))
+    found = add_up(between.part).view(1, 2, gy.size(1))
     between.part = None
     return found
 
@@ -310,13 +371,15 @@ class _Back:
                 found.append(self.gh)
         return found, add
 
-    def of_weights(self, slots: Sequence[PairSlot], grads: list[Tensor], gx: Sequence[Tensor]) -> list[list[Tensor | None]]:
+    def of_weights(
+        self, slots: Sequence[PairSlot], grads: list[Tensor], gx: Sequence[Tensor], later: Partial
+    ) -> list[list[Tensor | None]]:
         """The gradients of the weights of each slot, from those of a stack. Gradients of messages are passed on to the pairs."""
         found = list[list[Tensor | None]]()
         for t, slot in enumerate(slots):
             own: list[Tensor | None] = []
             if slot.messages is not None:
-                (table,), (eps,) = collect_back([gx[t]], [self.h], [slot.messages], [self.gh], own=True, add=self.written)
+                (table,), (eps,) = collect_back([gx[t]], [self.h], [slot.messages], [self.gh], later, own=True, add=self.written)
                 self.written = True
                 own = [eps] if slot.messages.table is None else [table, eps]
             found.append(own)
@@ -368,11 +431,15 @@ class _Combine(torch.autograd.Function):
         stage, between = ctx.stage, ctx.between
         out, normed, stats = ctx.saved_tensors
         subs, nodes, roots = ctx.shapes
-        g_roots = None if roots is None else out.new_zeros(roots)
+        g_nodes = g_roots = g_subs = None
+        if subs == nodes == roots and roots is not None:  # one after the other, in the order in which a stage on nodes gives them
+            g_nodes, g_roots, g_subs = out.new_empty(3, *roots)
+            g_roots.zero_()
+        elif roots is not None:
+            g_roots = out.new_zeros(roots)
         first = (normed[0], stats[stage.plain]) if normed.size(0) else None
         gy, between.part = sums_back(stage.pairs, stage.picks, given, out, g_roots, stage.act, stage.masked, first)
-        g_subs = None if subs is None else segment_sum(gy, stage.pairs.to_sub)
-        g_nodes = None if nodes is None else segment_sum(gy, stage.pairs.to_node)
+        g_subs, g_nodes, *_ = all_sums(gy, stage.pairs, subs is not None, nodes is not None, into=(g_subs, g_nodes))
         return None, None, gy.expand(stage.plain, *gy.shape), gy.expand(normed.size(0), *gy.shape), g_subs, g_nodes, g_roots
 
 
