@@ -38,7 +38,7 @@ from reign.train.engine.execution import number_format
 from reign.train.runs.build import make_model, make_problem
 from reign.train.settings.config import Recipe
 
-SPINS = getattr(reign.__main__, "SPINS", "")  # versions before have none
+SPINS, PRODUCTS = reign.__main__.SPINS, reign.__main__.PRODUCTS
 keep_freed_memory = getattr(reign.kernels, "keep_freed_memory", nullcontext)
 threads_for_blocks_only = getattr(reign.kernels, "threads_for_blocks_only", nullcontext)
 onednn_pays = getattr(reign.train.engine.execution, "onednn_pays", bool)
@@ -46,12 +46,16 @@ CPU = torch.device("cpu")
 HERE = Path(__file__).absolute().parents[1] / "src"
 
 MODEL = {
-    "name": "sun",
-    "hidden_channels": 64,
+    "name": "dss",
+    "hidden_channels": 224,
     "num_layers": 4,
+    "policy": "ego+:1",
+    "subgraphs": "sum",
+    "domain": "members",
     "residual": True,
-}  # as `reign train -i` has it, for all versions the same
-TRAINING = {"batch_size": 50, "scale_targets": True, "optimiser": {"name": "adam", "lr": 0.001}}
+    "head": {"hidden": [320], "norm": "batch_norm"},
+}  # as `reign train -i` has it (without the weights that it starts from), for all versions the same
+TRAINING = {"batch_size": 50, "scale_targets": True, "optimiser": {"name": "adam", "lr": 0.0005}}
 
 Product = tuple[torch.Size, tuple[int, ...], torch.Size, tuple[int, ...]]
 
@@ -161,7 +165,7 @@ class Elsewhere:
     """The same in a process of its own, with the version in a folder ``src``."""
 
     def __init__(self, source: Path, table: Path, epochs: int, threads: int) -> None:
-        quiet = {"GOMP_SPINCOUNT": SPINS} if source == HERE else {}  # as the command line sets it
+        quiet = {"GOMP_SPINCOUNT": SPINS, "ONEDNN_PRIMITIVE_CACHE_CAPACITY": PRODUCTS}  # as the command line sets them
         environment = {**os.environ, **quiet, "PYTHONPATH": str(source), "OMP_NUM_THREADS": str(threads)}
         command = [sys.executable, "-W", "ignore", __file__, "--train", str(table), "--epochs", str(epochs)]
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -50,8 +50,16 @@ def _load() -> ModuleType | None:
 
 
 def kernels_for(x: Tensor) -> ModuleType | None:
-    """The fused kernels if they support this tensor (float32 on a GPU or in Triton's interpreter, outside autocast); otherwise None."""
-    if not _enabled or x.dtype != torch.float32 or torch.is_autocast_enabled(x.device.type):
+    """The fused kernels if they support this tensor on a GPU or in Triton's interpreter: float32, or within autocast to bfloat16 also that; otherwise
+    None."""
+    kind, mixed = x.device.type, torch.is_autocast_enabled(x.device.type)
+    if (
+        not _enabled
+        or x.dtype not in (torch.float32, torch.bfloat16)
+        or (mixed and torch.get_autocast_dtype(kind) != torch.bfloat16)
+    ):
+        return None
+    if x.dtype == torch.bfloat16 and not mixed:  # the weights may not be float32
         return None
     if not x.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return None

@@ -12,10 +12,11 @@ from torch_geometric.data import Batch, Data
 
 import reign
 from reign.kernels import blocked, fast_path, stages_for, threads_for_blocks_only
-from reign.kernels.blocked import _threads
+from reign.kernels.blocked import _blocks
 from reign.kernels.blocked._norm import Moments, Norm
 from reign.nn import Model, _plan
 from reign.nn._state import State
+from reign.train.engine.execution import _precision_on_cpu
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +27,8 @@ def _blocks_for_small_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few rows, the last of them ragged."""
-    monkeypatch.setattr(_threads, "SMALLEST", 5)
-    monkeypatch.setattr(_threads, "NUMBERS", 40)
+    monkeypatch.setattr(_blocks, "SMALLEST", 5)
+    monkeypatch.setattr(_blocks, "NUMBERS", 40)
 
 
 @pytest.fixture
@@ -154,6 +155,20 @@ def test_equals_plain_operations(case: str, small_blocks: None, stages: Iterator
     assert next(stages) == ["reign.kernels.blocked"] * 2
 
 
+@pytest.mark.parametrize("rows", [0, 3, 256, 300])
+def test_products_are_cut_for_onednn_only(rows: int) -> None:
+    """The rows that are left are filled up with zeros; nothing of these is in the results, and other libraries get all rows at once."""
+    x, g, out = (torch.randn(rows, n, generator=torch.Generator().manual_seed(n)) for n in (5, 4, 4))
+    weight, bias = torch.randn(5, 4), torch.randn(4)
+    assert _blocks._cut(300) == 300
+    with _precision_on_cpu("medium"):
+        assert _blocks._cut(300) == 256
+        for given, expected in (({}, x @ weight), ({"bias": bias}, x @ weight + bias), ({"bias": out}, x @ weight + out)):
+            torch.testing.assert_close(_blocks.multiply(x, weight, torch.full_like(out, torch.nan), **given), expected)
+        torch.testing.assert_close(_blocks.multiply(x, weight, out.clone(), more=True), x @ weight + out)
+        torch.testing.assert_close(_blocks.products_of_rows(g, x, torch.full((4, 5), torch.nan)), g.t() @ x, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("options", [{"act": "elu"}, {"norm": "layer_norm"}, {"conv": "gcn"}], ids=str)
 def test_what_is_not_covered_runs_plainly(options: dict[str, Any], stages: Iterator[list[str]]) -> None:
     assert_same("sun", **options)
@@ -268,7 +283,7 @@ def test_an_error_in_a_thread_is_raised() -> None:
     try:
         torch.set_num_threads(2)
         with pytest.raises(ValueError, match="block"):
-            _threads.each(5, work)
+            _blocks.each(5, work)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
@@ -287,7 +302,7 @@ def test_threads_for_blocks_only() -> None:
         torch.set_num_threads(2)
         with threads_for_blocks_only():
             assert torch.get_num_threads() == 1
-            _threads.each(2, work)
+            _blocks.each(2, work)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
@@ -301,7 +316,7 @@ def test_which_models_run_in_blocks() -> None:
 
 
 def test_second_derivatives(small_blocks: None) -> None:
-    """The gradient of the squared gradient, through types of edges, norms, roots and sums."""
+    """The gradient of the squared gradient, through types of edges, norms, roots and sums; norms count the batch once."""
     batch, found = graphs(), []
     for fast in (True, False):
         torch.manual_seed(0)
@@ -310,7 +325,8 @@ def test_second_derivatives(small_blocks: None) -> None:
         with fast_path(fast):
             out = model(batch.x, batch.edge_index, batch.edge_attr[:, :1], batch.batch)
             first = torch.autograd.grad(out.square().sum(), weights, create_graph=True)
-            found.append(torch.autograd.grad(sum(g.square().sum() for g in first), weights, allow_unused=True))
+            second = torch.autograd.grad(sum(g.square().sum() for g in first), weights, allow_unused=True)
+        found.append([*first, *second, *(value.double() for value in model.buffers())])
     for ours, plain in zip(*found, strict=True):
         ours, plain = (torch.zeros(1).double() if g is None else g for g in (ours, plain))
         assert torch.allclose(ours, plain, rtol=1e-8, atol=1e-10)

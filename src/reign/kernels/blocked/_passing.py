@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from reign.kernels._plan import Edges, PairIndex, PassedMessages, Picks, Segments
-from reign.kernels.blocked._threads import block_rows, both, cached, each
+from reign.kernels.blocked._blocks import block_rows, both, cached, each, products_of_rows
 
 
 def differentiably(
@@ -259,7 +259,7 @@ def passed_back(
             relu_back(message, values[b.rows].index_select(0, b.places).add_(table.index_select(0, b.kind)))
             found = bag_sums(message, b.count, b.ptr)
             if few:
-                types[n] = b.one_hot(table) @ message
+                types[n] = products_of_rows(b.one_hot(table), message, torch.empty_like(table))
         into = g_values[b.rows]
         if source is None:
             torch.add(found, g[b.rows], alpha=factor, out=into)
@@ -270,7 +270,7 @@ def passed_back(
 
     def multiply(n: int) -> None:
         one, two = dots[n]
-        products[n] = torch.dot(one.view(-1), two.view(-1))
+        products[n] = torch.mul(one, two).sum()  # a tenth of the time of torch.dot where MKL computes it on processors of AMD
 
     both(len(blocks) if wants_own or wants_source or few else 0, work, [partial(multiply, n) for n in range(len(dots))])
     g_table = None
@@ -330,9 +330,9 @@ class _Block:
         return cached(self, "count", lambda: torch.arange(self.reads.numel(), dtype=torch.int32))
 
     def one_hot(self, table: Tensor) -> Tensor:
-        """The types of the messages as unit vectors, shape (types, messages)."""
+        """The types of the messages as unit vectors, shape (messages, types)."""
         types, dtype = table.size(0), table.dtype
-        return cached(self, (types, dtype), lambda: (self.kind == torch.arange(types, dtype=self.kind.dtype)[:, None]).to(dtype))
+        return cached(self, (types, dtype), lambda: (self.kind[:, None] == torch.arange(types, dtype=self.kind.dtype)).to(dtype))
 
 
 def _cut(edges: Edges, way: str, channels: int) -> list[_Block]:

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from reign.kernels._plan import KEPT, CountedRows, PairIndex, Stack
+from reign.kernels.blocked._blocks import block_rows, both, cached, each, multiply, products_of_rows
 from reign.kernels.blocked._norm import Affine, Back, Moments, Norm, Slopes, Vector, back, bias_back, tensor
 from reign.kernels.blocked._passing import relu_back, roots_of
-from reign.kernels.blocked._threads import block_rows, both, cached, each
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Shortcut:
         if self.weight is None:
             torch.add(value, x, out=out)
         else:
-            torch.addmm(value, x, self.weight.t(), out=out)
+            multiply(x, self.weight.t(), out, value)
         if self.bias is not None:
             out.add_(self.bias)
 
@@ -167,7 +167,7 @@ class Work:
         def first(b: int) -> None:
             for t, m in enumerate(self.maps):
                 if (h := hs[t]) is not None:
-                    torch.addmm(m.b1, xs[m.reads][b], m.w1.t(), out=h[b])
+                    multiply(xs[m.reads][b], m.w1.t(), h[b], m.b1)
                     if m.inner is not None and self.training:
                         inner[t].add(b, h[b], self.count_inner.counted[b])
 
@@ -177,14 +177,14 @@ class Work:
                 h, y, (weight, own_bias) = hs[t], ys[t], m.last
                 value = xs[m.reads][b] if h is None else self.activated(t, h[b])
                 if y is not None:
-                    torch.addmm(own_bias, value, weight.t(), out=y[b])
+                    multiply(value, weight.t(), y[b], own_bias)
                     if self.training:
                         outer[t].add(b, y[b], self.count_outer.counted[b])
                 elif begun:
-                    os[b].addmm_(value, weight.t())
+                    multiply(value, weight.t(), os[b], more=True)
                 else:
                     begun = True
-                    torch.addmm(bias, value, weight.t(), out=os[b])  # type: ignore[arg-type]
+                    multiply(value, weight.t(), os[b], bias)
 
         both(self.blocks, first, beside)
         self.inner = [None if m.inner is None else inner[t].finish(m.inner, self.training) for t, m in enumerate(self.maps)]
@@ -346,8 +346,8 @@ class WorkBack:
                 gy = self._before(t, b, gs[b])
                 value = work.activated(t, h[b])
                 if (part := parts[t]) is not None:
-                    torch.mm(gy.t(), value, out=part[b])
-                relu_back(torch.mm(gy, m.w2, out=gh[b]), value)
+                    products_of_rows(gy, value, part[b])
+                relu_back(multiply(gy, m.w2, gh[b]), value)
                 if (skipped := work.count_inner.skipped[b]) is not None and work.inner[t] is not None:
                     gh[b].index_fill_(0, skipped, 0)
                 slopes[t].add(b, gh[b], h[b], work.inner[t])
@@ -392,13 +392,13 @@ class WorkBack:
                 else:
                     here = gh[b] if norm is None else norm(gh[b], h[b], work.count_inner.skipped[b])
                 if (part := parts[t]) is not None:
-                    torch.mm(here.t(), self.xs[m.reads][b], out=part[b])
+                    products_of_rows(here, self.xs[m.reads][b], part[b])
                 if (into := gxs[m.reads]) is None:
                     continue
                 if m.reads in written:
-                    into[b].addmm_(here, m.w1)
+                    multiply(here, m.w1, into[b], more=True)
                 else:
-                    torch.mm(here, m.w1, out=into[b])
+                    multiply(here, m.w1, into[b])
                     written.add(m.reads)
 
         each(self.blocks, block)
@@ -451,9 +451,9 @@ class _Straight:
             if self.weight is None:
                 self.gxs[b].copy_(g)
             else:
-                torch.mm(g, self.weight, out=self.gxs[b])
+                multiply(g, self.weight, self.gxs[b])
         if self.weights is not None:
-            torch.mm(g.t(), self.xs[b], out=self.weights[b])
+            products_of_rows(g, self.xs[b], self.weights[b])
         if self.wants_bias:
             self.biases.add(b, g)
 

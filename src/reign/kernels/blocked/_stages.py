@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from reign.kernels._plan import KEPT, NodeInput, NodePlan, PairPlan, Picks
 from reign.kernels.blocked import _passing as passing
+from reign.kernels.blocked._blocks import multiply, products_of_rows
 from reign.kernels.blocked._norm import Affine, Norm, back, bias_back, plain_norm, tensor, vector
 from reign.kernels.blocked._slots import WEIGHTS, Map, Shortcut, Work, WorkBack, maps_of
 
@@ -165,7 +166,6 @@ class Task:
 
     def __init__(self, maps: Sequence[Map], places: Sequence[int], training: bool) -> None:
         self.maps, self.places, self.training = maps, list(places), training
-        self.w2, self.b2 = (None if maps[0].w2 is None else torch.stack([getattr(m, name) for m in maps]) for name in ("w2", "b2"))
         self.inner: Affine | None = None
         self.outer: Affine | None = None
 
@@ -173,12 +173,13 @@ class Task:
         """What is kept, hidden values and results that a norm follows, and the results of the slots."""
         first = x[0].new_empty(len(self.maps), x[0].size(0), self.maps[0].w1.size(0))
         for value, m, into in zip(x, self.maps, first, strict=True):
-            torch.addmm(m.b1, value, m.w1.t(), out=into)
-        if self.w2 is None or self.b2 is None:
-            hidden, y = None, first
-        else:
+            multiply(value, m.w1.t(), into, m.b1)
+        hidden, y = None, first
+        if self.maps[0].w2 is not None:
             self.inner = _affine(first, [m.inner for m in self.maps], self.training)
-            hidden, y = first, torch.baddbmm(self.b2[:, None], self._activated(first), self.w2.transpose(1, 2))
+            hidden, y = first, first.new_empty(*first.shape[:2], self.maps[0].w2.size(0))
+            for value, m, into in zip(self._activated(first), self.maps, y, strict=True):
+                multiply(value, m.last[0].t(), into, m.b2)
         self.outer = _affine(y, [m.outer for m in self.maps], self.training)
         return hidden, None if self.outer is None else y, y if self.outer is None else self.outer(y)
 
@@ -193,12 +194,17 @@ class Task:
         inner: Sequence[Sequence[Tensor | None]] = [(None, None)] * len(self.maps)
         w2: Sequence[Tensor | None] = [None] * len(self.maps)
         b2 = b1 = b_last
-        if self.w2 is not None and hidden is not None:
-            value = self._activated(hidden)
-            w2 = torch.bmm(g.transpose(1, 2), value).unbind()
-            g, b1, inner = _through(passing.relu_back(torch.bmm(g, self.w2), value), self.inner, hidden)
-        gx = [torch.mm(one, m.w1) if wanted else None for one, m, wanted in zip(g, self.maps, wants, strict=True)]
-        w1 = [torch.mm(one.t(), value) for one, value in zip(g, x, strict=True)]
+        if hidden is not None:
+            value, before = self._activated(hidden), torch.empty_like(hidden)
+            w2 = [products_of_rows(one, v, torch.empty_like(m.last[0])) for one, v, m in zip(g, value, self.maps, strict=True)]
+            for one, m, into in zip(g, self.maps, before, strict=True):
+                multiply(one, m.last[0], into)
+            g, b1, inner = _through(passing.relu_back(before, value), self.inner, hidden)
+        gx = [
+            multiply(one, m.w1, torch.empty_like(value)) if wanted else None
+            for one, m, value, wanted in zip(g, self.maps, x, wants, strict=True)
+        ]
+        w1 = [products_of_rows(one, value, torch.empty_like(m.w1)) for one, value, m in zip(g, x, self.maps, strict=True)]
         weights = [[w1[t], b1[t], w2[t], None if w2[t] is None else b2[t], *inner[t], *outer[t]] for t in range(len(self.maps))]
         return gx, weights
 
