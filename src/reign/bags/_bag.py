@@ -1,6 +1,6 @@
 """The bag of subgraphs: one shared graph, a membership bit per pair, and the maps between scopes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -17,7 +17,6 @@ from reign.bags._wiring import PLAIN, WEIGHT, WeightedWiring, Wiring, weigh
 from reign.kernels import Segments, kernels_for, ragged
 
 if TYPE_CHECKING:
-    from reign.draw import Picture
     from reign.policies import Missing, Policy
 
 
@@ -238,10 +237,6 @@ class SubgraphBag(Cached):
         """The bag without edge weights."""
         return cast("SubgraphBag", self._cache.get(PLAIN, self))
 
-    def weighted(self, weight: Float[Tensor, "edges"]) -> "SubgraphBag":
-        """The same bag with a weight for each edge, which multiplies its messages in every sum over neighbours. Used for explanations."""
-        return weigh(self, weight)
-
     def hops(self, max_distance: int) -> Int[Tensor, "pairs"]:
         """The hop distance from the root, at most ``max_distance``, and ``max_distance + 1`` for unreachable nodes."""
         return self.cache(("hops", max_distance), lambda: PerRow(root_hops(self, max_distance), "pair")).values
@@ -281,18 +276,14 @@ class SubgraphBag(Cached):
 
     # -- views -----------------------------------------------------------------------------------------------------
 
-    def subgraph(self, k: int, members_only: bool = False) -> Data:
-        """Subgraph k as a PyG ``Data`` on all nodes of its graph, in their original order.
-
-        It has ``x`` (marks, then features), ``edge_index``, ``edge_attr``, ``member``, and ``root`` (the root, or the
-        nodes of an edge or a tuple). Nodes without a row (outside the subgraph, with ``domain="members"``) have zeros as ``x``.
-
-        Args:
-            k: index of the subgraph.
-            members_only: leave out nodes that are not members. Nodes are then renumbered, ``node`` holds their original numbers, and
-                ``root`` is -1 if it is not a member.
-        """
-        return views.subgraph(self, k, members_only)
+    subgraph = views.subgraph
+    draw = views.draw
+    to_dense = views.to_dense
+    expand = views.expand
+    permute = views.permute
+    __getitem__ = views.take
+    to = views.move
+    weighted = weigh
 
     def __len__(self) -> int:
         """The number of subgraphs."""
@@ -301,47 +292,6 @@ class SubgraphBag(Cached):
     def __iter__(self) -> Iterator[Data]:
         """Iterate over the subgraphs, as returned by ``subgraph``."""
         return (self.subgraph(k) for k in range(len(self)))
-
-    def draw(self, subgraphs: Sequence[int] | None = None, *, labels: Sequence[str] | None = None, dark: bool = False) -> "Picture":
-        """A picture of the graph and its subgraphs. Notebooks show it; ``bag.draw().save("bag.svg")`` writes it to a file.
-
-        Args:
-            subgraphs: the subgraphs to draw; the first 36 if not given.
-            labels: labels of the nodes; their numbers if not given.
-            dark: whether to draw on a dark background.
-        """
-        return views.draw(self, subgraphs, labels, dark)
-
-    def to_dense(self) -> views.DenseBag:
-        """The tensors (A, x) of the paper and the membership, for a bag of one graph. In a batch, use ``bag[g]``."""
-        return views.to_dense(self)
-
-    def expand(self) -> Data:
-        """The disjoint union of all subgraphs as a plain PyG ``Data``, with one node per row. It is slow, but works with any PyG layer.
-
-        ``batch`` is the subgraph of each row, ``node`` its node in the shared graph, ``sub_batch`` the graph of each
-        subgraph.
-        """
-        return views.expand(self)
-
-    def permute(self, nodes: Int[Tensor, "nodes"], subgraphs: Int[Tensor, "subgraphs"] | None = None) -> "SubgraphBag":
-        r"""The bag after node i moved to position ``nodes[i]`` and subgraph k to position ``subgraphs[k]``.
-
-        .. math:: (\sigma \cdot x)^{\sigma(k)}_{\sigma(i)} = x^k_i
-
-        Without ``subgraphs``, the subgraphs follow their nodes: one permutation acts on both, which is the symmetry of the paper.
-        With ``subgraphs``, both permutations act independently, and only on the tensors (A, x). The root of the k-th subgraph of a
-        node-based bag is then still node k, so operations that use roots give other results.
-        """
-        return views.permute(self, nodes, subgraphs)
-
-    def __getitem__(self, g: int) -> "SubgraphBag":
-        """The bag of graph g alone."""
-        return views.take(self, g)
-
-    def to(self, device: torch.device | str | int, non_blocking: bool = False) -> "SubgraphBag":
-        """The bag on another device. A bag that a PyG ``Data`` holds moves with it."""
-        return views.move(self, device, non_blocking)
 
     def __repr__(self) -> str:
         sizes = f"graphs={self.num_graphs}, nodes={self.num_nodes}, subgraphs={self.num_subgraphs}, pairs={self.num_pairs}"

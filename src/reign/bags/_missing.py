@@ -21,7 +21,6 @@ from torch import Tensor
 
 from reign.bags._graph import cached
 from reign.bags._wiring import Entries, Neighbours, Triples, WeightedSum, WeightedWiring, Where, _targets
-from reign.kernels import Sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,11 +103,3 @@ class SampledWiring(WeightedWiring):
 
     def _rows_of(self, space: str) -> int:
         return self.bag.num_subgraphs if space == "sub" else super()._rows_of(space)
-
-    @cached
-    def transpose(self) -> Sum:
-        """From pair (i, k) to pair (k, i)."""
-        bag = self.bag
-        rows = torch.arange(bag.num_pairs, device=bag.device)
-        read = self.row(self.sub_of(bag.node), self.root_of(bag.sub))
-        return self._sum_of_rows(Entries(read, rows, rows, rows.numel()), ("pair", "pair"))

@@ -27,7 +27,16 @@ class DenseBag(NamedTuple):
 
 
 def subgraph(bag: "SubgraphBag", k: int, members_only: bool = False) -> Data:
-    """See ``SubgraphBag.subgraph``."""
+    """Subgraph k as a PyG ``Data`` on all nodes of its graph, in their original order.
+
+    It has ``x`` (marks, then features), ``edge_index``, ``edge_attr``, ``member``, and ``root`` (the root, or the
+    nodes of an edge or a tuple). Nodes without a row (outside the subgraph, with ``domain="members"``) have zeros as ``x``.
+
+    Args:
+        k: index of the subgraph.
+        members_only: leave out nodes that are not members. Nodes are then renumbered, ``node`` holds their original numbers, and
+            ``root`` is -1 if it is not a member.
+    """
     if not 0 <= k < bag.num_subgraphs:
         raise ValueError(f"the subgraph index is {k}, expected 0 to {bag.num_subgraphs - 1}.")
     g = int(bag.sub_batch[k])
@@ -59,7 +68,7 @@ def subgraph(bag: "SubgraphBag", k: int, members_only: bool = False) -> Data:
 
 
 def to_dense(bag: "SubgraphBag") -> DenseBag:
-    """See ``SubgraphBag.to_dense``."""
+    """The tensors (A, x) of the paper and the membership, for a bag of one graph. In a batch, use ``bag[g]``."""
     if bag.num_graphs != 1:
         raise ValueError(f"to_dense needs a bag of one graph, got {bag.num_graphs} graphs; use bag[g].to_dense().")
     shape = (bag.num_subgraphs, bag.num_nodes)
@@ -76,7 +85,11 @@ def to_dense(bag: "SubgraphBag") -> DenseBag:
 
 
 def expand(bag: "SubgraphBag") -> Data:
-    """See ``SubgraphBag.expand``."""
+    """The disjoint union of all subgraphs as a plain PyG ``Data``, with one node per row. It is slow, but works with any PyG layer.
+
+    ``batch`` is the subgraph of each row, ``node`` its node in the shared graph, ``sub_batch`` the graph of each
+    subgraph.
+    """
     source, target, edge = bag.pair_edges
     return Data(
         x=bag.x,
@@ -94,8 +107,16 @@ def expand(bag: "SubgraphBag") -> Data:
 SHOWN = 36  # default number of subgraphs to draw
 
 
-def draw(bag: "SubgraphBag", subgraphs: Sequence[int] | None, labels: Sequence[str] | None, dark: bool) -> "Picture":
-    """See ``SubgraphBag.draw``."""
+def draw(
+    bag: "SubgraphBag", subgraphs: Sequence[int] | None = None, *, labels: Sequence[str] | None = None, dark: bool = False
+) -> "Picture":
+    """A picture of the graph and its subgraphs. Notebooks show it; ``bag.draw().save("bag.svg")`` writes it to a file.
+
+    Args:
+        subgraphs: the subgraphs to draw; the first 36 if not given.
+        labels: labels of the nodes; their numbers if not given.
+        dark: whether to draw on a dark background.
+    """
     if bag.num_graphs != 1:
         raise ValueError(f"draw needs a bag of one graph, got {bag.num_graphs} graphs; use bag[g].draw().")
     if labels is not None and len(labels) != bag.num_nodes:
@@ -122,7 +143,14 @@ def _pairs(edge_index: Tensor) -> list[tuple[int, int]]:
 
 
 def permute(bag: "SubgraphBag", nodes: Int[Tensor, "nodes"], subgraphs: Int[Tensor, "subgraphs"] | None = None) -> "SubgraphBag":
-    """See ``SubgraphBag.permute``."""
+    r"""The bag after node i moved to position ``nodes[i]`` and subgraph k to position ``subgraphs[k]``.
+
+    .. math:: (\sigma \cdot x)^{\sigma(k)}_{\sigma(i)} = x^k_i
+
+    Without ``subgraphs``, the subgraphs follow their nodes: one permutation acts on both, which is the symmetry of the paper.
+    With ``subgraphs``, both permutations act independently, and only on the tensors (A, x). The root of the k-th subgraph of a
+    node-based bag is then still node k, so operations that use roots give other results.
+    """
     _check_permutation("nodes", nodes, bag.graph.batch)
     anchor = nodes[bag.anchor]
     if bag.policy.unordered:
@@ -186,8 +214,8 @@ def take(bag: "SubgraphBag", g: int) -> "SubgraphBag":
     )
 
 
-def move(bag: "SubgraphBag", device: Any, non_blocking: bool = False) -> "SubgraphBag":
-    """See ``SubgraphBag.to``."""
+def move(bag: "SubgraphBag", device: torch.device | str | int, non_blocking: bool = False) -> "SubgraphBag":
+    """The bag on another device. A bag that a PyG ``Data`` holds moves with it."""
     if not isinstance(device, torch.device | str | int):
         raise ValueError(
             f"a bag can be moved only to a device, got {device!r}; for another precision, make the bag from features of that dtype."

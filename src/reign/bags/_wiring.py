@@ -4,7 +4,7 @@ A local term sums over triples: the pair (k, i) that is updated and a neighbour 
 letters: ``local`` reads x[k, j], ``needle@Ak`` reads x[j, i], and so on.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -174,17 +174,20 @@ class Wiring:
         nodes, spaces = self.bag.num_nodes, ("node", "edge")
         return Sum.broadcast(source, nodes, spaces), Sum.broadcast(target, nodes, spaces)
 
-    def on_pairs(self, by_scope: dict[str, list[Tensor]]) -> Shaped[Tensor, "pairs channels"]:
+    def on_pairs(self, values: Iterable[tuple[str, Tensor]]) -> Shaped[Tensor, "pairs channels"]:
         """The sum of values on pairs, subgraphs, nodes and graphs at every pair: first added where they live, then broadcast."""
+        by_scope: dict[str, list[Tensor]] = {"pair": [], "subgraph": [], "node": [], "graph": []}
+        for scope, value in values:
+            by_scope[scope].append(value)
 
         def add(values: list[Tensor]) -> Tensor:
             return sum(values[1:], values[0])
 
-        subgraphs, parts = list(by_scope["subgraph"]), list(by_scope["pair"])
+        parts = by_scope["pair"]
         if by_scope["graph"]:
-            subgraphs.append(self.sub_to_graph.t(add(by_scope["graph"])))
-        if subgraphs:
-            parts.append(self.to_sub.t(add(subgraphs)))
+            by_scope["subgraph"].append(self.sub_to_graph.t(add(by_scope["graph"])))
+        if by_scope["subgraph"]:
+            parts.append(self.to_sub.t(add(by_scope["subgraph"])))
         if by_scope["node"]:
             parts.append(self.to_node.t(add(by_scope["node"])))
         return add(parts)
@@ -234,7 +237,9 @@ class Wiring:
     def transpose(self) -> Sum:
         """From pair (i, k) to pair (k, i)."""
         rows = torch.arange(self.bag.num_pairs, device=self.bag.device)
-        return self._sum_of_rows(Entries(self.bag.transpose, rows, rows, rows.numel()), ("pair", "pair"))
+        bag = self.bag
+        read = bag.transpose if bag.missing is None else self.row(self.sub_of(bag.node), self.root_of(bag.sub))
+        return self._sum_of_rows(Entries(read, rows, rows, rows.numel()), ("pair", "pair"))
 
     # -- along edges -----------------------------------------------------------------------------------------------
 
@@ -329,11 +334,17 @@ class Wiring:
                 _ = self.root_row  # raises an error if some roots have no row
                 chosen &= (t.j == self.bag.root[t.k]) == (sources == "roots")
             there = chosen.nonzero().squeeze(1)
-        source, own = "node" if on_nodes else "pair", f"messages {neighbours} {where} {sources}"
+        spaces = "node" if on_nodes else "pair", _targets(neighbours, where)
+        return self._maps(
+            Entries(row[there], t.edge[there], t.target[there], t.size), spaces, f"messages {neighbours} {where} {sources}"
+        )
+
+    def _maps(self, entries: Entries, spaces: tuple[str, str], own: str) -> Messages:
+        """The maps from rows and edges to messages, which have a space of their own, and on to targets."""
         return Messages(
-            Sum.broadcast(row[there], self.bag.num_nodes if on_nodes else self.bag.num_pairs, (source, own)),
-            Sum.broadcast(t.edge[there], self.bag.graph.edge_index.size(1), ("edge", own)),
-            Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
+            Sum.broadcast(entries.row, self._rows_of(spaces[0]), (spaces[0], own)),
+            Sum.broadcast(entries.edge, self.bag.graph.edge_index.size(1), ("edge", own)),
+            Sum.broadcast(entries.target, entries.size, (spaces[1], own)).t,
         )
 
     def folklore(self, neighbours: Neighbours, where: Where = "off", members: bool = False) -> FolkloreMessages:
@@ -369,12 +380,8 @@ class Wiring:
                 there &= bag.member[row] & bag.member[other]
             there = there.nonzero().squeeze(1)
         own = f"folklore {neighbours} {where} {members}"
-        return FolkloreMessages(
-            Sum.broadcast(row[there], bag.num_pairs, ("pair", own)),
-            Sum.broadcast(other[there], bag.num_pairs, ("pair", own)),
-            Sum.broadcast(t.edge[there], bag.graph.edge_index.size(1), ("edge", own)),
-            Sum.broadcast(t.target[there], t.size, (_targets(neighbours, where), own)).t,
-        )
+        maps = self._maps(Entries(row[there], t.edge[there], t.target[there], t.size), ("pair", _targets(neighbours, where)), own)
+        return FolkloreMessages(maps.from_rows, Sum.broadcast(other[there], bag.num_pairs, ("pair", own)), *maps[1:])
 
     def _sum_along(
         self, key: tuple[str, ...], entries: Callable[[], Entries], spaces: tuple[str, str]
@@ -426,15 +433,11 @@ class FeaturedWiring(Wiring):
         own = f"messages of {' '.join(key)}{' of members' if self.masked else ''}"
 
         def build() -> Messages:
-            row, edge, target, size = entries().stored() if self.bag.domain == "members" else entries()
+            kept = entries().stored() if self.bag.domain == "members" else entries()
             if self.masked and spaces[0] == "pair":
-                there = self.bag.member[row].nonzero().squeeze(1)
-                row, edge, target = row[there], edge[there], target[there]
-            return Messages(
-                Sum.broadcast(row, self._rows_of(spaces[0]), (spaces[0], own)),
-                Sum.broadcast(edge, self.bag.graph.edge_index.size(1), ("edge", own)),
-                Sum.broadcast(target, size, (spaces[1], own)).t,
-            )
+                there = self.bag.member[kept.row].nonzero().squeeze(1)
+                kept = Entries(kept.row[there], kept.edge[there], kept.target[there], kept.size)
+            return self._maps(kept, spaces, own)
 
         messages = self.cache(own, build)
         if (weight := self.bag.edge_weight) is not None:
@@ -450,8 +453,8 @@ class FeaturedWiring(Wiring):
 WEIGHT, PLAIN = "edge weight", "bag without weights"
 
 
-def weigh(bag: "SubgraphBag", weight: Any) -> "SubgraphBag":
-    """See ``SubgraphBag.weighted``."""
+def weigh(bag: "SubgraphBag", weight: Float[Tensor, "edges"]) -> "SubgraphBag":
+    """The same bag with a weight for each edge, which multiplies its messages in every sum over neighbours. Used for explanations."""
     edges = bag.graph.edge_index.size(1)
     if not isinstance(weight, Tensor) or weight.shape != (edges,) or not weight.is_floating_point():
         raise ValueError(f"weight is {kind_of(weight)}, expected one floating-point number for each of the {edges} edges.")

@@ -14,11 +14,10 @@ from reign.nn._convs import CONVS, GIN, BaseEncoder, Folklore, GraphConv, make_c
 from reign.nn._describe import Latex, cost, latex_formula, slot_formulas
 from reign.nn._encoders import OGB_ATOM, OGB_BOND, EncoderSpec, make_encoder
 from reign.nn._encodings import NODE_ENCODINGS, PAIR_ENCODINGS, Encodings, PairLabels, encoded, list_encodings
-from reign.nn._export import export_program
+from reign.nn._export import OnnxGraph, OnnxModel, export_program
 from reign.nn._layer import SubgraphConv
 from reign.nn._mlp import Activation, BatchNorm, make_act, make_norm, normalise, num_parameters
 from reign.nn._model import Model, SubgraphGNN
-from reign.nn._onnx import OnnxGraph, OnnxModel
 from reign.nn._saving import FORMAT, read_format, todays_options
 from reign.nn._slots import EncoderSlot, TermSlot
 from reign.nn._state import Aggregation, State

@@ -62,11 +62,9 @@ def latex_sum(target: str, act: nn.Module, parts: Sequence[tuple[str, Sequence[s
         number = counts[letter] = counts.get(letter, -1) + 1
         name = f"{letter}_{{{mark}{number}}}" if letter == "W" else f"{letter}^{{{number}}}" + (f"_{{{mark}}}" if mark else "")
         words.append(f"{name} {inside}" if letter == "W" and len(formulas) == 1 else rf"{name}\big( {inside} \big)")
-    return rf"{latex_formula(target)} &\leftarrow {_around(act, ' + '.join(words))}"
-
-
-def _around(act: nn.Module, inside: str) -> str:
-    return inside if isinstance(act, nn.Identity) else rf"\sigma \Big( {inside} \Big)"
+    inside = " + ".join(words)
+    inside = inside if isinstance(act, nn.Identity) else rf"\sigma \Big( {inside} \Big)"
+    return rf"{latex_formula(target)} &\leftarrow {inside}"
 
 
 def aligned(lines: Sequence[str]) -> Latex:
@@ -74,17 +72,15 @@ def aligned(lines: Sequence[str]) -> Latex:
     return Latex("\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}")
 
 
-def latex_conv(layer: TermLayer, branches: Sequence[tuple[str, bool, Sequence[tuple[str, Sequence[str]]]]]) -> Latex:
-    """The equations of a layer of terms. Each branch has a target, a flag for the branch of roots, and its transforms."""
-    several = len(branches) > 1
-    return aligned([latex_sum(target, layer.act, parts, "r" if on and several else "") for target, on, parts in branches])
-
-
 SCOPES = {"pair": "pairs", "subgraph": "subgraphs", "node": "nodes", "graph": "graphs"}
 
 
 def describe_model(model: Any, latex: bool = False) -> str:
-    """Describe a ``Model``: its layers, pooling and head. With ``latex``, return only the equations of its layers, as LaTeX."""
+    """Describe the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag.
+
+    Args:
+        latex: return only the update equations, as LaTeX, which notebooks render.
+    """
     if latex:
         texts = dict.fromkeys(layer.describe(latex=True) for layer in model.layers)
         bodies = [line for text in texts for line in text.splitlines()[1:-1]]
@@ -108,12 +104,13 @@ def describe_model(model: Any, latex: bool = False) -> str:
 
 
 def describe_conv(layer: TermLayer, latex: bool = False) -> str:
-    """Describe a layer: its update equations on and off the diagonal, the parameters and scope of every term, and its cost."""
+    """Describe the update equations on and off the diagonal, the parameters of each term, and the cost; see ``Model.describe``."""
     if latex:
         off, on = ([_of_slot(slot, layer, where, edges=True) for slot in layer.slots(where)] for where in (False, True))
         if layer.roots == "added":
             off, on = [*off, *((head, [f"[i = k] {formula}" for formula in formulas]) for head, formulas in on)], []
-        return latex_conv(layer, [*([("x[i,i]", True, on)] if on else []), ("x[k,i]", False, off)])
+        of_roots = [latex_sum("x[i,i]", layer.act, on, "r")] if on else []
+        return aligned([*of_roots, latex_sum("x[k,i]", layer.act, off)])
     lines = [f"{type(layer).__name__}({layer.in_channels} -> {layer.out_channels}), {num_parameters(layer):,} parameters"]
     if layer.root_terms is None or layer.roots == "added":
         lines += _branch("x[k,i]", layer, on=False)

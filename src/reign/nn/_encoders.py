@@ -204,31 +204,23 @@ def make_encoder(spec: EncoderSpec, in_channels: int | None, channels: int) -> n
     """
     if isinstance(spec, nn.Module):
         return spec
-    if spec == "atom":
-        return TypeEmbedding(OGB_ATOM, channels)
-    if spec == "bond":
-        return TypeEmbedding(OGB_BOND, channels)
+    if spec is None:
+        return None if in_channels is None else nn.Linear(in_channels, channels)
     if spec == "one-hot":
         return OneHot(channels)
-    if isinstance(spec, str) and re.fullmatch(r"atom\+[1-9]\d{0,5}", spec):
-        return TypesAndNumbers(OGB_ATOM, int(spec.removeprefix("atom+")), channels)
-    if isinstance(spec, str) and re.fullmatch(r"numbers:[1-9]\d{0,5}", spec):
-        return NormedNumbers(int(spec.removeprefix("numbers:")), channels)
-    if isinstance(spec, bool | str):
-        raise ValueError(
-            f"encoder is {spec!r}, expected a number of types, a list with one number per column, 'atom', 'atom+12', 'bond', 'one-hot', "
-            "'numbers:2', a module or a function."
-        )
-    sizes = [spec] if isinstance(spec, Integral) else spec
+    if isinstance(spec, str) and (found := re.fullmatch(r"(atom\+|numbers:)([1-9]\d{0,5})", spec)):
+        number = int(found[2])
+        return TypesAndNumbers(OGB_ATOM, number, channels) if found[1] == "atom+" else NormedNumbers(number, channels)
+    sizes: Any = {"atom": OGB_ATOM, "bond": OGB_BOND}.get(spec, []) if isinstance(spec, str) else spec
+    sizes = [sizes] if type(sizes) is not bool and isinstance(sizes, Integral) else sizes
     if isinstance(sizes, list | tuple) and sizes and all(isinstance(size, Integral) and int(size) > 0 for size in sizes):
         return TypeEmbedding([int(size) for size in sizes], channels)
     if callable(spec):
         return spec(channels)
-    if spec is not None:
-        raise ValueError(
-            f"encoder is {spec!r}, expected a number of types, a list with one number per column, 'atom', 'bond', a module or a function."
-        )
-    return None if in_channels is None else nn.Linear(in_channels, channels)
+    raise ValueError(
+        f"encoder is {spec!r}, expected a number of types, a list with one number per column, 'atom', 'atom+12', 'bond', 'one-hot', "
+        "'numbers:2', a module or a function."
+    )
 
 
 def make_edge_encoder(spec: EncoderSpec, edge_dim: int | None, channels: int) -> nn.Module | None:

@@ -190,9 +190,7 @@ class SubgraphConv(TermLayer):
         edge_attr = state.bag.graph.edge_attr if edge_attr is None else edge_attr
         return update(self, state.view(self.domain, self.aggregation, wanted), edge_attr, shortcut)
 
-    def describe(self, latex: bool = False) -> str:
-        """Describe the update equations on and off the diagonal, the parameters of each term, and the cost; see ``Model.describe``."""
-        return describe_conv(self, latex)
+    describe = describe_conv
 
     def __repr__(self) -> str:
         roots = "" if self.root_terms is None else f", root_terms={[s.name for s in self.root_terms]}"

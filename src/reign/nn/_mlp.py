@@ -74,7 +74,8 @@ class BatchNorm(nn.BatchNorm1d):
             mask: Boolean mask of the rows.
             relu: whether to apply a ReLU afterwards.
         """
-        if (kernels := kernels_for(x)) is not None and self.momentum is not None and self.running_mean is not None and x.numel():
+        kernels = kernels_for(x) if self.running_mean is not None and self.running_mean.dtype == torch.float32 else None
+        if kernels is not None and self.momentum is not None and self.running_mean is not None and x.numel():
             if self.training and self.num_batches_tracked is not None:
                 self.num_batches_tracked.add_(1)
             state = kernels.NormState(self.running_mean, self.running_var, self.momentum, self.eps, self.training, relu)

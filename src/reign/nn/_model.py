@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any, Unpack, cast
 
 import torch
@@ -278,36 +277,16 @@ class Model(Claims, Modules, metaclass=ModelType):
             return None
         return [term for layer in layers for on in (False, True) for slot in layer.slots(on) for term in slot.terms]
 
-    def describe(self, latex: bool = False) -> str:
-        """Describe the update equations on and off the diagonal, the parameters of each term, and the cost in passes over the bag.
-
-        Args:
-            latex: return only the update equations, as LaTeX, which notebooks render.
-        """
-        return describe_model(self, latex)
+    describe = describe_model
 
     # -- on disk ---------------------------------------------------------------------------------------------------
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Save the weights (safetensors) and the arguments of the model (JSON).
-
-        Args:
-            folder: folder to save to; it is created if it does not exist.
-        """
-        save_model(self, Path(folder))
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path) -> "Model":
-        """Load a model that ``save_pretrained`` saved, in evaluation mode.
-
-        Args:
-            folder: the folder it was saved in. A custom model class is found if it is registered in ``MODELS``.
-        """
-        return load_model(cls, Path(folder))
+    save_pretrained = save_model
+    from_pretrained = classmethod(load_model)
 
 
 def _in_blocks(layer: SubgraphConv) -> bool:
-    return blocked.LIMITS.unsupported(plan_of(layer)) is None
+    return plan_of(layer).unsupported(blocked.LIMITS) is None
 
 
 def hops_of(layers: nn.ModuleList) -> int | None:

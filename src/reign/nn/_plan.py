@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reign.bags import SubgraphBag, Where, kernel_edges, kernel_near, kernel_pairs
-from reign.kernels import BACKENDS, INNER, OUTER, CountedRows, LayerFacts, Limits, NodeInput, Norms, PairSlot, Stack, stages_for
+from reign.kernels import BACKENDS, INNER, OUTER, CountedRows, Limits, NodeInput, Norms, PairSlot, Stack, stages_for
 from reign.nn._convs import GIN, types_of_edges
 from reign.nn._encoders import EdgeAttr
 from reign.nn._mlp import MLP, BatchNorm, Linear, NoNorm, normalise
@@ -30,7 +30,7 @@ Added = dict[str, Any]  # sums of stages on nodes, subgraphs and roots, by what 
 _plans: "WeakKeyDictionary[nn.Module, tuple[object, LayerPlan]]" = WeakKeyDictionary()  # what a plan was made from, and the plan
 
 
-class LayerPlan(LayerFacts):
+class LayerPlan:
     """A layer as stages take it: which slots are computed together, and what about the layer no stage can compute.
 
     Args:
@@ -51,6 +51,12 @@ class LayerPlan(LayerFacts):
         self.widest = max([layer.in_channels, *(m.out_features for m in inside if isinstance(m, nn.Linear))])
         self.reason = _reason(layer, self)
         self.norms = [] if self.reason is not None else self._norms_of_stages()
+
+    def unsupported(self, limits: Limits) -> str | None:
+        """What about the layer is not supported by kernels with these limits, or None if all is."""
+        if self.reason is None and limits.channels is not None and self.widest > limits.channels:
+            return f"it has {self.widest} channels, and kernels take up to {limits.channels}"
+        return self.reason
 
     def _norms_of_stages(self) -> list[BatchNorm]:
         """The batch norms that stages compute, and whose batches they count: those of maps, and those after encoders. All others run as modules."""
@@ -90,7 +96,7 @@ def runs_where(layer: TermLayer) -> str:
     plan = plan_of(layer)
     if plan.reason is not None:
         return f"plain operations, because {plan.reason}"
-    reasons = {limits.name: limits.unsupported(plan) for limits in BACKENDS}
+    reasons = {limits.name: plan.unsupported(limits) for limits in BACKENDS}
     supported = ", ".join(name for name, reason in reasons.items() if reason is None)
     return supported + "".join(f", but not {name}, because {reason}" for name, reason in reasons.items() if reason is not None)
 
@@ -101,6 +107,8 @@ def plan_for(layer: TermLayer, bag: SubgraphBag, limits: Limits) -> LayerPlan | 
         return "the batch is small"
     if bag.edge_weight is not None:
         return "edges have weights"
+    if torch.is_autocast_enabled(bag.device.type) and any(weight.dtype != torch.float32 for weight in layer.parameters()):
+        return "the weights are not float32"
     if bag.missing is not None:
         return "some nodes have no subgraph"
     if not limits.padding and bag.real("pair") is not None:
@@ -110,7 +118,7 @@ def plan_for(layer: TermLayer, bag: SubgraphBag, limits: Limits) -> LayerPlan | 
         return "norms take their statistics over all nodes, and only some are roots"
     if limits.hooks and _watched(plan.inside):
         return "a module inside has hooks, which only run where it is called"
-    return limits.unsupported(plan) or plan
+    return plan.unsupported(limits) or plan
 
 
 def _reason(layer: TermLayer, plan: LayerPlan) -> str | None:
@@ -192,10 +200,7 @@ def update_plainly(layer: TermLayer, state: State, edge_attr: EdgeAttr, shortcut
 
 def _all_pairs(layer: TermLayer, state: State, roots_apart: bool, edge_attr: EdgeAttr) -> Float[Tensor, "pairs out_channels"]:
     """Transform every term where its values live, then broadcast the sums from graphs to subgraphs to pairs, and from nodes to pairs."""
-    by_scope: dict[str, list[Tensor]] = {"pair": [], "subgraph": [], "node": [], "graph": []}
-    for slot in layer.slots():
-        by_scope[slot.scope].append(slot(state, "off", roots_apart, edge_attr))
-    return state.bag.wiring.on_pairs(by_scope)
+    return state.bag.wiring.on_pairs((slot.scope, slot(state, "off", roots_apart, edge_attr)) for slot in layer.slots())
 
 
 def _roots(layer: TermLayer, state: State, edge_attr: EdgeAttr) -> Float[Tensor, "subgraphs out_channels"]:
@@ -205,16 +210,6 @@ def _roots(layer: TermLayer, state: State, edge_attr: EdgeAttr) -> Float[Tensor,
 
 def _add(values: list[Tensor]) -> Tensor:
     return sum(values[1:], values[0])
-
-
-@dataclass
-class _NodeSlot:
-    """A slot on nodes, subgraphs or roots: its input, the sum that its result is added to, and the kind of its rows."""
-
-    slot: Slot
-    input: NodeInput
-    into: str
-    rows: str
 
 
 @dataclass
@@ -230,7 +225,8 @@ class _Update:
     def run(self, shortcut: nn.Module | None) -> State:
         """The new state. What the stages do not do follows after them: the norm of the sum of all terms, and some shortcuts."""
         layer, state, ends_with_norm = self.layer, self.state, self.plan.ends_with_norm
-        state.h = state.h.contiguous()
+        mixed = torch.is_autocast_enabled(state.h.device.type)  # rows are then stored in bfloat16
+        state.h = state.h.to(torch.bfloat16 if mixed else state.h.dtype).contiguous()
         linear = type(shortcut) in (nn.Identity, nn.Linear) and self.kernels.LIMITS.shortcut
         if (shortcut is None or (linear and not _hooked(shortcut))) and not ends_with_norm:
             return self.in_stages(shortcut)
@@ -243,30 +239,19 @@ class _Update:
         """Evaluate the stages, and the shortcut in the last of them."""
         layer, plan, state, bag = self.layer, self.plan, self.state, self.state.bag
         roots_apart = layer.root_terms is not None
-        pairs = kernel_pairs(bag, roots_apart, state.masked)
-        if roots_apart and pairs.root is None:
+        if roots_apart and kernel_pairs(bag, True, state.masked).root is None:
             raise ValueError(bag.wiring.rootless())
         self._compute_sums()
         types_of_edges(state, self.edge_attr)  # before the work splits into two streams
         with self._aside() as join:
-            added = self._node_stages([self._node_slot(slot, where) for slot, where in plan.rows])
+            added = self._node_stages()
             for encoder in plan.everywhere:
                 _add_to(added, "root", self._encode_everywhere(encoder))
         for slot in plan.graphs:
             _add_to(added, "subgraph", bag.wiring.sub_to_graph.t(slot(state, "off", roots_apart, self.edge_attr)))
         others: list[Tensor] = []
-        inner = INNER if bag.real("pair") is not None or state.masked else 0
-        stage = self.kernels.PairStage(
-            pairs,
-            [self._pair_slot(slot, others) for slot in plan.pairs],
-            inner,
-            OUTER if inner or roots_apart else 0,
-            isinstance(layer.act, nn.ReLU) and not plan.ends_with_norm,
-            state.masked,
-            layer.training,
-            kernel_near(bag)[0] if "near" in state.wanted else None,
-            state.wanted,
-        )
+        act = isinstance(layer.act, nn.ReLU) and not plan.ends_with_norm
+        stage = self._pair_stage([self._pair_slot(slot, others) for slot in plan.pairs], roots_apart, act, state.wanted)
         out = stage(state.h, added.get("subgraph"), added.get("node"), added.get("root"), others, join, shortcut)
         if layer.training:
             counters = [norm.num_batches_tracked for norm in plan.norms if norm.num_batches_tracked is not None]
@@ -282,8 +267,7 @@ class _Update:
         pairs = kernel_pairs(state.bag, False, state.masked)
         if pairs.root is None:
             needs -= {"root", "near"}
-        picks = kernel_near(state.bag)[0] if "near" in needs else None
-        out = self.kernels.sums(state.h, pairs, picks, needs)
+        out = self.kernels.sums(state.h, pairs, _picks(state.bag, needs), needs)
         state.h = out[0]
         state.add(dict(zip(SUMS, out[1:], strict=True)))
 
@@ -302,41 +286,36 @@ class _Update:
 
     # -- nodes, subgraphs and roots --------------------------------------------------------------------------------
 
-    def _node_slot(self, slot: Slot, where: Where) -> _NodeSlot:
-        into = "root" if where == "on" else slot.scope
-        rows = "sub" if where == "on" or slot.scope == "subgraph" else "node"
+    def _read(self, slot: Slot, where: Where = "off") -> NodeInput:
+        """What the maps of a slot read: a term, or the values that an encoder collects, where kernels can as values and the messages to them."""
         if not isinstance(slot, EncoderSlot):
-            return _NodeSlot(slot, NodeInput(slot.value(self.state, where, self.edge_attr)), into, rows)
+            return NodeInput(slot.value(self.state, where, self.edge_attr))
         assert isinstance(slot.encoder, GIN)
-        bag, on_pairs = self.state.bag, slot.scope == "pair"
-        near = Neighbourhood(self.state, slot.merge, where if on_pairs else "off", self.edge_attr, None)
-        if not slot.merge.passes or near.averaged or (on_pairs and near.neighbours != "Ak"):
-            return _NodeSlot(slot, NodeInput(slot.encoder.collected(near)), into, rows)
-        edges = kernel_near(bag)[1] if on_pairs else kernel_edges(bag, near.neighbours)
-        source = self.state.once(("near",), lambda: self.state.near) if on_pairs else None
-        messages = slot.encoder.messages(edges, near, self.kernels)
-        return _NodeSlot(slot, NodeInput(near.own, messages, source), into, rows)
+        bag, at_roots = self.state.bag, where == "on" and slot.scope == "pair"
+        near = Neighbourhood(self.state, slot.merge, "on" if at_roots else "off", self.edge_attr, None)
+        if not slot.merge.passes or near.averaged or (at_roots and near.neighbours != "Ak"):
+            return NodeInput(slot.encoder.collected(near))
+        edges = kernel_near(bag)[1] if at_roots else kernel_edges(bag, near.neighbours)
+        return NodeInput(near.own, slot.encoder.messages(edges, near, self.kernels), self.state.near if at_roots else None)
 
-    def _node_stages(self, slots: Sequence[_NodeSlot]) -> Added:
+    def _node_stages(self) -> Added:
         """Stacks of slots of one shape, each with its sums for subgraphs, nodes and roots, which some kernels compute later."""
-        same_rows = self.state.bag.node_based
-        groups: dict[Any, list[_NodeSlot]] = {}
-        for slot in sorted(slots, key=lambda slot: slot.input.messages is not None):
-            groups.setdefault((_shape_of(slot.slot), "node" if same_rows else slot.rows), []).append(slot)
+        bag = self.state.bag
+        groups: dict[Any, list[tuple[Slot, NodeInput, str]]] = {}
+        read = [(slot, self._read(slot, where), "root" if where == "on" else slot.scope) for slot, where in self.plan.rows]
+        for slot, given, into in sorted(read, key=lambda one: one[1].messages is not None):
+            rows = "node" if bag.node_based or into == "node" else "sub"
+            groups.setdefault((_shape_of(slot), rows), []).append((slot, given, into))
         added: Added = {}
         for (_, rows), members in groups.items():
-            into = sorted({slot.into for slot in members})
-            own, real = members[0].input.own, self.state.bag.real(rows)
-            flags = own if real is None else self._flags(rows, real)
+            slots, inputs, places = zip(*members, strict=True)
+            names = sorted(set(places))
+            real = bag.real(rows)
+            flags = inputs[0].own if real is None else self._flags(rows, real)
             bit = 0 if real is None else 1
-            stage = self.kernels.NodeStage(
-                _stack_of([slot.slot for slot in members]),
-                tuple(into.index(slot.into) for slot in members),
-                CountedRows(own.size(0), flags, bit, bit),
-                self.layer.training,
-            )
-            sums = stage([slot.input for slot in members])
-            for name, value in zip(into, sums, strict=True):
+            counted = CountedRows(inputs[0].own.size(0), flags, bit, bit)
+            stage = self.kernels.NodeStage(_stack_of(slots), tuple(map(names.index, places)), counted, self.layer.training)
+            for name, value in zip(names, stage(inputs), strict=True):
                 _add_to(added, name, value)
         return added
 
@@ -347,31 +326,29 @@ class _Update:
     # -- pairs -----------------------------------------------------------------------------------------------------
 
     def _pair_slot(self, slot: Slot, others: list[Tensor], outer: bool = True) -> PairSlot:
-        stack = _stack_of([slot], outer)
-        if not isinstance(slot, EncoderSlot):
-            if slot.term is TERMS["own"]:
-                return PairSlot(stack)
-            others.append(slot.value(self.state, "off", self.edge_attr).contiguous())
-            return PairSlot(stack, other=len(others) - 1)
-        assert isinstance(slot.encoder, GIN)
-        near = Neighbourhood(self.state, slot.merge, "off", self.edge_attr, None)
-        if not slot.merge.passes or near.averaged:
-            others.append(slot.encoder.collected(near).contiguous())
-            return PairSlot(stack, other=len(others) - 1)
-        edges = kernel_edges(self.state.bag, near.neighbours)
-        return PairSlot(stack, slot.encoder.messages(edges, near, self.kernels))
+        stack, read = _stack_of([slot], outer), self._read(slot)
+        if read.messages is not None or read.own is self.state.h:
+            return PairSlot(stack, read.messages)
+        others.append(read.own.contiguous())
+        return PairSlot(stack, other=len(others) - 1)
+
+    def _pair_stage(self, slots: list[PairSlot], roots_apart: bool, act: bool, wanted: frozenset[str]) -> Any:
+        """The computation on pairs. Padding and pairs that are masked do not count for norms, and roots apart not for those after slots."""
+        bag, masked = self.state.bag, self.state.masked
+        inner = INNER if bag.real("pair") is not None or masked else 0
+        pairs, outer = kernel_pairs(bag, roots_apart, masked), OUTER if inner or roots_apart else 0
+        return self.kernels.PairStage(pairs, slots, inner, outer, act, masked, self.layer.training, _picks(bag, wanted), wanted)
 
     def _encode_everywhere(self, slot: EncoderSlot) -> Tensor:
         """What an encoder of roots gives there if it is evaluated at all pairs."""
-        state, others = self.state, list[Tensor]()
-        pairs = kernel_pairs(state.bag, False, state.masked)
-        inner = INNER if state.bag.real("pair") is not None or state.masked else 0
-        slots = [self._pair_slot(slot, others, outer=False)]
-        stage = self.kernels.PairStage(
-            pairs, slots, inner, inner and OUTER, False, state.masked, self.layer.training, None, frozenset({"root"})
-        )
-        out = stage(state.h, None, None, None, others)
-        return slot.at_roots(state, out[1 + SUMS.index("root")])
+        others = list[Tensor]()
+        stage = self._pair_stage([self._pair_slot(slot, others, outer=False)], False, False, frozenset({"root"}))
+        out = stage(self.state.h, None, None, None, others)
+        return slot.at_roots(self.state, out[1 + SUMS.index("root")])
+
+
+def _picks(bag: SubgraphBag, wanted: frozenset[str]) -> Any:
+    return kernel_near(bag)[0] if "near" in wanted else None
 
 
 def _add_to(added: Added, name: str, value: Any) -> None:

@@ -143,18 +143,26 @@ def _named(chosen: Policy) -> str:
     return name
 
 
-def save_model(model: "Model", folder: Path) -> None:
-    """Write the weights and the arguments of a model."""
+def save_model(model: "Model", folder: str | Path) -> None:
+    """Save the weights (safetensors) and the arguments of the model (JSON).
+
+    Args:
+        folder: folder to save to; it is created if it does not exist.
+    """
     if not model._config:
         raise ValueError(
             "the weights of this model were constructed, so its arguments do not describe it; save model.state_dict() instead."
         )
-    Pretrained(_saved_name(type(model)), model._config, model.state_dict()).write(folder)
+    Pretrained(_saved_name(type(model)), model._config, model.state_dict()).write(Path(folder))
 
 
-def load_model(base: type["Model"], folder: Path) -> "Model":
-    """Read a model of this class, or of a registered class derived from it. The model is in evaluation mode."""
-    saved = Pretrained.read(folder)
+def load_model(base: type["Model"], folder: str | Path) -> "Model":
+    """Load a model that ``save_pretrained`` saved, in evaluation mode.
+
+    Args:
+        folder: the folder it was saved in. A custom model class is found if it is registered in ``MODELS``.
+    """
+    saved = Pretrained.read(Path(folder))
     if saved.model != _saved_name(base) and saved.model not in MODELS:
         raise ValueError(
             f"{folder} holds a {saved.model}, which is not registered; import the module that registers it with "

@@ -242,6 +242,19 @@ class Policy(ABC):
         return name_of(self) or repr(self)
 
 
+class KeepsAll(Policy):
+    """A policy whose subgraphs keep all nodes."""
+
+    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
+        """Every subgraph keeps all nodes."""
+        return pairs.node >= 0
+
+
+def _inner(name: str) -> Any:
+    """What a wrapper has from the policy that it modifies."""
+    return property(lambda self: getattr(self.policy, name), doc="As in ``policy``.")
+
+
 class Wrapper(Policy):
     """A policy that modifies another one: ``policy`` determines what subgraphs keep, the wrapper determines which subgraphs there are."""
 
@@ -251,38 +264,9 @@ class Wrapper(Policy):
         if not isinstance(self.policy, Policy):
             raise ValueError(f"policy is {self.policy!r}, expected a Policy; make one with reign.policy(name).")
 
-    @property
-    def mark(self) -> Mark:  # type: ignore[override]
-        """As in ``policy``."""
-        return self.policy.mark
-
-    @property
-    def max_distance(self) -> int:  # type: ignore[override]
-        """As in ``policy``."""
-        return self.policy.max_distance
-
-    @property
-    def num_anchors(self) -> int:
-        """As in ``policy``."""
-        return self.policy.num_anchors
-
-    @property
-    def unordered(self) -> bool:
-        """As in ``policy``."""
-        return self.policy.unordered
-
-    @property
-    def radius(self) -> int | None:
-        """As in ``policy``."""
-        return self.policy.radius
-
-    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """As in ``policy``."""
-        return self.policy.keep(pairs)
-
-    def cut(self, graph: SharedGraph, anchor: Tensor) -> Int[Tensor, "cuts 3"] | None:
-        """As in ``policy``."""
-        return self.policy.cut(graph, anchor)
+    mark, max_distance = _inner("mark"), _inner("max_distance")
+    num_anchors, unordered, radius = _inner("num_anchors"), _inner("unordered"), _inner("radius")
+    keep, cut = _inner("keep"), _inner("cut")
 
 
 # -- pairs --------------------------------------------------------------------------------------------------------------------

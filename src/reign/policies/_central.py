@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from reign.bags import SharedGraph, node_values
-from reign.policies._base import POLICIES, Pairs, Policy
+from reign.policies._base import POLICIES, KeepsAll
 
 # Square roots of centralities that differ by a smaller part, or by less than the rounding of eigenvectors, count as equal.
 TIE, ROUNDING = 1e-9, 1e-13
@@ -18,7 +18,7 @@ TIE, ROUNDING = 1e-9, 1e-13
 
 @POLICIES.register("central")
 @dataclass(frozen=True)
-class Central(Policy):
+class Central(KeepsAll):
     r"""The graph with a mark on the root, for the nodes of largest subgraph centrality alone: few subgraphs, which are the same at every call.
 
     The subgraph centrality of node i is :math:`\exp(A)_{ii} = \sum_s (A^s)_{ii} / s!`, a sum over its closed walks, in the simple undirected graph.
@@ -71,10 +71,6 @@ class Central(Policy):
             chosen[tied] = torch.isin(order[tied] - first, torch.tensor(picked, device=order.device))
         root = order[chosen].sort().values
         return root[:, None], graph.batch[root]
-
-    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """Every subgraph keeps all nodes."""
-        return pairs.node >= 0
 
 
 def subgraph_centrality(graph: SharedGraph) -> Float[Tensor, "nodes"]:

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from reign.bags import SharedGraph
-from reign.policies._base import POLICIES, Pairs, Policy
+from reign.policies._base import POLICIES, KeepsAll
 
 
 @POLICIES.register("ed")
 @dataclass(frozen=True)
-class EdgeDeletion(Policy):
+class EdgeDeletion(KeepsAll):
     """ED: each subgraph is the graph without one undirected edge (both directions, and all parallel copies).
 
     Subgraphs are in the order of their edges (u, v), u < v. Self-loops are kept. A graph without edges has no subgraphs.
@@ -33,10 +33,6 @@ class EdgeDeletion(Policy):
         ends = torch.stack([key // n, key % n], dim=1)
         ends = ends[ends[:, 0] < ends[:, 1]]
         return ends, graph.batch[ends[:, 0]]
-
-    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """Every subgraph keeps all nodes."""
-        return pairs.node >= 0
 
     def cut(self, graph: SharedGraph, anchor: Tensor) -> Int[Tensor, "cuts 3"]:
         """Each subgraph loses the edge between its anchors."""

@@ -10,21 +10,17 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reign.bags import FAR
-from reign.policies._base import POLICIES, Mark, Pairs, Policy, check_mark
+from reign.policies._base import POLICIES, KeepsAll, Mark, Pairs, Policy, check_mark
 
 
 @POLICIES.register("null")
 @dataclass(frozen=True)
-class Null(Policy):
+class Null(KeepsAll):
     """Every subgraph is the graph itself: n copies, which differ only in their roots."""
 
     meaning: ClassVar[str] = "the graph itself, once per node"
     example: ClassVar[str] = "null"
     in_paper_class: ClassVar[bool] = True
-
-    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """Every subgraph keeps all nodes."""
-        return pairs.node >= 0
 
 
 @POLICIES.register("nd")
@@ -43,7 +39,7 @@ class NodeDeletion(Policy):
 
 @POLICIES.register("nm")
 @dataclass(frozen=True)
-class NodeMarking(Policy):
+class NodeMarking(KeepsAll):
     """NM: the whole graph with a mark on the root, or with every node's hop distance from it.
 
     Args:
@@ -64,10 +60,6 @@ class NodeMarking(Policy):
         check_mark(self.mark, self.max_distance)
         if self.mark is False:
             raise ValueError("mark is False, expected True, 'single' or 'distance'; node marking without marks is Null(), 'null'.")
-
-    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """Every subgraph keeps all nodes."""
-        return pairs.node >= 0
 
 
 @POLICIES.register("ego")

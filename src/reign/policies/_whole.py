@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from reign.bags import SharedGraph, SubgraphBag
-from reign.policies._base import POLICIES, Pairs, Policy
+from reign.policies._base import POLICIES, KeepsAll
 
 
 @POLICIES.register("whole")
 @dataclass(frozen=True)
-class Whole(Policy):
+class Whole(KeepsAll):
     """One subgraph per graph, without anchors: the graph itself."""
 
     meaning: ClassVar[str] = "the graph itself, once (for plain message passing)"
@@ -26,10 +26,6 @@ class Whole(Policy):
         """No anchors, and one subgraph for each graph."""
         graphs = torch.arange(graph.num_graphs, device=graph.batch.device)
         return graphs.new_empty(graph.num_graphs, 0), graphs
-
-    def keep(self, pairs: Pairs) -> Bool[Tensor, "pairs"]:
-        """The subgraph keeps all nodes."""
-        return pairs.node >= 0
 
 
 def whole(bag: SubgraphBag) -> SubgraphBag:

@@ -216,7 +216,7 @@ def ngnn_tu(w: Weights, config: Config, policy: str | None) -> reign.nn.Model:
     for t in range(c["num_layers"]):
         here, there = f"layers.{t}.terms.0", "conv1" if t == 0 else f"convs.{t - 1}"
         w.put(f"{here}.encoder.eps", f"{there}.eps")
-        w.mlp(f"{here}.encoder.mlp", f"{there}.nn.0", f"{there}.nn.1", f"{there}.nn.3")
+        w.sequential(f"{here}.encoder.mlp", f"{there}.nn")
         w.norm(f"{here}.norm", f"{there}.nn.4")
     head(w, ["lin1", "lin2"])
     return model
@@ -255,11 +255,11 @@ def ngnn_ogb(w: Weights, config: Config, policy: str | None) -> reign.nn.Model:
         here, there = f"layers.{t}.terms.0", f"{inner}.convs.{t}"
         w.put(f"{here}.encoder.eps", f"{there}.eps")
         w.put(f"{here}.encoder.edge_encoder.columns.0.weight", bonds.format(t))
-        w.mlp(f"{here}.encoder.mlp", f"{there}.mlp.0", f"{there}.mlp.1", f"{there}.mlp.3")
+        w.sequential(f"{here}.encoder.mlp", f"{there}.mlp")
         w.norm(f"{here}.norm", f"{inner}.batch_norms.{t}")
         if c["virtual_node"] and t < deep - 1:
             mlp = f"{inner}.mlp_virtualnode_list.{t}"
-            w.mlp(f"virtual_node.mlps.{t}", f"{mlp}.0", f"{mlp}.1", f"{mlp}.3")
+            w.sequential(f"virtual_node.mlps.{t}", mlp)
             w.norm(f"virtual_node.norms.{t}", f"{mlp}.4")
     if c["virtual_node"]:
         w.put("virtual_node.start", f"{inner}.virtualnode_embedding.weight")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from reign._validate import kind_of
 from reign.nn import DS, DSS, SUN, JumpingKnowledge, Model
@@ -15,7 +15,7 @@ from reign.published._gnnak import gnn_ak
 from reign.published._nested import idgnn, ngnn_ogb, ngnn_tu
 from reign.published._sswl import sswl
 from reign.published._tensors import ign2, ppgn
-from reign.published._weights import Config, Weights
+from reign.published._weights import Config, Weights, head
 
 PEERS: dict[str, Callable[[Weights, Config, str | None], Model]] = {
     "gnn_ak": gnn_ak,
@@ -41,9 +41,8 @@ UNUSED = (
     r".*\.(subgraph|context|centroid)_transform\.(norms|layers)\.0\.|A\d+\.eps\.[uv]G"
 )
 _MODELS = ("sun", "sun_transpose", "sun_linear_residual", "dss", "ds")
-# their Sequential(Linear, BatchNorm, ReLU, Linear) corresponds to our MLP
-_MLP = {"0": "lin1", "1": "norm", "3": "lin2"}
-# which of their lists holds which of our terms: off the diagonal, and on it
+# which of their lists holds which of our terms: off the diagonal, and on it; of encoders, and of the norms after them
+_DS = "subgraph_gnn.gnn_node."
 _OFF = {
     "node_root": "u_vv_list",
     "root": "u_kk_list",
@@ -88,49 +87,42 @@ def from_authors(
         name: value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
         for name, value in params.items()
     }
-    found, names = Weights(theirs), dict[str, str]()
-    if config is not None:
-        made = _peer(found, model, policy, config)
-    else:
-        made = _empty(theirs, model, policy or "ego+:3")
-        names = _ds_names(theirs) if model == "ds" else _layer_names(made, theirs)
-        for our, their in names.items():
-            if their in theirs:
-                found.put(our, their)
+    w = Weights(theirs)
+    made = _paper(w, model, policy or "ego+:3") if config is None else _peer(w, model, policy, config)
     state = made.state_dict()
-    missing = [name for name in state if name not in found.ours and not name.endswith("num_batches_tracked")]
+    missing = [name for name in state if name not in w.ours and not name.endswith("num_batches_tracked")]
     if missing:
-        first = names.get(missing[0], missing[0])
-        raise ValueError(f"params lack {len(missing)} arrays of a '{model}', the first is {first!r}; got {len(theirs)} arrays.")
-    unused = [name for name in theirs if name not in found.used and not name.endswith("num_batches_tracked")]
+        raise ValueError(
+            f"params lack {len(missing)} arrays of a '{model}', the first is our {missing[0]!r}; got {len(theirs)} arrays."
+        )
+    unused = [name for name in theirs if name not in w.used and not name.endswith("num_batches_tracked")]
     known = r"u_readout" if model == "sun_linear_residual" else UNUSED if model in PEERS else r"$^"  # present, but not used
     unused = [name for name in unused if not re.match(known, name)]
-    if model in PEERS:
-        unused += [their for our, their in found.sources.items() if our not in state]
+    unused += [their for our, their in w.sources.items() if our not in state]
     if unused:
         raise ValueError(
             f"params hold {len(unused)} arrays that a '{model}' does not have, the first is {unused[0]!r}; do they belong to another model?"
         )
-    for name, value in found.ours.items():
+    for name, value in w.ours.items():
         if name in state and value.shape != state[name].shape:
             expected = tuple(state[name].shape)
             raise ValueError(f"params have shape {tuple(value.shape)} for our '{name}', expected {expected} in this '{model}'.")
-    made.to(next(v.dtype for v in found.ours.values() if v.is_floating_point()))
-    made.load_state_dict(found.ours, strict=False)
+    made.to(next(v.dtype for v in w.ours.values() if v.is_floating_point()))
+    made.load_state_dict(w.ours, strict=False)
     return made.eval()
 
 
-def _peer(found: Weights, model: str, policy: str | None, config: Mapping[str, Any]) -> Model:
+def _peer(w: Weights, model: str, policy: str | None, config: Mapping[str, Any]) -> Model:
     """Make a peer as published, and find its weights."""
     try:
-        return PEERS[model](found, config, policy)
+        return PEERS[model](w, config, policy)
     except KeyError as error:
         raise ValueError(f"config lacks {error}, which a '{model}' needs; it has {', '.join(map(repr, config))}.") from None
 
 
 def _empty(theirs: dict[str, Tensor], model: str, policy: str) -> Model:
     """Make our model with the sizes of theirs; its weights are still random."""
-    prefix = "subgraph_gnn.gnn_node." if model == "ds" else ""
+    prefix = _DS if model == "ds" else ""
     encoder = prefix + ("atom_encoder" if model == "ds" else "feature_encoder") + ".enc.weight"
     conv = prefix + ("convs" if model == "ds" else "gnn_list")
     if encoder not in theirs or f"{conv}.0.bond_encoder.weight" not in theirs:
@@ -155,50 +147,34 @@ def _empty(theirs: dict[str, Tensor], model: str, policy: str) -> Model:
     return SUN(*sizes, out, transpose=model == "sun_transpose", **shared)
 
 
-def _layer_names(made: Model, theirs: dict[str, Tensor]) -> dict[str, str]:
-    """Map our names of weights to theirs, for SUN and DSS."""
-    names = {"node_encoder.columns.0.weight": "feature_encoder.enc.weight"}
-    last = "3" if "final_layers.3.weight" in theirs else "2"
-    names |= {f"head.lin1.{p}": f"final_layers.0.{p}" for p in ("weight", "bias")}
-    names |= {f"head.lin2.{p}": f"final_layers.{last}.{p}" for p in ("weight", "bias")}
-    names |= {f"residual.{p}": f"lin1.{p}" for p in ("weight", "bias")}
+def _paper(w: Weights, model: str, policy: str) -> Model:
+    """Make a model of this paper, and find its weights."""
+    made = _empty(w.theirs, model, policy)
+    put_paper(w, made)
+    return made
+
+
+def put_paper(w: Weights, made: Model) -> None:
+    """The weights of a model of this paper, by the authors' names."""
+    ds = isinstance(made, DS)
+    w.put("node_encoder.columns.0.weight", f"{_DS}atom_encoder.enc.weight" if ds else "feature_encoder.enc.weight")
     for t, layer in enumerate(made.layers):
         for branch, table in (("terms", _OFF), ("root_terms", _ON)):
             for s, slot in enumerate(getattr(layer, branch) or []):
-                here, there = f"layers.{t}.{branch}.{s}", table[slot.name]
+                here, there = f"layers.{t}.{branch}.{s}", (f"{_DS}convs", f"{_DS}batch_norms") if ds else table[slot.name]
                 if isinstance(there, tuple):
-                    names |= _conv(f"{here}.encoder", f"{there[0]}.{t}") | _norm(f"{here}.norm", f"{there[1]}.{t}")
+                    conv = f"{there[0]}.{t}"
+                    w.put(f"{here}.encoder.eps", f"{conv}.eps")
+                    w.put(f"{here}.encoder.edge_encoder.columns.0.weight", f"{conv}.bond_encoder.weight")
+                    w.sequential(f"{here}.encoder.mlp", f"{conv}.mlp")
+                    w.norm(f"{here}.norm", f"{there[1]}.{t}")
+                elif isinstance(slot.transform, nn.Linear):
+                    w.linear(f"{here}.transform", f"{there}.{t}.0")
                 else:
-                    names |= _mlp(f"{here}.transform", f"{there}.{t}")
-                    names |= {f"{here}.transform.{p}": f"{there}.{t}.0.{p}" for p in ("weight", "bias")}
-    return names
-
-
-def _ds_names(theirs: dict[str, Tensor]) -> dict[str, str]:
-    """Map our names of weights to theirs, for DS."""
-    inner = "subgraph_gnn.gnn_node"
-    names = {"node_encoder.columns.0.weight": f"{inner}.atom_encoder.enc.weight"}
-    names |= {f"head.lin1.{p}": f"final_layers.0.{p}" for p in ("weight", "bias")}
-    names |= {f"head.lin2.{p}": f"final_layers.2.{p}" for p in ("weight", "bias")}
-    for i in range(len(theirs)):
-        names |= _conv(f"layers.{i}.terms.0.encoder", f"{inner}.convs.{i}")
-        names |= _norm(f"layers.{i}.terms.0.norm", f"{inner}.batch_norms.{i}")
-        for ours, part in (("each", "fc_list"), ("mean", "fc_sum_list")):
-            names |= {f"pooling.{ours}.{i}.{p}": f"{part}.{i}.{p}" for p in ("weight", "bias")}
-    return names
-
-
-def _norm(here: str, there: str) -> dict[str, str]:
-    return {f"{here}.{p}": f"{there}.{p}" for p in ("weight", "bias", "running_mean", "running_var")}
-
-
-def _mlp(here: str, there: str) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for number, part in _MLP.items():
-        names |= _norm(f"{here}.{part}", f"{there}.{number}")
-    return names
-
-
-def _conv(here: str, there: str) -> dict[str, str]:
-    embedding = {f"{here}.edge_encoder.columns.0.weight": f"{there}.bond_encoder.weight"}
-    return _mlp(f"{here}.mlp", f"{there}.mlp") | {f"{here}.eps": f"{there}.eps"} | embedding
+                    w.sequential(f"{here}.transform", f"{there}.{t}")
+    for ours, theirs in (("each", "fc_list"), ("mean", "fc_sum_list")):
+        for i in range(len(getattr(made.pooling, ours, ()))):
+            w.linear(f"pooling.{ours}.{i}", f"{theirs}.{i}")
+    if made.residual is not None:
+        w.linear("residual", "lin1")
+    head(w, ["final_layers.0", f"final_layers.{3 if 'final_layers.3.weight' in w else 2}"])

@@ -51,6 +51,10 @@ class Weights:
             self.norm(f"{here}.norm", norm)
         self.linear(f"{here}.lin2", lin2)
 
+    def sequential(self, here: str, there: str) -> None:
+        """One of our MLPs, from their linear map, norm, ReLU and linear map."""
+        self.mlp(here, f"{there}.0", f"{there}.1", f"{there}.3")
+
     def rows(self, name: str) -> int:
         """The number of rows of one of their tables."""
         return self.get(name).size(0)
