@@ -19,7 +19,7 @@ from reign.nn._terms import SAME
 from reign.theory import Pair, colours, family, model_colours, separate
 from reign.theory._algebra import Hashing
 from reign.theory._plan import bag_of, plan_of_terms, trace
-from reign.theory._rules import POOLS
+from reign.theory._rules import POOLS, ExactState
 
 NODE_BASED = ["null", "nd", "nm", "nm+distance", "ego:1", "ego:2", "ego+:1", "ego+:2", "ego+distance:2"]
 OTHERS = ["ed", "2-nd", "2-nm", "2-ego:1", "whole"]
@@ -64,7 +64,7 @@ def compare(nodes: int, name: str, policy: str, domain: str, on: bool, rounds: i
     for (state, *_), plain in zip(ours, refine(plains, terms, root_terms, rounds), strict=True):
         assert same_partition(state[:, 0].tolist(), [plain[g][k, i] for g, k, i in rows]), (name, policy, domain, on)
     for pooling in ("flat", "nested", *(["roots"] if not refused("root", policy, domain, False) else [])):
-        pooled = POOLS[pooling](state, bag, domain, Hashing())[:, 0]  # type: ignore[arg-type]
+        pooled = POOLS[pooling](ExactState(state, bag, domain, Hashing()))[:, 0]  # type: ignore[arg-type]
         assert same_partition(pooled.tolist(), [pool(b, c, pooling) for b, c in zip(plains, plain, strict=True)]), pooling
 
 

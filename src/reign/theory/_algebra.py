@@ -10,7 +10,6 @@ over p, independently in each channel. Polynomials of low degree do not have thi
 """
 
 import zlib
-from abc import ABC, abstractmethod
 
 import torch
 from jaxtyping import Float, Int
@@ -19,46 +18,6 @@ from torch_geometric.data import Data
 
 Key = tuple[object, ...]  # the place of an operation in a network, which determines its random weights
 Values = Int[Tensor, "rows width"]
-
-
-class Algebra(ABC):
-    """The operations of networks over integers: colours (``Hashing``), or numbers modulo a prime (``Field``)."""
-
-    @abstractmethod
-    def embed(self, labels: Int[Tensor, "rows"], *key: object) -> Values:
-        """A random vector for each distinct label."""
-
-    @abstractmethod
-    def linear(self, key: Key, *parts: Values) -> Values:
-        """The sum of random linear maps of the parts, plus a bias."""
-
-    @abstractmethod
-    def mlp(self, key: Key, *parts: Values) -> Values:
-        """As ``linear``, followed by an activation and another linear map."""
-
-    @abstractmethod
-    def act(self, key: Key, x: Values) -> Values:
-        """The activation."""
-
-    @abstractmethod
-    def scale(self, key: Key, x: Values) -> Values:
-        """Multiply by a random number."""
-
-    @abstractmethod
-    def gate(self, key: Key, x: Values, labels: Int[Tensor, "rows"]) -> Values:
-        """Multiply by a random vector for each label."""
-
-    @abstractmethod
-    def divide(self, total: Values, count: Int[Tensor, "rows 1"]) -> Values:
-        """Turn a sum into a mean."""
-
-    @abstractmethod
-    def multiply(self, x: Values, y: Values) -> Values:
-        """The product of two values, channel by channel."""
-
-    @abstractmethod
-    def product(self, x: Int[Tensor, "n n width"], y: Int[Tensor, "n n width"]) -> Int[Tensor, "n n width"]:
-        """The sum over j of x[k, j] y[j, i]."""
 
 
 # -- colours ------------------------------------------------------------------------------------------------------------------
@@ -96,7 +55,7 @@ def partition(values: Int[Tensor, "rows width"]) -> int:
     return int(mix(mix(first[inverse]) + place).sum())
 
 
-class Hashing(Algebra):
+class Hashing:
     """The algebra of colour tests: every function of a network is a random hash function, so only sums lose information.
 
     A colour is itself a random image, so a term of a layer applied to colours is the hash of the multiset it sums.
@@ -148,7 +107,7 @@ PRIME = 2**31 - 1
 WIDTH = 2
 
 
-class Field(Algebra):
+class Field:
     """The algebra of networks over the integers modulo ``PRIME``, with ``WIDTH`` channels everywhere.
 
     Args:
@@ -204,6 +163,9 @@ class Field(Algebra):
     def _weights(self, key: Key, number: int) -> Int[Tensor, "parts width width"]:
         rng = torch.Generator().manual_seed(salt(self.seed, *key) & 2**62 - 1)
         return torch.randint(1, PRIME, (number, WIDTH, WIDTH), generator=rng)
+
+
+Algebra = Hashing | Field  # the operations of networks over integers
 
 
 def inverse(x: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 from torch_geometric.data import Batch
 
 from reign.data import Progress
-from reign.nn import Model, SubgraphConv, cost, term
+from reign.nn import AKConv, Model, SubgraphConv, cost, term
 from reign.testing import assert_batch_invariant, assert_equivariant, random_graphs
 from reign.theory._families import family, list_families
 from reign.theory._linear_layers import SUMS, TABLE
 from reign.theory._plan import plan_of_model
-from reign.theory._rules import Block, Layer, Rule
 from reign.theory._separate import Verdict, find_method, separate
 
 # -- upper bounds on expressive power -----------------------------------------------------------------------------------------
@@ -49,11 +49,11 @@ def bound_of_terms(names: Sequence[str]) -> list[str]:
     return lines + ([f"outside the table, without a known bound: {', '.join(unknown)}"] if unknown else [])
 
 
-def terms_of(rule: Rule) -> list[str]:
+def terms_of(layer: nn.Module) -> list[str]:
     """The names of all terms of a layer, on and off the diagonal."""
-    if isinstance(rule, Layer):
-        return [name for slot in (*rule.slots, *(rule.root_slots or ())) for name in slot.terms]
-    return [*terms_of(rule.inner), *rule.parts] if isinstance(rule, Block) else []
+    if isinstance(layer, SubgraphConv):
+        return [part.name for on in (False, True) for slot in layer.slots(on) for part in slot.terms]
+    return [*terms_of(layer.inner[0]), *layer.parts] if isinstance(layer, AKConv) else []
 
 
 def bound_of_model(model: Model) -> list[str]:
@@ -151,10 +151,10 @@ def _cost(model: Model) -> list[str]:
 def _exact(model: Model, families: Sequence[str], progress: Progress) -> dict[str, list[str]]:
     """The bound on the model's terms, and the pairs that its colour test and the model itself tell apart."""
     try:
-        rules = plan_of_model(model).rules
+        plan_of_model(model)
     except ValueError as error:
         return {"Separates": [f"not tried: {error}"]}
-    terms = bound_of_terms([name for rule in rules for name in terms_of(rule)])
+    terms = bound_of_terms([name for layer in model.layers for name in terms_of(layer)])
     found = ["pairs told apart by the colour test (and the rounds it needs), and by the model's layers over a finite field"]
     for name in progress(families, "families"):
         pairs = family(name)

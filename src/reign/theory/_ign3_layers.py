@@ -10,11 +10,11 @@ from torch_geometric.data import Data
 
 import reign.policies
 from reign.bags import DenseBag
-from reign.nn import SubgraphConv
+from reign.nn import SubgraphConv, term
 from reign.policies import EgoNets, NodeDeletion, NodeMarking, Null, Policy
 from reign.theory._ign import graph_tensor
 from reign.theory._ign3_program import LINKS, Program, Step, clip, gate, keep, logical_and, place, route
-from reign.theory._linear_layers import TABLE, activation, weights_of
+from reign.theory._linear_layers import SUMS, TABLE, activation, weights_of
 from reign.theory._wl import check_simple
 
 SUBGRAPH, GRAPH = 0, 1  # channels of links: in the subgraph, and in the graph
@@ -135,31 +135,21 @@ GLOBAL: dict[str, tuple[list[str], list[str]]] = {
     "root": (["aaa"], ["aaa"]),
     "node_root": (["bbb"], ["aaa"]),
     "readout_strict": (["acc"], ["acc"]),
-    "readout": (["acc", "aaa"], ["acc", "aaa"]),
     "needle_strict": (["cbb"], ["caa"]),
-    "needle": (["cbb", "bbb"], ["caa", "aaa"]),
     "node_readout_strict": (["bcc"], ["acc"]),
-    "node_readout": (["bcc", "bbb"], ["acc", "aaa"]),
     "root_needle_strict": (["caa"], ["caa"]),
-    "root_needle": (["caa", "aaa"], ["caa", "aaa"]),
     "roots": (["ccc"], ["ccc"]),
     "non_roots": (["cdd"], ["cdd"]),
-    "total": (["cdd", "ccc"], ["cdd", "ccc"]),
 }
+for _name, _parts in SUMS.items():
+    (_off, _on), (_off_too, _on_too) = (GLOBAL[_part] for _part in _parts.split(" + "))
+    GLOBAL[_name] = _off + _off_too, _on + _on_too
 # the pair whose values a local term sums, in the letters of the target (k, i) and the neighbour j, and the links it sums over
+_PAIRS = {"readout": "kj", "needle": "ji", "node_readout": "ij", "root_needle": "jk", "roots": "jj", "non_roots": "ji"}
 LOCAL: dict[str, tuple[str, int]] = {
-    "local": ("kj", SUBGRAPH),
-    "needle@Ak": ("ji", SUBGRAPH),
-    "node_readout@Ak": ("ij", SUBGRAPH),
-    "root_needle@Ak": ("jk", SUBGRAPH),
-    "roots@Ak": ("jj", SUBGRAPH),
-    "non_roots@Ak": ("ji", SUBGRAPH),
-    "readout@A": ("kj", GRAPH),
-    "needle@A": ("ji", GRAPH),
-    "node_readout@A": ("ij", GRAPH),
-    "root_needle@A": ("jk", GRAPH),
-    "roots@A": ("jj", GRAPH),
-    "non_roots@A": ("ji", GRAPH),
+    term(f"{name}@{where}").name: (pair, links)
+    for where, links in (("Ak", SUBGRAPH), ("A", GRAPH))
+    for name, pair in _PAIRS.items()
 }
 LETTERS = {"aab": {"k": "a", "i": "a", "j": "b"}, "aba": {"k": "a", "i": "b", "j": "a"}, "abc": {"k": "a", "i": "b", "j": "c"}}
 CLOSED = 3  # channel of links: 1 - connectivity, for the gate

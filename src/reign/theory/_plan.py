@@ -1,4 +1,4 @@
-"""A model as data: its policy, layers and pooling, derived from its modules or from lists of terms, and how such a plan is run.
+"""A model as a plan: its policy, and the rules of its layers and pooling, made from its modules or from lists of terms; and how it is run.
 
 The input of the first layer (features, marks, labels, and encodings with rational values) is exact. A rational number is represented modulo
 two primes. Equal numbers have equal residues, so different residues prove a difference.
@@ -6,156 +6,20 @@ two primes. Equal numbers have equal residues, so different residues prove a dif
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial, singledispatch
+from dataclasses import dataclass
 from itertools import repeat
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import reign.nn
 from reign.bags import Domain, SubgraphBag
 from reign.policies import Policy, policy
-from reign.theory import _rules as exact
 from reign.theory._algebra import Algebra, Values, features, rows
 from reign.theory._families import Pair
-
-# -- layers and poolings ------------------------------------------------------------------------------------------------------
-
-
-@singledispatch
-def rule_of(layer: nn.Module) -> exact.Rule:
-    """Turn a layer into a rule. ``rule_of.register`` adds another kind of layer."""
-    raise ValueError(f"exact tests do not support the layer {layer!r}; use a layer of terms (SubgraphConv).")
-
-
-@rule_of.register
-def _(layer: reign.nn.SubgraphConv) -> exact.Rule:
-    if layer.roots == "added":
-        raise ValueError(
-            f"layer {layer!r} adds terms of roots to those of all pairs, which exact tests do not support; use roots='apart'."
-        )
-    off = tuple(slot_of(slot) for slot in layer.slots())
-    on = None if layer.root_terms is None else tuple(slot_of(slot) for slot in layer.slots(on=True))
-    return exact.Layer(off, on, layer.domain, layer.aggregation)
-
-
-@rule_of.register
-def _(layer: reign.nn.AKConv) -> exact.Rule:
-    inner = rule_of(layer.inner[0])
-    assert isinstance(inner, exact.Layer)
-    act, remark = not isinstance(layer.act, nn.Identity), bool(layer.marks)
-    return exact.Block(
-        inner, len(layer.inner), tuple(layer.parts), layer.combine, layer.aggregation, act, remark, layer.max_distance
-    )
-
-
-@rule_of.register
-def _(layer: reign.nn.PPGNConv) -> exact.Rule:
-    return exact.Product()
-
-
-@rule_of.register
-def _(layer: reign.nn.PPGNRootConv) -> exact.Rule:
-    return exact.Product(residual=True)
-
-
-def slot_of(slot: reign.nn.TermSlot | reign.nn.EncoderSlot) -> exact.Slot:
-    """A term with its transform, or terms with their encoder."""
-    if isinstance(slot, reign.nn.TermSlot) and slot.edge_encoder is not None:
-        raise ValueError(f"'{slot.name}' was made for edge features, but exact tests cover only graphs without edge features.")
-    if isinstance(slot, reign.nn.TermSlot) and slot.on_pairs:
-        raise ValueError(f"'{slot.name}' is transformed at every pair, which exact tests do not support.")
-    if len({part.scope for part in slot.terms}) > 1 and slot.terms[0].scope != "pair":
-        raise ValueError(f"'{slot.name}' merges terms with values on different scopes, which exact tests do not support.")
-    return exact.Slot(
-        tuple(part.name for part in slot.terms), merge_of(slot.transform if isinstance(slot, reign.nn.TermSlot) else slot.encoder)
-    )
-
-
-@singledispatch
-def merge_of(module: nn.Module) -> exact.Merge:
-    """How a module transforms or merges terms: as an MLP, unless it is one of the kinds below."""
-    if hasattr(module, "lin1"):
-        return "mlp"
-    raise ValueError(
-        f"exact tests do not support {type(module).__name__}; use conv='gin' or 'graphconv' without edge features (GCN has square roots)."
-    )
-
-
-@merge_of.register
-def _(module: nn.Linear) -> exact.Merge:
-    return "linear"
-
-
-@merge_of.register
-def _(module: reign.nn.GraphConv) -> exact.Merge:
-    return "linear"
-
-
-@merge_of.register
-def _(module: reign.nn.GIN) -> exact.Merge:
-    if module.edge_encoder is not None:
-        raise ValueError("the encoder was made for edge features, but exact tests cover only graphs without edge features.")
-    return "gin" if module.eps.requires_grad else "gin-0"
-
-
-@merge_of.register
-def _(module: reign.nn.Folklore) -> exact.Merge:
-    if module.edge_encoders:
-        raise ValueError("the encoder was made for edge features, but exact tests cover only graphs without edge features.")
-    return "folklore" if module.eps.requires_grad else "folklore-0"
-
-
-@singledispatch
-def pool_of(pooling: nn.Module) -> exact.Pool:
-    """Turn a pooling into data. ``pool_of.register`` adds another kind."""
-    raise ValueError(f"exact tests do not support the pooling {pooling!r}; use another pooling of reign.nn.")
-
-
-@pool_of.register
-def _(pooling: reign.nn.MeanPooling) -> exact.Pool:
-    return partial(exact.flat, nodes=pooling.over_nodes, subgraphs=pooling.over_subgraphs)
-
-
-@pool_of.register
-def _(pooling: reign.nn.DeepSets) -> exact.Pool:
-    late = pooling.invariance == "late"
-    return partial(exact.nested, nodes=pooling.over_nodes, subgraphs=pooling.over_subgraphs, layers=len(pooling.each), late=late)
-
-
-@pool_of.register
-def _(pooling: reign.nn.RootPooling) -> exact.Pool:
-    if pooling.unit:
-        raise ValueError(
-            "exact tests do not support a pooling of roots of unit length, because it has square roots; use unit=False."
-        )
-    return partial(exact.roots, how=pooling.over_roots)
-
-
-@pool_of.register
-def _(pooling: reign.nn.OuterMPNN) -> exact.Pool:
-    layers = [rule_of(layer) for layer in pooling.layers]
-    inner = [layer for layer in layers if isinstance(layer, exact.Layer)]
-    return partial(exact.outer, layers=inner, nodes=pooling.over_nodes, graph=pooling.over_graph)
-
-
-@pool_of.register
-def _(pooling: reign.nn.IGNPooling) -> exact.Pool:
-    return partial(exact.on_and_off, how=pooling.over)
-
-
-@pool_of.register
-def _(pooling: reign.nn.ReadoutPooling) -> exact.Pool:
-    return partial(exact.nested, subgraphs="mean")
-
-
-@pool_of.register
-def _(pooling: reign.nn.SumPooling) -> exact.Pool:
-    return exact.on_and_per_node
-
+from reign.theory._rules import POOLS, ExactState, Pool, Rule, pool_of, rule_of
 
 # -- the input of the first layer ---------------------------------------------------------------------------------------------
 
@@ -169,8 +33,10 @@ def exact_lift(model: reign.nn.Model) -> Lift:
     if labels is not None and (labels.kind != "hop" or labels.resistance is not None):
         raise ValueError(f"{type(model).__name__} has labels other than hop distances, which exact tests do not support.")
     if encodings is not None:
-        if encodings.every_layer:
-            raise ValueError(f"{type(model).__name__} has encodings before every layer, which exact tests do not support.")
+        if encodings.every_layer or encodings.of_roots is not None:
+            raise ValueError(
+                f"{type(model).__name__} has encodings before every layer, or another map of them at roots, which exact tests do not support."
+            )
         for name in (*encodings.pairs, *encodings.nodes):
             if name.split(":")[0] not in EXACT:
                 raise ValueError(
@@ -248,8 +114,8 @@ class Plan:
     """
 
     policy: Policy
-    rules: tuple[exact.Rule, ...]
-    pool: exact.Pool
+    rules: tuple[Rule, ...]
+    pool: Pool
     domain: Domain = "all"
     lift: Callable[[Tensor, SubgraphBag], Tensor] = lambda x, bag: bag.lift(x)
     residual: bool = False
@@ -266,21 +132,22 @@ def plan_of_terms(
 ) -> Plan:
     """The plan of a list of terms. A name such as "own+local" stands for both terms, "own+folklore" for a sum of functions of two values."""
 
-    def slots(names: Sequence[str]) -> tuple[exact.Slot, ...]:
-        merged = list[exact.Slot]()
-        for name in names:
-            parts = tuple(reign.nn.term(part).name for part in name.split("+"))
-            merged += [exact.Slot(parts, "folklore")] if name in reign.nn.FOLKLORE else [exact.Slot((part,)) for part in parts]
-        return tuple(merged)
-
     if not terms or isinstance(terms, str):
         raise ValueError(
             f"terms are {terms!r}, expected a list of at least one name, such as ['own', 'local']; see reign.list_terms()."
         )
-    if pooling not in exact.POOLS:
-        raise ValueError(f"pooling is {pooling!r}, expected {', '.join(map(repr, exact.POOLS))}.")
-    layer = exact.Layer(slots(terms), None if root_terms is None else slots(root_terms), domain, aggregation)
-    return Plan(policy(name), (layer,), exact.POOLS[pooling], domain)
+    if pooling not in POOLS:
+        raise ValueError(f"pooling is {pooling!r}, expected {', '.join(map(repr, POOLS))}.")
+
+    def single(names: Sequence[str]) -> list[str]:
+        return [part for name in names for part in ([name] if name in reign.nn.FOLKLORE else name.split("+"))]
+
+    on = None if root_terms is None else single(root_terms)
+    with torch.device("meta"):  # no weights are drawn
+        layer = reign.nn.SubgraphConv(
+            1, 1, single(terms), on, transform="linear", norm=None, domain=domain, aggregation=aggregation
+        )
+    return Plan(policy(name), (rule_of(layer),), POOLS[pooling], domain)
 
 
 def plan_of_model(model: reign.nn.Model) -> Plan:
@@ -321,7 +188,7 @@ def trace(
     algebra: Algebra,
     *,
     endless: bool = False,
-    progress: Callable[[Sequence[exact.Rule]], Iterable[exact.Rule]] = iter,
+    progress: Callable[[Sequence[Rule]], Iterable[Rule]] = iter,
 ) -> Iterator[tuple[Values, Values, bool]]:
     """The values of pairs and of graphs, at the start and after each round, and whether a layer ends there.
 
@@ -335,20 +202,15 @@ def trace(
 
     def pooled(values: Int[Tensor, "pairs width"]) -> Int[Tensor, "graphs width"]:
         """The values of graphs, as residues: equal sums of residues can differ by a multiple of the prime."""
-        return algebra.scale(("graph",), plan.pool(values, bag, plan.domain, algebra))
+        return algebra.scale(("graph",), plan.pool(ExactState(values, bag, plan.domain, algebra)))
 
     h = algebra.embed(rows(plan.lift(bag.graph.x, bag)), "lift")
     yield h, pooled(h), True
-    rules: Iterable[exact.Rule]
-    if endless:
-        first = plan.rules[0]
-        rules = repeat(replace(first, depth=None) if isinstance(first, exact.Block) else first)
-    else:
-        rules = progress(plan.rules)
+    rules = repeat(plan.rules[0]) if endless else progress(plan.rules)
     last = algebra.linear(("residual",), h) if plan.residual else None
     seen = [h] if plan.jk == "cat+input" else []
     for t, rule in enumerate(rules):
-        for out, ends in rule.steps(h, bag, algebra, ("layer", 0 if endless else t)):
+        for out, ends in rule(h, bag, algebra, ("layer", 0 if endless else t), endless):
             new = out if last is None else out + last
             yield new, pooled(_jump(plan.jk, [*seen, new], algebra)), ends
         h = new

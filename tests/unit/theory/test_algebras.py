@@ -5,8 +5,9 @@ import torch
 
 import reign
 from reign.kernels import Sum
+from reign.nn import PPGNConv
 from reign.theory._algebra import PRIME, Field, Hashing, inverse, mix, partition, rows, salt
-from reign.theory._rules import Product
+from reign.theory._rules import rule_of
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 7, 64, 101])
@@ -49,7 +50,7 @@ def test_blocks_of_ppgn() -> None:
     left, right = (field.mlp(("key", side), h).view(n, n, 2).tolist() for side in ("left", "right"))
     product = [sum(left[k][j][c] * right[j][i][c] for j in range(n)) % PRIME for k in range(n) for i in range(n) for c in range(2)]
     mean = torch.tensor(product).view(n * n, 2) * pow(n, -1, PRIME) % PRIME
-    ((out, ends),) = Product().steps(h, bag, field, ("key",))
+    ((out, ends),) = rule_of(PPGNConv(2, 2))(h, bag, field, ("key",), False)
     assert ends
     assert torch.equal(out, field.act(("key", "out"), field.linear(("key", "skip"), h, mean)))
 
