@@ -52,7 +52,8 @@ class Table:
         table = RichTable(title=self.title or None, caption=self.caption or None, min_width=width)
         for c, column in enumerate(self.columns):
             right = self.align[min(c, len(self.align) - 1)] == "r"
-            table.add_column(column, justify="right" if right else "left", style="bold" if self.names and c == 0 else "")
+            style = "bold" if self.names and c == 0 else ""
+            table.add_column(column, justify="right" if right else "left", style=style, overflow="fold")  # no name is cut
         for row in self.rows:
             if row:
                 table.add_row(*(str(text).replace(" ± ", " +- ") for text in row))

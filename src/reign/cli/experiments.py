@@ -1,14 +1,15 @@
 """``reign results``, ``reproduce``, ``tune`` and ``recipes``: the paper's experiments."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from reign.cli import options
-from reign.cli.options import given, output_option, recipe_for, training_option
+from reign.cli.options import output_option, progress_unless, recipe_for, training_option
 from reign.cli.reports import reports_at_end
-from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem, user_mistakes
+from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem
 
 Results = Annotated[Path, typer.Argument(help="Folder with the records of full-length runs.", metavar="FOLDER")]
 
@@ -31,31 +32,28 @@ def results(
     ] = False,
 ) -> None:
     """Show full-length results next to the paper's numbers, and what has not been run yet."""
-    with user_mistakes():
-        from reign.experiments import find_table
-        from reign.experiments.pages import progress_table, results_markdown, write_pages
-        from reign.experiments.records import read_records, record_table
+    from reign.experiments import find_table
+    from reign.experiments.pages import progress_table, results_markdown, write_pages
+    from reign.experiments.records import read_records, record_table
 
-        console = plain_console()
-        if add is not None:
-            name = table or add.name
-            files = record_table(add, name, find_table(name), folder, commit)
-            if not files:
-                fail(
-                    f"{add} holds no finished run of the table {name}, expected folders {add}/ROW/COLUMN as written by reign reproduce."
-                )
-            console.print(
-                f"{len(files)} {'run' if len(files) == 1 else 'runs'} added: {', '.join(map(str, files))}", soft_wrap=True
+    console = plain_console()
+    if add is not None:
+        name = table or add.name
+        files = record_table(add, name, find_table(name), folder, commit)
+        if not files:
+            fail(
+                f"{add} holds no finished run of the table {name}, expected folders {add}/ROW/COLUMN as written by reign reproduce."
             )
-        need_folder(folder)
-        records = read_records(folder)
-        if not records:
-            fail(f"{folder} holds no records; add runs with --add.")
-        if write:
-            for file in write_pages(folder, records):
-                console.print(f"{file} was written.", soft_wrap=True)
-        console.print(results_markdown(records), soft_wrap=True, highlight=False)
-        console.print(progress_table(records).rich())
+        console.print(f"{len(files)} {'run' if len(files) == 1 else 'runs'} added: {', '.join(map(str, files))}", soft_wrap=True)
+    need_folder(folder)
+    records = read_records(folder)
+    if not records:
+        fail(f"{folder} holds no records; add runs with --add.")
+    if write:
+        for file in write_pages(folder, records):
+            console.print(f"{file} was written.", soft_wrap=True)
+    console.print(results_markdown(records), soft_wrap=True, highlight=False)
+    console.print(progress_table(records).rich())
 
 
 def need_folder(folder: Path) -> Path:
@@ -79,18 +77,15 @@ def show_status(folder: Path) -> None:
 # -- the tables of the paper ---------------------------------------------------------------------------------------------------
 
 
-def recipes(
-    name: Annotated[str | None, typer.Argument(help="Show the rows and columns of this table.")] = None,
-) -> None:
+def recipes(name: Annotated[str | None, typer.Argument(help="Show the rows and columns of this table.")] = None) -> None:
     """List the tables of the paper. Each cell is a recipe, TABLE/ROW/COLUMN."""
-    with user_mistakes():
-        from reign.experiments import find_table, list_tables
-        from reign.experiments.paper import list_of_tables, paper_table
+    from reign.experiments import find_table, list_tables
+    from reign.experiments.paper import list_of_tables, paper_table
 
-        if name is None:
-            plain_console().print(list_of_tables({each: find_table(each) for each in list_tables()}).rich())
-        else:
-            plain_console().print(paper_table(find_table(name)).rich())
+    if name is None:
+        plain_console().print(list_of_tables({each: find_table(each) for each in list_tables()}).rich())
+    else:
+        plain_console().print(paper_table(find_table(name)).rich())
 
 
 def reproduce(
@@ -101,10 +96,7 @@ def reproduce(
     quick: Annotated[bool, training_option("--quick", help="Use a small share of the data and few epochs, as a test.")] = False,
     row: Annotated[list[str] | None, training_option(help="Run only this row; repeat for more.")] = None,
     column: Annotated[list[str] | None, training_option(help="Run only this column; repeat for more.")] = None,
-    output: Annotated[
-        Path | None,
-        output_option("-o", "--output-dir", help="Folder of the runs; runs/TABLE if not given."),
-    ] = None,
+    output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the runs; runs/TABLE if not given.")] = None,
     settings: options.Settings = None,
     search_seeds: Annotated[
         int | None,
@@ -134,43 +126,41 @@ def reproduce(
 
     Finished models are not trained again, so you can interrupt this command and run it again at any time.
     """
-    with user_mistakes():
-        from reign.cli.progress import showing_progress
-        from reign.experiments import find_table
-        from reign.experiments.reproduce import comparison_table, write_comparison
-        from reign.experiments.reproduce import reproduce as run
-        from reign.train.engine.execution import make_fabric
-        from reign.train.settings.yaml import RawSettings, override
+    from reign.experiments import find_table
+    from reign.experiments.reproduce import comparison_table, write_comparison
+    from reign.experiments.reproduce import reproduce as run
+    from reign.train.engine.execution import make_fabric
+    from reign.train.settings.yaml import RawSettings, override
 
-        if status:
-            show_status(need_folder(Path("results")))
-            return
-        if table is None:
-            fail("give a table, as in: reign reproduce counting --quick; reign recipes lists them.")
-        plan = find_table(table)
-        if plan.is_single:
-            fail(f"{table} is a single recipe, not a table; use: reign train {table}.")
-        changes: list[RawSettings] = [override(text) for text in settings or []]
-        at_least_one("--seeds", seeds)
-        at_least_one("--tune", search_seeds)
-        at_least_one("--jobs", jobs)
-        if seeds is not None:
-            changes.append({"seeds": list(range(seeds))})
-        folder = output if output is not None else Path("runs") / (Path(table).stem + ("-quick" if quick else ""))
-        fabric = make_fabric(plan.precision(*changes), accelerator, devices, num_nodes)
-        with showing_progress(not quiet and fabric.is_global_zero) as callback:
-            try:
-                found = run(
-                    plan, folder, *changes, rows=row, columns=column, quick=quick, fabric=fabric, callback=callback, jobs=jobs,
-                    search_seeds=search_seeds,
-                )  # fmt: skip
-            except KeyboardInterrupt:
-                fail("stopped; run the same command again to continue.")
-        if fabric.is_global_zero:
-            write_comparison(folder / "table.csv", plan, found)
-            plain_console().print(comparison_table(plan, found, quick).rich())
-            if write_report:
-                reports_at_end([folder], quiet)
+    if status:
+        show_status(need_folder(Path("results")))
+        return
+    if table is None:
+        fail("give a table, as in: reign reproduce counting --quick; reign recipes lists them.")
+    plan = find_table(table)
+    if plan.is_single:
+        fail(f"{table} is a single recipe, not a table; use: reign train {table}.")
+    changes: list[RawSettings] = [override(text) for text in settings or []]
+    at_least_one("--seeds", seeds)
+    at_least_one("--tune", search_seeds)
+    at_least_one("--jobs", jobs)
+    if seeds is not None:
+        changes.append({"seeds": list(range(seeds))})
+    folder = output if output is not None else Path("runs") / (Path(table).stem + ("-quick" if quick else ""))
+    fabric = make_fabric(plan.precision(*changes), accelerator, devices, num_nodes)
+    with progress_unless(quiet or not fabric.is_global_zero) as callback:
+        try:
+            found = run(
+                plan, folder, *changes, rows=row, columns=column, quick=quick, fabric=fabric, callback=callback, jobs=jobs,
+                search_seeds=search_seeds,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            fail("stopped; run the same command again to continue.")
+    if fabric.is_global_zero:
+        write_comparison(folder / "table.csv", plan, found)
+        plain_console().print(comparison_table(plan, found, quick).rich())
+        if write_report:
+            reports_at_end([folder], quiet)
 
 
 def tune(
@@ -212,8 +202,7 @@ def tune(
         ),
     ] = False,
     output: Annotated[
-        Path | None,
-        output_option("-o", "--output-dir", help="Folder of the runs; runs/tune/<name> if not given."),
+        Path | None, output_option("-o", "--output-dir", help="Folder of the runs; runs/tune/<name> if not given.")
     ] = None,
     settings: options.Settings = None,
     jobs: options.Jobs = None,
@@ -228,108 +217,69 @@ def tune(
 
     Bad trials are stopped early, and the best settings are trained with all --seeds at the end.
     """
-    with user_mistakes():
-        from reign.cli.progress import showing_progress
-        from reign.experiments.tune import Search, best_folder, best_point, study_table
-        from reign.experiments.tune import tune as run
-        from reign.train import train
-        from reign.train.engine.execution import make_fabric
-        from reign.train.settings.yaml import choices, merge, override
-
-        at_least_one("--seeds", seeds)
-        at_least_one("--trials", trials)
-        at_least_one("--jobs", jobs)
-        at_least_one("--max-weights", max_weights)
-        if (recipe is None) == (data_path is None):
-            fail("give a recipe, as in: reign tune zinc/sun-ego, or a table, as in: reign tune -i molecules.csv.")
-        changes = [override(text) for text in settings or []]
-        data = given(
-            path=None if data_path is None else str(data_path.absolute()),
-            smiles_columns=smiles_columns,
-            target_columns=target_columns,
-            task=task_type,
-            split=split_type,
-            splits_column=splits_column,
-        )
-        if data_path is not None:
-            if jobs is not None:
-                fail("--jobs is for the grid of a recipe; the trials for a table follow one another, so leave it out.")
-            if max_weights is not None or with_best:
-                fail("--max-weights and --train-best are for the grid of a recipe; leave them out.")
-            changes.append({"seeds": list(range(seeds))})
-            tune_on_table(
-                data_path, data, changes, dict(map(choices, grid or [])), study, storage, trials, seeds, output, accelerator, quiet
-            )
-            return
-        assert recipe is not None
-        changes = [{"data": data}, *changes] if data else changes
-        base = recipe_for(merge(*changes)) if recipe == "-" else recipe
-        search = Search.of(base, dict(map(choices, grid or [])), *changes, seeds=seeds, max_weights=max_weights)
-        folder = output if output is not None else Path("runs") / "tune" / search.name.replace("/", "-")
-        fabric = make_fabric(search.recipes()[0].train.precision, accelerator)
-        with showing_progress(not quiet) as callback:
-            try:
-                found = run(
-                    search, folder, study_name=study, storage=storage, trials=trials, fabric=fabric, callback=callback, jobs=jobs
-                )
-                if with_best:
-                    best = search.recipe(best_point(search, found), whole=True)
-                    place = best_folder(folder, best)
-                    train(best, place, resume=True, fabric=fabric, callback=callback, jobs=jobs)
-            except KeyboardInterrupt:
-                fail("stopped; if --storage was given, run the same command again to continue.")
-        plain_console().print(study_table(found, search).rich())
-        if with_best:
-            plain_console().print(f"The best run is in {place}.", soft_wrap=True)
-
-
-def tune_on_table(
-    file: Path,
-    data: dict[str, Any],
-    changes: list[dict[str, Any]],
-    choices: dict[str, list[Any]],
-    study: str | None,
-    storage: str | None,
-    trials: int | None,
-    seeds: int,
-    output: Path | None,
-    accelerator: str,
-    quiet: bool,
-) -> None:
-    """Search the settings for a table, then train the best ones."""
-    from reign.cli.progress import showing_progress
     from reign.experiments import find_recipe
-    from reign.experiments.tune import TableSearch, best_first, best_folder, study_table, tune_table
+    from reign.experiments.pretrain import PRETRAINED, recipe_of_table
+    from reign.experiments.tune import Search, TableSearch, best_first, best_folder, best_point, study_table, tune_table
+    from reign.experiments.tune import tune as run
     from reign.train import train
     from reign.train.engine.execution import make_fabric
-    from reign.train.settings.yaml import merge
+    from reign.train.settings.yaml import choices, merge, override
 
-    if not file.is_file():
-        fail(f"the file {file} does not exist.")
-    search = TableSearch(find_recipe(recipe_for(merge({"data": data}, *changes)), {"data": data}, *changes)[0], choices)
-    usual = Path("runs") / "tune" / stem(file)
-    folder = output or (free(usual) if storage is None else usual)  # a search in a database continues in its folder
-    if (folder / "best").exists() and storage is None:
-        fail(f"{folder}/best already exists; choose a new folder with -o.")
-    fabric = make_fabric(search.recipe.train.precision, accelerator)
-    with showing_progress(not quiet) as callback:
+    given = locals()
+    for name, value in (("--seeds", seeds), ("--trials", trials), ("--jobs", jobs), ("--max-weights", max_weights)):
+        at_least_one(name, value)
+    if (recipe is None) == (data_path is None):
+        fail("give a recipe, as in: reign tune zinc/sun-ego, or a table, as in: reign tune -i molecules.csv.")
+    values, changes = dict(map(choices, grid or [])), [options.settings_of(given), *(override(text) for text in settings or [])]
+    search: Search | None = None
+    if data_path is None:
+        base = recipe_for(merge(*changes)) if recipe == "-" else str(recipe)
+        search = Search.of(base, values, *changes, seeds=seeds, max_weights=max_weights)
+        folder = output if output is not None else Path("runs") / "tune" / search.name.replace("/", "-")
+        precision = search.recipes()[0].train.precision
+        work = partial(run, search, folder, study_name=study, jobs=jobs)
+    else:
+        if jobs is not None:
+            fail("--jobs is for the grid of a recipe; the trials for a table follow one another, so leave it out.")
+        if max_weights is not None or with_best:
+            fail("--max-weights and --train-best are for the grid of a recipe; leave them out.")
+        if not data_path.is_file():
+            fail(f"the file {data_path} does not exist.")
+        changes.append({"seeds": list(range(seeds))})
+        table = TableSearch(find_recipe(recipe_for(merge(*changes)), *changes)[0], values)
+        usual = Path("runs") / "tune" / stem(data_path)
+        folder = output or (free(usual) if storage is None else usual)  # a search in a database continues in its folder
+        if (folder / "best").exists() and storage is None:
+            fail(f"{folder}/best already exists; choose a new folder with -o.")
+        precision = table.recipe.train.precision
+        work = partial(tune_table, table, folder, study_name=study or stem(data_path))
+    fabric, best = make_fabric(precision, accelerator), None
+    with progress_unless(quiet) as callback:
         try:
-            found = tune_table(
-                search, folder, study_name=study or stem(file), storage=storage, trials=trials, fabric=fabric, callback=callback
-            )
-            if not best_first(found):
-                fail("no trial was completed; use more --trials.")
-            best = best_first(found)[0]
-            chosen = search.recipe_of(best.params, seeds)
-            place = best_folder(folder, chosen)
-            train(chosen, place, resume=storage is not None, fabric=fabric, callback=callback)
+            if search is None and not quiet and recipe_of_table(merge(*changes))[0] == PRETRAINED:
+                callback.note(
+                    "All trials start from random weights, because they differ in width and depth; reign train -i starts from an encoder."
+                )
+            found = work(storage=storage, trials=trials, fabric=fabric, callback=callback)
+            if search is None:
+                if not best_first(found):
+                    fail("no trial was completed; use more --trials.")
+                best = table.recipe_of(best_first(found)[0].params, seeds)
+            elif with_best:
+                best = search.recipe(best_point(search, found), whole=True)
+            if best is not None:
+                place, resume = best_folder(folder, best), search is not None or storage is not None
+                train(best, place, resume=resume, fabric=fabric, callback=callback, jobs=jobs)
         except KeyboardInterrupt:
             fail("stopped; if --storage was given, run the same command again to continue.")
     console = plain_console()
-    console.print(study_table(found).rich())
-    stopped = sum(trial.state.name == "PRUNED" for trial in found.trials)
-    console.print(
-        f"{stopped} of {len(found.trials)} trials were stopped early. The best settings are those of trial {best.number}."
-    )
-    console.print(f"The best run is in {place}.", soft_wrap=True)
-    show_predict_command(console, search.recipe.data, place)
+    console.print(study_table(found, search).rich())
+    if search is None:
+        stopped = sum(trial.state.name == "PRUNED" for trial in found.trials)
+        console.print(
+            f"{stopped} of {len(found.trials)} trials were stopped early. The best settings are those of trial {best_first(found)[0].number}."
+        )
+    if best is not None:
+        console.print(f"The best run is in {place}.", soft_wrap=True)
+        if search is None:
+            show_predict_command(console, best.data, place)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from reign.cli.options import Accelerator, Quiet, data_option, machine_option, model_option, output_option
-from reign.cli.tools import at_least_one, check_writable, plain_console, user_mistakes
+from reign.cli.options import Accelerator, Quiet, data_option, machine_option, model_option, output_option, progress_unless
+from reign.cli.tools import at_least_one, check_writable, plain_console
 from reign.tables import Table
 
 
@@ -69,19 +69,17 @@ def bench(
     """
     for name, value in (("--batch-size", batch_size), ("--width", width), ("--layers", layers), ("--repeats", repeats)):
         at_least_one(name, value)
-    with user_mistakes():
-        from reign.cli.progress import showing_progress
-        from reign.disk import write_json
-        from reign.experiments.bench import Workload, cost_table, explanations, kernel_table
-        from reign.experiments.bench import bench as run
-        from reign.train.engine.execution import find_device
+    from reign.disk import write_json
+    from reign.experiments.bench import Workload, cost_table, explanations, kernel_table
+    from reign.experiments.bench import bench as run
+    from reign.train.engine.execution import find_device
 
-        check_writable(json)
-        workload = Workload(model, policy, batch_size, width, layers, find_device(accelerator).type, repeats)
-        with showing_progress(not quiet) as callback:
-            (report,) = map(run, callback.track([workload], "measuring"))
-        if json is not None:
-            write_json(json, report.to_dict())
+    check_writable(json)
+    workload = Workload(model, policy, batch_size, width, layers, find_device(accelerator).type, repeats)
+    with progress_unless(quiet) as callback:
+        (report,) = map(run, callback.track([workload], "measuring"))
+    if json is not None:
+        write_json(json, report.to_dict())
     console = plain_console()
     console.print(cost_table(report).rich())
     if report.kernels:

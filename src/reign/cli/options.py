@@ -1,11 +1,16 @@
 """Options that several commands share, and the groups in which ``--help`` shows options."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from reign.train.engine.callbacks import Callback
+    from reign.train.settings.yaml import RawSettings
 
 data_option = partial(typer.Option, rich_help_panel="Data")
 split_option = partial(typer.Option, rich_help_panel="Splits")
@@ -35,8 +40,7 @@ GroupColumn = Annotated[str | None, split_option(help="Column of groups; rows of
 TimeColumn = Annotated[str | None, split_option(help="Column of dates or numbers; the newest rows are the test.")]
 SplitSeed = Annotated[int | None, split_option(help="Seed for splitting the rows.")]
 Settings = Annotated[
-    list[str] | None,
-    training_option("--set", metavar="KEY=VALUE", help="Change any setting, such as train.optimiser.lr=0.01."),
+    list[str] | None, training_option("--set", metavar="KEY=VALUE", help="Change any setting, such as train.optimiser.lr=0.01.")
 ]
 Accelerator = Annotated[str, machine_option(help="auto (a GPU if there is one), cpu or gpu.")]
 Devices = Annotated[int, machine_option(help="Number of processes here (or use torchrun).")]
@@ -52,23 +56,48 @@ WithReport = Annotated[
         help="Write report.html; REIGN_REPORT=0 turns it off.",
     ),
 ]
-Jobs = Annotated[
-    int | None,
-    machine_option(
-        "-j",
-        "--jobs",
-        help="Number of models at once; on a GPU if not given, all that fit.",
-    ),
-]
+Jobs = Annotated[int | None, machine_option("-j", "--jobs", help="Number of models at once; on a GPU if not given, all that fit.")]
 
 
-def given(**values: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name, value in values.items() if value is not None}
+def progress_unless(quiet: bool) -> "AbstractContextManager[Callback]":
+    """A callback that shows progress, or only warnings."""
+    from reign.cli.progress import showing_progress
+
+    return showing_progress(not quiet)
 
 
-def recipe_for(settings: Mapping[str, object]) -> str:
-    """The recipe with the default settings for tables of molecules, by the task in the settings of the user."""
-    data = settings.get("data")
-    task = data.get("task", "regression") if isinstance(data, dict) else "regression"
-    return "molecules" if task == "regression" else "molecules-classification"
+SETTINGS = {  # the settings that options give, by their names as arguments
+    "data_path": "data.path",
+    "task_type": "data.task",
+    "split_type": "data.split",
+    "model": "model.name",
+    "policy": "model.policy",
+    "dropout": "model.dropout",
+    "loss_function": "train.loss",
+    "minutes": "train.schedule.minutes",
+    "ensemble_with": "ensemble_with",
+}
+OF_DATA = """smiles_columns target_columns split_sizes splits_column splits_file group_column time_column ignore_columns split_seed
+    weight_column descriptors_columns descriptors_path molecule_featurizers"""
+OF_TRAINING = "epochs freeze_encoder freeze_epochs batch_size eager class_balance task_weights patience"
+SETTINGS |= {name: f"data.{name}" for name in OF_DATA.split()} | {name: f"train.{name}" for name in OF_TRAINING.split()}
+FLAGS = {"ignore_stereo": ("data.stereo", "none"), "no_baseline": ("baseline", "none"), "from_scratch": ("train.checkpoint", None)}
+
+
+def settings_of(given: Mapping[str, Any]) -> "RawSettings":
+    """The settings that the arguments of a command give. Paths become absolute; None, and a flag that is not set, give nothing."""
+    from reign.train.settings.yaml import merge, nested
+
+    values = {name: str(value.absolute()) if isinstance(value, Path) else value for name, value in given.items()}
+    found = [
+        nested(SETTINGS[name], values[name]) for name in SETTINGS if values.get(name) is not None and values[name] is not False
+    ]
+    return merge(*found, *(nested(*FLAGS[name]) for name in FLAGS if values.get(name)))
+
+
+def recipe_for(settings: "RawSettings") -> str:
+    """The recipe with the default settings for tables of molecules, by the task in the settings of the user, which starts from random weights."""
+    from reign.experiments.pretrain import recipe_of_table
+    from reign.train.settings.yaml import merge
+
+    return recipe_of_table(merge(settings, {"train": {"checkpoint": None}}))[0]

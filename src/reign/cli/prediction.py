@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from reign.train import Predictor
 
 from reign.cli import options
-from reign.cli.options import data_option, machine_option, model_option, output_option, unsure_option
-from reign.cli.tools import check_writable, next_to, plain_console, user_mistakes
+from reign.cli.options import data_option, machine_option, model_option, output_option, progress_unless, unsure_option
+from reign.cli.tools import check_writable, next_to, plain_console
 
 DescriptorsPath = Annotated[
     Path | None, data_option(help="A CSV of descriptors, with one row per molecule, if the training used one.")
@@ -71,8 +71,7 @@ def predict(
         unsure_option(help="Number of most similar training molecules to list. Molecules unlike all of them get a warning, too."),
     ] = None,
     warnings: Annotated[
-        bool,
-        unsure_option("--warnings/--no-warnings", help="Mark rows beyond the training molecules in the column warning."),
+        bool, unsure_option("--warnings/--no-warnings", help="Mark rows beyond the training molecules in the column warning.")
     ] = True,
     num_workers: NumWorkers = None,
     engine: Annotated[
@@ -89,34 +88,32 @@ def predict(
 
     A table of any size is read, computed and written in chunks. If the command is stopped, run it again to continue. If the input is a folder of tables, the output is a folder with one table of the same name for each of them.
     """
-    with user_mistakes():
-        from reign.cli.progress import showing_progress
-        from reign.train import load
-        from reign.train.engine.execution import find_device
-        from reign.train.predict.shards import predict_folder
+    from reign.train import load
+    from reign.train.engine.execution import find_device
+    from reign.train.predict.shards import predict_folder
 
-        target = output if output is not None else next_to(data_path, "preds")
-        folder = data_path.is_dir() or engine != "local"
-        if not folder:
-            check_writable(target)
-        predictor = load(*model_paths, device=find_device(accelerator), best=best_model)
-        method = possible_method(predictor, uncertainty_method, conformal_alpha, calibration_method)
-        alpha = USUAL_ALPHA if conformal_alpha is None else conformal_alpha
-        with showing_progress(not quiet) as callback:
-            predict_table = partial(predict_folder, predictor, engine=engine) if folder else predictor.write_predictions
-            written = predict_table(
-                data_path,
-                target,
-                smiles_columns=smiles_columns,
-                uncertainty=method,
-                calibration=calibration_method,
-                alpha=alpha,
-                nearest=nearest,
-                warnings=warnings,
-                descriptors_path=descriptors_path,
-                num_workers=num_workers,
-                callback=callback,
-            )
+    target = output if output is not None else next_to(data_path, "preds")
+    folder = data_path.is_dir() or engine != "local"
+    if not folder:
+        check_writable(target)
+    predictor = load(*model_paths, device=find_device(accelerator), best=best_model)
+    method = possible_method(predictor, uncertainty_method, conformal_alpha, calibration_method)
+    alpha = USUAL_ALPHA if conformal_alpha is None else conformal_alpha
+    with progress_unless(quiet) as callback:
+        predict_table = partial(predict_folder, predictor, engine=engine) if folder else predictor.write_predictions
+        written = predict_table(
+            data_path,
+            target,
+            smiles_columns=smiles_columns,
+            uncertainty=method,
+            calibration=calibration_method,
+            alpha=alpha,
+            nearest=nearest,
+            warnings=warnings,
+            descriptors_path=descriptors_path,
+            num_workers=num_workers,
+            callback=callback,
+        )
     plain_console().print(
         f"{written.rows - written.failed:,} of {written.rows:,} rows predicted; the output is in {target}."
         + (f" {written.failed:,} could not be predicted; see the column error." if written.failed else "")
@@ -146,17 +143,15 @@ def fingerprint(
 
     The output has all rows and columns of the input, in order, and the columns fp_0, fp_1, ... (for several models model_0_fp_0, ...) and error.
     """
-    with user_mistakes():
-        from reign.cli.progress import showing_progress
-        from reign.train import load
-        from reign.train.engine.execution import find_device
-        from reign.train.predict.output import write_vectors
+    from reign.train import load
+    from reign.train.engine.execution import find_device
+    from reign.train.predict.output import write_vectors
 
-        target = output if output is not None else next_to(data_path, "fps")
-        check_writable(target)
-        predictor = load(*model_paths, device=find_device(accelerator))
-        with showing_progress(not quiet) as callback:
-            written = write_vectors(predictor, data_path, target, smiles_columns, callback, descriptors_path, num_workers)
+    target = output if output is not None else next_to(data_path, "fps")
+    check_writable(target)
+    predictor = load(*model_paths, device=find_device(accelerator))
+    with progress_unless(quiet) as callback:
+        written = write_vectors(predictor, data_path, target, smiles_columns, callback, descriptors_path, num_workers)
     good = written.rows - written.failed
     plain_console().print(f"{good:,} of {written.rows:,} rows have vectors; the output is in {target}.", soft_wrap=True)
 
@@ -165,8 +160,7 @@ def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or a zip made by reign export.")],
     split: Annotated[str, data_option(help="Split to evaluate on: train, val or test.")] = "test",
     data_path: Annotated[
-        Path | None,
-        data_option("-i", "--data-path", help="Evaluate on all rows of another CSV with the same columns."),
+        Path | None, data_option("-i", "--data-path", help="Evaluate on all rows of another CSV with the same columns.")
     ] = None,
     descriptors_path: DescriptorsPath = None,
     metrics: Annotated[
@@ -182,23 +176,21 @@ def evaluate(
 
     If the run has uncertainties, their quality is shown, too.
     """
-    with user_mistakes():
-        from reign.cli.progress import showing_progress
-        from reign.train import load
-        from reign.train.engine.execution import find_device
-        from reign.train.predict.evaluate import describe_quality
+    from reign.train import load
+    from reign.train.engine.execution import find_device
+    from reign.train.predict.evaluate import describe_quality
 
-        predictor = load(run, device=find_device(accelerator))
-        method = possible_method(predictor, uncertainty_method, conformal_alpha)
-        alpha = USUAL_ALPHA if conformal_alpha is None else conformal_alpha
-        with showing_progress(not quiet) as callback:
-            result = (
-                predictor.evaluate(split, callback, metrics, uncertainty=method, alpha=alpha)
-                if data_path is None
-                else predictor.evaluate_file(
-                    data_path, callback, metrics, uncertainty=method, alpha=alpha, descriptors_path=descriptors_path
-                )
+    predictor = load(run, device=find_device(accelerator))
+    method = possible_method(predictor, uncertainty_method, conformal_alpha)
+    alpha = USUAL_ALPHA if conformal_alpha is None else conformal_alpha
+    with progress_unless(quiet) as callback:
+        result = (
+            predictor.evaluate(split, callback, metrics, uncertainty=method, alpha=alpha)
+            if data_path is None
+            else predictor.evaluate_file(
+                data_path, callback, metrics, uncertainty=method, alpha=alpha, descriptors_path=descriptors_path
             )
+        )
     names, found = [str(model.folder.relative_to(predictor.folders[0])) for model in predictor.models], result["all_metrics"]
     if "ensemble" in result and (len(found) > 1 or predictor.forests):
         names, found = (

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from reign.cli.options import Quiet, SmilesColumnsAsTrained, data_option, model_option, output_option
-from reign.cli.tools import at_least_one, check_writable, fail, plain_console, show_predict_command, user_mistakes
+from reign.cli.options import Quiet, SmilesColumnsAsTrained, data_option, model_option, output_option, progress_unless
+from reign.cli.tools import at_least_one, check_writable, fail, plain_console, show_predict_command
 
 LARGEST = 200  # largest number of molecules on one page
 
@@ -31,14 +31,12 @@ def report(
 
     It has curves, predictions, the paper's numbers, settings, time and memory, and works offline.
     """
-    with user_mistakes():
-        from reign.cli.progress import showing_progress
-        from reign.plots import write_report
+    from reign.plots import write_report
 
-        check_writable(output)
-        with showing_progress(not quiet) as callback:
-            (page,) = (write_report(runs, file) for file in callback.track([output], "writing the report"))
-        plain_console().print(f"The report is in {page}.", soft_wrap=True)
+    check_writable(output)
+    with progress_unless(quiet) as callback:
+        (page,) = (write_report(runs, file) for file in callback.track([output], "writing the report"))
+    plain_console().print(f"The report is in {page}.", soft_wrap=True)
 
 
 def explain(
@@ -59,39 +57,39 @@ def explain(
     """
     if bool(smiles) == (data_path is not None):
         fail("give either molecules, as in --smiles CCO, or a table, as in -i molecules.csv.")
-    with user_mistakes():
-        from reign.cli.progress import showing_progress
-        from reign.disk import write_csv
-        from reign.plots.molecules import explain_smiles, score_rows, smiles_of_file, write_explanations
-        from reign.train import load
+    from reign.disk import write_csv
+    from reign.plots.molecules import explain_smiles, score_rows, smiles_of_file, write_explanations
+    from reign.train import load
 
-        check_writable(output)
-        check_writable(csv)
-        predictor = load(run)
-        texts = smiles or smiles_of_file(Path(str(data_path)), smiles_columns or predictor.recipe.data.smiles_columns)
-        if len(texts) > LARGEST:
-            fail(
-                f"{data_path} has {len(texts):,} rows, expected at most {LARGEST}, because each has pictures on the page; select the rows of interest."
-            )
-        with showing_progress(not quiet) as callback:
-            found, errors = explain_smiles(predictor, texts, target, callback.track)
-        for text, error in errors.items():
-            plain_console(stderr=True).print(f"{text} was left out: {error}", soft_wrap=True)
-        if not found:
-            fail("no molecule could be read.")
-        write_explanations(output, f"Explanations of {run.name or run}", found, errors)
-        if csv is not None:
-            write_csv(csv, *score_rows(found))
+    check_writable(output)
+    check_writable(csv)
+    predictor = load(run)
+    texts = smiles or smiles_of_file(Path(str(data_path)), smiles_columns or predictor.recipe.data.smiles_columns)
+    if len(texts) > LARGEST:
+        fail(
+            f"{data_path} has {len(texts):,} rows, expected at most {LARGEST}, because each has pictures on the page; select the rows of interest."
+        )
+    with progress_unless(quiet) as callback:
+        found, errors = explain_smiles(predictor, texts, target, callback.track)
+    for text, error in errors.items():
+        plain_console(stderr=True).print(f"{text} was left out: {error}", soft_wrap=True)
+    if not found:
+        fail("no molecule could be read.")
+    for each in found:
+        if each.warning:
+            plain_console(stderr=True).print(f"Warning: {each.name}: {each.warning}.", soft_wrap=True)
+    write_explanations(output, f"Explanations of {run.name or run}", found, errors)
+    if csv is not None:
+        write_csv(csv, *score_rows(found))
     plain_console().print(f"{len(found)} of {len(texts)} molecules explained; the page is in {output}.", soft_wrap=True)
 
 
 def reports_at_end(folders: Sequence[Path], quiet: bool) -> None:
     """Write the report of each finished training if matplotlib is installed, and print its path. Failures are printed, but are not errors."""
-    from reign.cli.progress import showing_progress
     from reign.disk import first_line
 
     done = []
-    with showing_progress(not quiet) as callback:
+    with progress_unless(quiet) as callback:
         for folder in callback.track(folders if find_spec("matplotlib") else [], "writing the report"):
             try:
                 from reign.plots import write_report
@@ -127,28 +125,27 @@ def export(
 
     The zip has a model card. It holds settings, results, calibration and weights, but no labels, splits, checkpoints or names of folders. Commands that predict take the zip in place of the folder of a run.
     """
-    with user_mistakes():
-        check_writable(output if onnx is None else onnx)
-        at_least_one("--max-atoms", max_atoms)
-        if max_atoms is not None and onnx is None:
-            fail("--max-atoms is for an ONNX file; add --onnx FILE, or leave it out.")
-        if onnx is not None:
-            from reign.train.runs.onnx import export_onnx
+    check_writable(output if onnx is None else onnx)
+    at_least_one("--max-atoms", max_atoms)
+    if max_atoms is not None and onnx is None:
+        fail("--max-atoms is for an ONNX file; add --onnx FILE, or leave it out.")
+    if onnx is not None:
+        from reign.train.runs.onnx import export_onnx
 
-            if with_molecules:
-                fail("--with-molecules is for a zip, and an ONNX file holds no molecules; leave it out.")
-            program = export_onnx(run, onnx, max_atoms or 200)
-            if not quiet:
-                size = f"{onnx.stat().st_size / 1e6:,.1f} MB"
-                plain_console().print(
-                    f"The model is in {onnx}: {size}. Predict with: python {program} {onnx} FILE.csv out.csv", soft_wrap=True
-                )
-            return
-        from reign.train.runs.run import Run
-        from reign.train.runs.share import export as write
+        if with_molecules:
+            fail("--with-molecules is for a zip, and an ONNX file holds no molecules; leave it out.")
+        program = export_onnx(run, onnx, max_atoms or 200)
+        if not quiet:
+            size = f"{onnx.stat().st_size / 1e6:,.1f} MB"
+            plain_console().print(
+                f"The model is in {onnx}: {size}. Predict with: python {program} {onnx} FILE.csv out.csv", soft_wrap=True
+            )
+        return
+    from reign.train.runs.run import Run
+    from reign.train.runs.share import export as write
 
-        files = write(run, output, with_molecules)
-        recipe = Run(run).recipe
+    files = write(run, output, with_molecules)
+    recipe = Run(run).recipe
     if quiet:
         return
     console = plain_console()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reign.cli.options import Quiet, machine_option
-from reign.cli.tools import check_writable, fail, plain_console, user_mistakes
+from reign.cli.options import Quiet, machine_option, progress_unless
+from reign.cli.tools import check_writable, fail, plain_console
 
 if TYPE_CHECKING:
     from reign.draw import Picture
@@ -36,15 +36,13 @@ def bag(
     quiet: Quiet = False,
 ) -> None:
     """Draw a graph and its subgraphs side by side. Molecules are drawn as molecules."""
-    with user_mistakes():
-        from reign.cli.progress import showing_progress
-        from reign.plots import draw_bag_of, read_graph
+    from reign.plots import draw_bag_of, read_graph
 
-        _check(output)
-        with showing_progress(not quiet) as callback:
-            (found,) = (read_graph(each, index, callback.track) for each in callback.track([graph], f"reading {graph}"))
-            (picture,) = (draw_bag_of(each, policy, subgraph, dark) for each in callback.track([found], "drawing"))
-        _save(picture, output)
+    _check(output)
+    with progress_unless(quiet) as callback:
+        (found,) = (read_graph(each, index, callback.track) for each in callback.track([graph], f"reading {graph}"))
+        (picture,) = (draw_bag_of(each, policy, subgraph, dark) for each in callback.track([found], "drawing"))
+    _save(picture, output)
 
 
 @app.command()
@@ -65,12 +63,11 @@ def layer(
         fail("give either a model, such as sun, or --terms, such as own,local.")
     if root_terms is not None and terms is None:
         fail("--root-terms belongs to --terms; give both, or leave it out.")
-    with user_mistakes():
-        from reign.plots import draw_layer
+    from reign.plots import draw_layer
 
-        _check(output)
-        lists = [None if text is None else [name.strip() for name in text.split(",")] for text in (terms, root_terms)]
-        _save(draw_layer(model, lists[0] or [], lists[1], dark), output)
+    _check(output)
+    lists = [None if text is None else [name.strip() for name in text.split(",")] for text in (terms, root_terms)]
+    _save(draw_layer(model, lists[0] or [], lists[1], dark), output)
 
 
 @app.command()
@@ -80,11 +77,10 @@ def layers(
     dark: Dark = False,
 ) -> None:
     """Draw the layers of several models side by side, as in the paper."""
-    with user_mistakes():
-        from reign.plots import draw_layers
+    from reign.plots import draw_layers
 
-        _check(output)
-        _save(draw_layers(models or None, dark), output)
+    _check(output)
+    _save(draw_layers(models or None, dark), output)
 
 
 @app.command()
@@ -99,27 +95,26 @@ def curves(
 
     The curves of the paper are dashed, those of the given runs and records are solid. Runs are found by their recipes.
     """
-    with user_mistakes():
-        from reign.draw import theme
-        from reign.experiments.paper import find_name
-        from reign.experiments.records import read_records
-        from reign.plots import curve_tables, draw_generalisation, points_of_records, points_of_runs
-        from reign.train.runs.run import Run
+    from reign.draw import theme
+    from reign.experiments.paper import find_name
+    from reign.experiments.records import read_records
+    from reign.plots import curve_tables, draw_generalisation, points_of_records, points_of_runs
+    from reign.train.runs.run import Run
 
-        _check(output)
-        tables = curve_tables()
-        name = find_name(table, list(tables), "table of curves")
-        points = points_of_runs(run for folder in runs or [] for run in Run.inside(folder)).get(name, [])
-        if runs and not points:
-            fail(f"no run of {name} was found in {', '.join(map(str, runs))}; reign reproduce {name} makes them.")
-        kept = points_of_records(read_records(results), name) if results is not None else []
-        picture, empty = draw_generalisation(tables[name], [*points, *kept], look=theme(dark))
-        assert picture is not None
-        _save(picture, output)
-        if results is not None and not kept:
-            plain_console().print(f"{results} has no records of {name}.", soft_wrap=True)
-        if empty:
-            plain_console().print(f"There are no numbers for {', '.join(empty)}, neither of the paper nor of ours.", soft_wrap=True)
+    _check(output)
+    tables = curve_tables()
+    name = find_name(table, list(tables), "table of curves")
+    points = points_of_runs(run for folder in runs or [] for run in Run.inside(folder)).get(name, [])
+    if runs and not points:
+        fail(f"no run of {name} was found in {', '.join(map(str, runs))}; reign reproduce {name} makes them.")
+    kept = points_of_records(read_records(results), name) if results is not None else []
+    picture, empty = draw_generalisation(tables[name], [*points, *kept], look=theme(dark))
+    assert picture is not None
+    _save(picture, output)
+    if results is not None and not kept:
+        plain_console().print(f"{results} has no records of {name}.", soft_wrap=True)
+    if empty:
+        plain_console().print(f"There are no numbers for {', '.join(empty)}, neither of the paper nor of ours.", soft_wrap=True)
 
 
 @app.command()
@@ -130,14 +125,13 @@ def orbits(
     dark: Dark = False,
 ) -> None:
     """Draw the five orbits of a bag as a cube, and compare the symmetries S_n and S_n x S_n in a second picture."""
-    with user_mistakes():
-        from reign.plots import draw_orbits, draw_symmetry
+    from reign.plots import draw_orbits, draw_symmetry
 
-        second = output.with_name(f"{output.stem}-symmetry{output.suffix}")
-        _check(output)
-        _check(second)
-        _save(draw_orbits(dark), output)
-        _save(draw_symmetry(dark), second)
+    second = output.with_name(f"{output.stem}-symmetry{output.suffix}")
+    _check(output)
+    _check(second)
+    _save(draw_orbits(dark), output)
+    _save(draw_symmetry(dark), second)
 
 
 def _check(output: Path) -> None:
@@ -170,10 +164,9 @@ def explore(
     """
     if not 0 <= port < 65536:
         fail(f"--port is {port}, expected 0 to 65535.")
-    with user_mistakes():
-        from reign.explore import Answers, Explorer
+    from reign.explore import Answers, Explorer
 
-        server = Explorer(Answers(run), port)
+    server = Explorer(Answers(run), port)
     console = plain_console()
     try:
         console.print(f"The explorer is at {server.address}\nPress Ctrl-C to stop it.", soft_wrap=True)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reign.cli.options import Quiet, data_option, model_option, output_option
-from reign.cli.tools import check_writable, fail, plain_console, user_mistakes
+from reign.cli.options import Quiet, data_option, model_option, output_option, progress_unless
+from reign.cli.tools import check_writable, fail, plain_console
 from reign.tables import Table
 
 if TYPE_CHECKING:
@@ -43,12 +43,10 @@ def separate(
     policy: PolicyName = "nm",
     csv: Annotated[Path | None, output_option(help="Write the results for every pair to this CSV file.")] = None,
     layers: Annotated[
-        int | None,
-        model_option(help="Number of layers of models whose name does not give it; 6 if not given."),
+        int | None, model_option(help="Number of layers of models whose name does not give it; 6 if not given.")
     ] = None,
     act: Annotated[
-        str,
-        margin_option(help="Activation of the networks for float64 margins: silu or sine; none for no margins."),
+        str, margin_option(help="Activation of the networks for float64 margins: silu or sine; none for no margins.")
     ] = "silu",
     approximate: Annotated[
         bool,
@@ -68,7 +66,6 @@ def separate(
 
     The table also shows the margin of a float64 network: above 1, two graphs differ by more than 100 times the noise of permuted copies.
     """
-    from reign.cli.progress import showing_progress
     from reign.disk import write_csv
     from reign.theory import family as find
     from reign.theory import separate as run
@@ -88,7 +85,7 @@ def separate(
         fail(f"--seeds is {seeds}, expected at least 1.")
     if act not in ("silu", "sine", "none"):
         fail(f"--act is '{act}', expected silu, sine or none.")
-    with user_mistakes(), showing_progress(not quiet) as callback:
+    with progress_unless(quiet) as callback:
         check_writable(csv)
         (pairs,) = (find(name, all_pairs) for name in callback.track([family], f"reading {family}"))
         own = {
@@ -170,7 +167,6 @@ def card(
 
     The page has its equations, symmetry and cost, its WL bound, and the pairs of graphs it tells apart.
     """
-    from reign.cli.progress import showing_progress
     from reign.disk import write_text
     from reign.theory import card as make
 
@@ -178,7 +174,7 @@ def card(
         fail("give either a model, such as sun:nm, or --terms, such as own,local.")
     if root_terms is not None and terms is None:
         fail("--root-terms belongs to --terms; give both, or leave it out.")
-    with user_mistakes(), showing_progress(not quiet) as callback:
+    with progress_unless(quiet) as callback:
         check_writable(output)
         page = make(from_terms(terms, root_terms, policy, layers) if terms is not None else str(model), family, callback.track)
         if output is not None:
@@ -196,12 +192,11 @@ def questions(
 
     They compare models and policies by expressive power, ReIGN(2) with 3-WL, and policies with two nodes per subgraph.
     """
-    from reign.cli.progress import showing_progress
     from reign.disk import write_text
     from reign.theory import answer
 
     console = plain_console()
-    with user_mistakes(), showing_progress(not quiet) as callback:
+    with progress_unless(quiet) as callback:
         check_writable(output)
         text = answer(quick=quick, progress=callback.track)
         if output is not None:

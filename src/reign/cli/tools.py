@@ -112,8 +112,13 @@ class Command(TyperCommand):
     option takes only numbers, unless a table is given with -i.
 
     An option of one value that is given twice is refused, because one of the values would be ignored. A flag may be repeated, but not together with
-    its opposite.
+    its opposite. Mistakes of users are one line, see ``user_mistakes``.
     """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with user_mistakes():
+            return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Check that options of one value are given once, and parse the words."""

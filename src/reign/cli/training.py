@@ -9,7 +9,7 @@ import typer
 from reign.cli import options
 from reign.cli.options import data_option, machine_option, model_option, output_option, rows_option, start_option, training_option
 from reign.cli.reports import reports_at_end
-from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem, user_mistakes
+from reign.cli.tools import at_least_one, fail, free, plain_console, show_predict_command, stem
 from reign.tables import Table, number
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 def train(
     recipe: Annotated[
-        str | None,
-        typer.Argument(help="A recipe, such as zinc/sun-ego (reign recipes lists them), or a YAML file."),
+        str | None, typer.Argument(help="A recipe, such as zinc/sun-ego (reign recipes lists them), or a YAML file.")
     ] = None,
     data_path: options.TrainingTable = None,
     smiles_columns: options.SmilesColumns = None,
@@ -39,8 +38,7 @@ def train(
     descriptors_columns: Annotated[list[str] | None, rows_option(help="Columns of numbers that are additional inputs.")] = None,
     descriptors_path: Annotated[Path | None, rows_option(help="A CSV of additional inputs, row by row.")] = None,
     molecule_featurizers: Annotated[
-        list[str] | None,
-        rows_option(help="From RDKit: rdkit_2d, morgan_count, morgan_binary."),
+        list[str] | None, rows_option(help="From RDKit: rdkit_2d, morgan_count, morgan_binary.")
     ] = None,
     num_replicates: Annotated[int | None, rows_option(help="Number of splits, with different seeds, to train on.")] = None,
     num_folds: Annotated[int | None, rows_option(help="Number of folds for cross-validation.")] = None,
@@ -49,8 +47,7 @@ def train(
     dropout: Annotated[float | None, model_option(help="Dropout probability.")] = None,
     ignore_stereo: Annotated[bool, model_option("--ignore-stereo", help="Use neither chirality nor E/Z of molecules.")] = False,
     loss_function: Annotated[
-        str | None,
-        model_option("-l", "--loss-function", help="Loss: mse, l1 (reports mae), mve (with variances), ..."),
+        str | None, model_option("-l", "--loss-function", help="Loss: mse, l1 (reports mae), mve (with variances), ...")
     ] = None,
     no_baseline: Annotated[bool, model_option("--no-baseline", help="Fit no forest to compare the model with.")] = False,
     ensemble_with: Annotated[str | None, model_option(help="forest: predict with this forest, too.")] = None,
@@ -58,29 +55,19 @@ def train(
     patience: Annotated[int | None, training_option(help="Stop after so many epochs without gain; keep the best.")] = None,
     task_weights: Annotated[list[float] | None, training_option(help="How much each target counts in the loss.")] = None,
     batch_size: Annotated[int | None, training_option("-b", "--batch-size", help="Number of graphs in a batch.")] = None,
-    ensemble_size: Annotated[
-        int | None,
-        training_option(help="Number of models; their mean is the prediction."),
-    ] = None,
-    seeds: Annotated[
-        int | None,
-        training_option(help="Number of seeds 0, 1, ...; the same as --ensemble-size."),
-    ] = None,
+    ensemble_size: Annotated[int | None, training_option(help="Number of models; their mean is the prediction.")] = None,
+    seeds: Annotated[int | None, training_option(help="Number of seeds 0, 1, ...; the same as --ensemble-size.")] = None,
     output: Annotated[Path | None, output_option("-o", "--output-dir", help="Folder of the run; runs/<name> if not given.")] = None,
     resume: Annotated[Path | None, training_option(help="Continue this run; a larger --epochs trains it longer.")] = None,
     checkpoint: Annotated[Path | None, start_option(help="Start from the weights of this run, for any targets.")] = None,
     from_foundation: Annotated[
-        str | None,
-        start_option(metavar="NAME", help="Start from this encoder: its name, or its folder."),
+        str | None, start_option(metavar="NAME", help="Start from this encoder: its name, or its folder.")
     ] = None,
     from_scratch: Annotated[bool, start_option("--from-scratch", help="Start from random weights.")] = False,
     freeze_encoder: Annotated[bool, start_option("--freeze-encoder", help="With --checkpoint, train only the head.")] = False,
     freeze_epochs: Annotated[int | None, start_option(help="Train only the head for so many epochs, then all weights.")] = None,
     settings: options.Settings = None,
-    eager: Annotated[
-        bool,
-        machine_option("--eager", help="Use plain PyTorch operations, also on a GPU."),
-    ] = False,
+    eager: Annotated[bool, machine_option("--eager", help="Use plain PyTorch operations, also on a GPU.")] = False,
     jobs: options.Jobs = None,
     accelerator: options.Accelerator = "auto",
     devices: options.Devices = 1,
@@ -96,133 +83,88 @@ def train(
 
     A run is a folder. reign train --resume RUN continues it to the same result.
     """
-    with user_mistakes():
-        from reign.cli.progress import showing_progress
-        from reign.experiments import find_recipe
-        from reign.experiments.pretrain import recipe_of_table
-        from reign.train.engine.execution import make_fabric
-        from reign.train.runs.build import model_of, stereo_of
-        from reign.train.runs.run import Run
-        from reign.train.runs.train import replicates, train_all
-        from reign.train.settings.config import Recipe
-        from reign.train.settings.yaml import RawSettings, merge, override
+    from reign.experiments import find_recipe
+    from reign.experiments.pretrain import recipe_of_table
+    from reign.train.engine.execution import make_fabric
+    from reign.train.runs.build import model_of, stereo_of
+    from reign.train.runs.run import Run
+    from reign.train.runs.train import replicates, train_all
+    from reign.train.settings.config import Recipe
+    from reign.train.settings.yaml import RawSettings, merge, override
 
-        start = start_of(checkpoint, from_foundation, from_scratch)
-        overrides = [override(text) for text in settings or []]
-        own_start = own.get("checkpoint", start) if isinstance(own := merge(*overrides).get("train"), dict) else start
-        if (start is not None or from_scratch) and own_start != start:
+    given = locals()
+    start = start_of(checkpoint, from_foundation, from_scratch)
+    overrides = [override(text) for text in settings or []]
+    own_start = own.get("checkpoint", start) if isinstance(own := merge(*overrides).get("train"), dict) else start
+    if (start is not None or from_scratch) and own_start != start:
+        fail(
+            f"--set train.checkpoint={'null' if own_start is None else own_start} contradicts --checkpoint, --from-foundation or --from-scratch, "
+            "which say where to start; give only one of them."
+        )
+    changes: list[RawSettings] = [
+        options.settings_of(given),
+        {"train": {} if start is None else {"checkpoint": start}},
+        {} if patience is None else {"train": {"report": "best"}},
+        {"train": {"metric": metrics[0], "metrics": metrics[1:]}} if metrics else {},
+        {"train": {"metric": "mae"}} if not metrics and data_path is not None and loss_function in ("l1", "mae") else {},
+        *overrides,
+    ]
+    why = ""
+    if ensemble_size is not None and seeds is not None:
+        fail("--ensemble-size and --seeds mean the same; give only one of them.")
+    number = ensemble_size if ensemble_size is not None else seeds
+    if no_baseline and ensemble_with is not None:
+        fail("--ensemble-with predicts with the forest that --no-baseline leaves out; give only one of them.")
+    at_least_one("--jobs", jobs)
+    at_least_one("--num-replicates", num_replicates)
+    if num_folds is not None:
+        others: dict[str, object] = {"--split-sizes": split_sizes, "--splits-column": splits_column, "--splits-file": splits_file}
+        others |= {"--time-column": time_column, "--split-seed": split_seed, "--num-replicates": num_replicates}
+        if wrong := [option for option, value in others.items() if value is not None]:
+            fail(f"--num-folds draws its own splits at random; leave out {' and '.join(wrong)}.")
+        changes.append({"folds": num_folds})
+    at_least_one("--seeds" if ensemble_size is None else "--ensemble-size", number)
+    if number is not None:
+        before = Run(resume).recipe.seeds[:1] if resume is not None and Run(resume).started else [0]
+        first = merge(*changes).get("seeds", before)
+        if not isinstance(first, list) or len(first) != 1 or not isinstance(first[0], int):
+            fail(f"seeds are {first}, and --ensemble-size or --seeds counts them from the first one on; give only one of them.")
+        changes.append({"seeds": list(range(first[0], first[0] + number))})
+    if resume is not None:
+        if recipe is not None or data_path is not None or output is not None:
+            fail("--resume reads the recipe from the folder of the run; leave out the recipe, -i and -o.")
+        if start is not None or from_scratch or num_replicates is not None:
+            fail("--resume continues a run with its own weights and splits; leave out where to start from, and --num-replicates.")
+        plan, folder = Run(resume).continued(*changes), resume
+    else:
+        if (recipe is None) == (data_path is None):
             fail(
-                f"--set train.checkpoint={'null' if own_start is None else own_start} contradicts --checkpoint, --from-foundation or --from-scratch, "
-                "which say where to start; give only one of them."
+                "give a recipe, as in: reign train zinc/sun-ego, or a table, as in: reign train -i molecules.csv --target-columns logS."
             )
-        changes: list[RawSettings] = [
-            {
-                "data": options.given(
-                    path=None if data_path is None else str(data_path.absolute()),
-                    smiles_columns=smiles_columns,
-                    target_columns=target_columns,
-                    task=task_type,
-                    split=split_type,
-                    split_sizes=split_sizes,
-                    splits_column=splits_column,
-                    splits_file=None if splits_file is None else str(splits_file.absolute()),
-                    group_column=group_column,
-                    time_column=time_column,
-                    ignore_columns=ignore_columns,
-                    split_seed=split_seed,
-                    weight_column=weight_column,
-                    descriptors_columns=descriptors_columns,
-                    descriptors_path=None if descriptors_path is None else str(descriptors_path.absolute()),
-                    molecule_featurizers=molecule_featurizers,
-                    stereo="none" if ignore_stereo else None,
-                )
-            },
-            {
-                "model": options.given(name=model, policy=policy, dropout=dropout),
-                "train": options.given(
-                    epochs=epochs,
-                    loss=loss_function,
-                    checkpoint=start,
-                    freeze_encoder=freeze_encoder or None,
-                    freeze_epochs=freeze_epochs,
-                    batch_size=batch_size,
-                    eager=eager or None,
-                    class_balance=class_balance or None,
-                    task_weights=task_weights,
-                    patience=patience,
-                    report=None if patience is None else "best",
-                    metric=metrics[0] if metrics else "mae" if data_path is not None and loss_function in ("l1", "mae") else None,
-                    metrics=metrics[1:] if metrics else None,
-                ),
-            },
-            options.given(baseline="none" if no_baseline else None, ensemble_with=ensemble_with),
-            *([{"train": {"checkpoint": None}}] if from_scratch else []),
-            *overrides,
-        ]
-        why = ""
-        if ensemble_size is not None and seeds is not None:
-            fail("--ensemble-size and --seeds mean the same; give only one of them.")
-        number = ensemble_size if ensemble_size is not None else seeds
-        if no_baseline and ensemble_with is not None:
-            fail("--ensemble-with predicts with the forest that --no-baseline leaves out; give only one of them.")
-        at_least_one("--jobs", jobs)
-        at_least_one("--num-replicates", num_replicates)
-        if num_folds is not None:
-            others: dict[str, object] = {
-                "--split-sizes": split_sizes,
-                "--splits-column": splits_column,
-                "--splits-file": splits_file,
-            }
-            others |= {"--time-column": time_column, "--split-seed": split_seed, "--num-replicates": num_replicates}
-            if wrong := [option for option, value in others.items() if value is not None]:
-                fail(f"--num-folds draws its own splits at random; leave out {' and '.join(wrong)}.")
-            changes.append({"folds": num_folds})
-        at_least_one("--seeds" if ensemble_size is None else "--ensemble-size", number)
-        if number is not None:
-            before = Run(resume).recipe.seeds[:1] if resume is not None and Run(resume).started else [0]
-            first = merge(*changes).get("seeds", before)
-            if not isinstance(first, list) or len(first) != 1 or not isinstance(first[0], int):
-                fail(f"seeds are {first}, and --ensemble-size or --seeds counts them from the first one on; give only one of them.")
-            changes.append({"seeds": list(range(first[0], first[0] + number))})
-        if resume is not None:
-            if recipe is not None or data_path is not None or output is not None:
-                fail("--resume reads the recipe from the folder of the run; leave out the recipe, -i and -o.")
-            if start is not None or from_scratch or num_replicates is not None:
-                fail(
-                    "--resume continues a run with its own weights and splits; leave out where to start from, and --num-replicates."
-                )
-            plan, folder = Run(resume).continued(*changes), resume
-        else:
-            if (recipe is None) == (data_path is None):
-                fail(
-                    "give a recipe, as in: reign train zinc/sun-ego, or a table, as in: reign train -i molecules.csv --target-columns logS."
-                )
-            if data_path is not None and not data_path.is_file():
-                fail(f"the file {data_path} does not exist.")
-            usual, why = (recipe, "") if recipe is not None else recipe_of_table(merge(*changes))
-            plan, name = find_recipe(usual, *changes)
-            if start is not None:
-                source = Path(start) if checkpoint is None else checkpoint
-                own = merge(model_of(source), *(change.get("model", {}) for change in changes))
-                data = merge(stereo_of(source) if data_path is not None else {}, *(change.get("data", {}) for change in changes))
-                plan = Recipe.check(merge({**plan.model_dump(mode="json"), "model": own}, {"data": data}))
-            folder = output if output is not None else free(Path("runs") / (stem(data_path) if data_path else name))
-        plans = [(plan, folder)] if num_replicates is None else replicates(plan, folder, num_replicates)
-        fabric = make_fabric(plan.train.precision, accelerator, devices, num_nodes)
-        with showing_progress(not quiet and fabric.is_global_zero) as callback:
-            if why and not quiet:
-                callback.note(why)
-            try:
-                going_on = resume is not None or num_replicates is not None
-                summaries = train_all(plans, resume=going_on, fabric=fabric, callback=callback, jobs=jobs)
-            except KeyboardInterrupt:
-                if num_replicates is not None:
-                    fail(f"stopped; run the same command again with -o {folder} to continue.")
-                fail(
-                    f"stopped; continue with: reign train --resume {folder}"
-                    if Run(folder).started
-                    else "stopped; nothing was written."
-                )
+        if data_path is not None and not data_path.is_file():
+            fail(f"the file {data_path} does not exist.")
+        usual, why = (recipe, "") if recipe is not None else recipe_of_table(merge(*changes))
+        plan, name = find_recipe(usual, *changes)
+        if start is not None:
+            source = Path(start) if checkpoint is None else checkpoint
+            own = merge(model_of(source), *(change.get("model", {}) for change in changes))
+            data = merge(stereo_of(source) if data_path is not None else {}, *(change.get("data", {}) for change in changes))
+            plan = Recipe.check(merge({**plan.model_dump(mode="json"), "model": own}, {"data": data}))
+        folder = output if output is not None else free(Path("runs") / (stem(data_path) if data_path else name))
+    plans = [(plan, folder)] if num_replicates is None else replicates(plan, folder, num_replicates)
+    fabric = make_fabric(plan.train.precision, accelerator, devices, num_nodes)
+    with options.progress_unless(quiet or not fabric.is_global_zero) as callback:
+        if why and not quiet:
+            callback.note(why)
+        try:
+            going_on = resume is not None or num_replicates is not None
+            summaries = train_all(plans, resume=going_on, fabric=fabric, callback=callback, jobs=jobs)
+        except KeyboardInterrupt:
+            if num_replicates is not None:
+                fail(f"stopped; run the same command again with -o {folder} to continue.")
+            fail(
+                f"stopped; continue with: reign train --resume {folder}" if Run(folder).started else "stopped; nothing was written."
+            )
     if fabric.is_global_zero:
         console = plain_console()
         summary = summaries[0]
@@ -257,18 +199,11 @@ def start_of(checkpoint: Path | None, foundation: str | None, scratch: bool) -> 
 
 def summary_table(summary: "Summary") -> Table:
     """The results of a run."""
-    name, several = summary.metric, len(summary.members) > 1
+    (split, name, *more), rows = summary.table()
     over = "models" if not summary.folds else "seeds" if summary.val.seeds else "folds"  # what the deviation is over
-    rows = []
-    for split, spread in summary.splits.items():
-        rows.append([split, number(spread.mean), *([number(spread.std), len(spread.values)] if several else [])])
-    if several and summary.ensemble:
-        rows.append(["test, ensemble", number(summary.ensemble.test), "", summary.ensemble.size])
-    for label, spread in summary.beside.items():
-        rows.append([label, number(spread.mean), *([number(spread.std), len(spread.values)] if several else [])])
     caption = f"{summary.parameters:,} weights, {summary.seconds:.0f} s of training"
     title = f"{name}, {summary.describe_weights()}"
-    return Table(title, ["split", "mean", "std", over] if several else ["split", name], rows, caption)
+    return Table(title, [split, "mean", "std", over] if more else [split, name], rows, caption)
 
 
 def metrics_table(summary: "Summary") -> Table | None:
@@ -334,38 +269,34 @@ def pretrain(
 
     The same command continues a training that was stopped.
     """
-    with user_mistakes():
-        from reign.cli.progress import showing_progress
-        from reign.data.molecules import Corpus
-        from reign.experiments.pretrain import PretrainConfig
-        from reign.experiments.pretrain import pretrain as run
-        from reign.train.engine.execution import make_fabric
-        from reign.train.settings.yaml import override
+    from reign.data.molecules import Corpus
+    from reign.experiments.pretrain import PretrainConfig
+    from reign.experiments.pretrain import pretrain as run
+    from reign.train.engine.execution import make_fabric
+    from reign.train.settings.yaml import override
 
-        at_least_one("--limit", limit)
-        file = corpus or output / "corpus.safetensors"
-        if not smiles.is_file() and not file.is_file():
-            fail(f"the file {smiles} does not exist.")
-        changes = [{"model": options.given(name=model, policy=policy)}]
-        if minutes is not None:
-            changes.append({"train": {"schedule": {"minutes": minutes}}})
-        config = PretrainConfig.of(*changes, *(override(text) for text in settings or []))
-        with showing_progress(not quiet) as callback:
-            if file.is_file():
-                found = Corpus.load(file)
-                found.check_source(file, smiles, limit, config.seed)
-            else:
-                found = Corpus.read(smiles, num_workers, limit, config.seed, callback.track)
-                file.parent.mkdir(parents=True, exist_ok=True)
-                found.save(file)
-            if only_read:
-                plain_console().print(
-                    f"{found.tensors['nodes'].numel():,} molecules with {len(found.names)} descriptors are in {file}."
-                )
-                return
-            about = {"data": data, "licence": licence, "left_out": found.failed}
-            problem = found.problem(config.val_share, config.seed)
-            encoder = run(problem, config, output, about, make_fabric(config.train.precision, accelerator), callback)
+    at_least_one("--limit", limit)
+    file = corpus or output / "corpus.safetensors"
+    if not smiles.is_file() and not file.is_file():
+        fail(f"the file {smiles} does not exist.")
+    given = locals()
+    config = PretrainConfig.of(options.settings_of(given), *(override(text) for text in settings or []))
+    with options.progress_unless(quiet) as callback:
+        if file.is_file():
+            found = Corpus.load(file)
+            found.check_source(file, smiles, limit, config.seed)
+        else:
+            found = Corpus.read(smiles, num_workers, limit, config.seed, callback.track)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            found.save(file)
+        if only_read:
+            plain_console().print(
+                f"{found.tensors['nodes'].numel():,} molecules with {len(found.names)} descriptors are in {file}."
+            )
+            return
+        about = {"data": data, "licence": licence, "left_out": found.failed}
+        problem = found.problem(config.val_share, config.seed)
+        encoder = run(problem, config, output, about, make_fabric(config.train.precision, accelerator), callback)
     scores = encoder.card["validation"]
     plain_console().print(
         f"The encoder is in {encoder.folder}: {encoder.card['parameters']:,} weights, R2 {scores['r2_mean']:.3f} over the descriptors of validation molecules."

@@ -6,7 +6,6 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -21,6 +20,7 @@ from reign.data._files import Progress, cache_folder
 from reign.data._pack import GraphPack
 from reign.data._problem import Problem
 from reign.disk import read_tensors, write_tensors
+from reign.kernels import ragged
 from reign.registry import Registry
 
 Transform = Callable[[Data], Data]
@@ -55,6 +55,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     wl_census: ClassVar[bool] = False  # whether ``reign data info`` shows how many pairs of graphs 1-WL tells apart
     classes: Sequence[str] = ()
     sizes: ClassVar[Mapping[str, int]] = {}  # the expected number of graphs of each split, if known
+    choices: ClassVar[Mapping[str, Sequence[str]]] = {}  # the values of options that have few, the default first
     version: ClassVar[int] = 1  # version of the output of ``make``; a new number invalidates the cache
     progress: Progress = staticmethod(lambda items, _: items)  # for ``make``
 
@@ -83,7 +84,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     @classmethod
     def defaults(cls) -> dict[str, object]:
         """The options of this data set, with their default values."""
-        return {}
+        return {name: values[0] for name, values in cls.choices.items()}
 
     @classmethod
     def complete(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,6 +105,8 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
                 "a value without slashes, because it is part of the name of a folder",
             )
         chosen = {**known, **given}
+        for name, values in cls.choices.items():
+            check(name, chosen[name], chosen[name] in values, f"one of {', '.join(values)}")
         cls.check_options(**chosen)
         return chosen
 
@@ -292,20 +295,10 @@ def load_problem(name: str, progress: Progress | None = None, **options: Any) ->
 
 def _join(packs: list[GraphPack]) -> GraphPack:
     """Concatenate several packs."""
-    first = packs[0]
-    assert all(pack.y is not None for pack in packs)
-    offset = {name: torch.tensor([0, *(int(getattr(p, name)[-1]) for p in packs)]).cumsum(0) for name in ("node_ptr", "edge_ptr")}
 
-    def ptr(name: str) -> torch.Tensor:
-        parts = [getattr(p, name)[(0 if i == 0 else 1) :] + offset[name][i] for i, p in enumerate(packs)]
-        return torch.cat(parts)
+    def whole(name: str, dim: int = 0) -> Any:
+        parts = [getattr(pack, name) for pack in packs]
+        return None if parts[0] is None else torch.cat(parts, dim)
 
-    return replace(
-        first,
-        x=torch.cat([p.x for p in packs]),
-        edge_index=torch.cat([p.edge_index for p in packs], dim=1),
-        edge_attr=None if first.edge_attr is None else torch.cat([p.edge_attr for p in packs if p.edge_attr is not None]),
-        y=torch.cat([p.y for p in packs if p.y is not None]),
-        node_ptr=ptr("node_ptr"),
-        edge_ptr=ptr("edge_ptr"),
-    )
+    ends = (ragged.offsets(torch.cat([getattr(pack, name).diff() for pack in packs])) for name in ("node_ptr", "edge_ptr"))
+    return GraphPack(whole("x"), whole("edge_index", 1), whole("edge_attr"), whole("y"), *ends)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from reign.data._problem import Problem
+from reign.data._problem import Problem, grouped
 
 FAR = 1_000.0  # labels this many times as far from the median as most others are named
 SHOWN = 5  # number of targets that a line names
@@ -35,7 +35,7 @@ def find_conflicts(problem: Problem, same: Sequence[Hashable]) -> list[Conflict]
     """
     found: list[tuple[float, Conflict]] = []
     rows = problem.y.tolist()
-    for group in _groups(same).values():
+    for group in grouped(same):
         for t, target in enumerate(problem.targets):
             graphs = [g for g in group if not math.isnan(rows[g][t])] if len(group) > 1 else []
             labels = [rows[g][t] for g in graphs]
@@ -49,7 +49,7 @@ def find_shared(problem: Problem, same: Sequence[Hashable]) -> list[dict[str, li
     """Equal graphs that are in more than one split: for each, the ids of the graphs by split."""
     split_of = {g: split for split, ids in problem.splits.items() for g in ids.tolist()}
     found = []
-    for group in _groups(same).values():
+    for group in grouped(same):
         splits: dict[str, list[int]] = defaultdict(list)
         for g in group if len(group) > 1 else ():
             if g in split_of:
@@ -157,13 +157,6 @@ def graph_keys(problem: Problem) -> list[bytes]:
         parts = [pack.x[nodes], pack.edge_index[:, edges], *([] if pack.edge_attr is None else [pack.edge_attr[edges]])]
         keys.append(b"|".join(part.contiguous().numpy().tobytes() for part in parts))
     return keys
-
-
-def _groups(same: Sequence[Hashable]) -> dict[Hashable, list[int]]:
-    groups: dict[Hashable, list[int]] = defaultdict(list)
-    for g, key in enumerate(same):
-        groups[key].append(g)
-    return groups
 
 
 def _name(problem: Problem, graph: int) -> str:

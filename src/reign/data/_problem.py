@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+import networkx as nx
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -29,7 +30,7 @@ def random_split(keys: Sequence[Hashable], sizes: Sequence[float], seed: int) ->
     >>> {split: ids.tolist() for split, ids in random_split("abcdeabcde", (0.6, 0.2, 0.2), 0).items()}
     {'train': [0, 1, 4, 5, 6, 9], 'val': [3, 8], 'test': [2, 7]}
     """
-    return _fill(_shuffle(_groups(keys), seed), sizes, len(keys))
+    return _fill(_shuffle(grouped(keys), seed), sizes, len(keys))
 
 
 def scaffold_split(scaffolds: Sequence[Hashable], keys: Sequence[Hashable], sizes: Sequence[float], seed: int) -> dict[str, Ids]:
@@ -38,7 +39,7 @@ def scaffold_split(scaffolds: Sequence[Hashable], keys: Sequence[Hashable], size
 
     A molecule without rings has no scaffold and is a group of its own.
     """
-    groups = _groups([("ring", scaffold) if scaffold else ("none", key) for scaffold, key in zip(scaffolds, keys, strict=True)])
+    groups = grouped([("ring", scaffold) if scaffold else ("none", key) for scaffold, key in zip(scaffolds, keys, strict=True)])
     limit = min((size for size in sizes[1:] if size > 0), default=1.0) * len(keys) / 2
     large = [group for group in groups if len(group) > limit]
     small = [group for group in groups if len(group) <= limit]
@@ -93,7 +94,8 @@ def column_split(words: Sequence[str]) -> tuple[dict[str, Ids], dict[int, str]]:
     return {split: ids for split, ids in splits.items() if ids.numel()}, wrong
 
 
-def _groups(keys: Sequence[Hashable]) -> list[list[int]]:
+def grouped(keys: Sequence[Hashable]) -> list[list[int]]:
+    """The places of equal keys, together."""
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for i, key in enumerate(keys):
         groups[key].append(i)
@@ -106,19 +108,11 @@ def _joined(*words: Sequence[Hashable]) -> list[int]:
     >>> _joined("aabcd", "xyyzw")
     [0, 0, 0, 3, 4]
     """
-    parent = list(range(len(words[0])))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = i = parent[parent[i]]
-        return i
-
-    for column in words:
-        for first, *others in _groups(column):
-            for i in others:
-                a, b = sorted((root(first), root(i)))
-                parent[b] = a
-    return [root(i) for i in range(len(parent))]
+    graph = nx.empty_graph(len(words[0]))
+    for group in (group for column in words for group in grouped(column)):
+        nx.add_path(graph, group)
+    first = {i: min(part) for part in nx.connected_components(graph) for i in part}
+    return [first[i] for i in graph]
 
 
 def _shuffle(groups: list[list[int]], seed: int) -> list[list[int]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict
 
 from reign.data import Problem
 from reign.disk import read_json, write_json
@@ -19,7 +19,7 @@ from reign.train.engine.execution import Fabric
 from reign.train.runs.build import make_model, make_problem
 from reign.train.runs.run import Run
 from reign.train.runs.train import train_all
-from reign.train.settings.config import Recipe, Settings, explain
+from reign.train.settings.config import Recipe, Settings
 from reign.train.settings.metrics import METRICS
 from reign.train.settings.yaml import merge, nested
 
@@ -100,10 +100,7 @@ class Choice(Settings):
     @classmethod
     def read(cls, file: Path) -> "Choice | None":
         """Read what ``choose`` wrote; None if the file does not exist."""
-        try:
-            return cls.model_validate(read_json(file)) if file.is_file() else None
-        except ValidationError as error:
-            raise ValueError(f"{file} is not a valid choice: {explain(error, cls)}; delete it to search again.") from None
+        return cls.check(read_json(file), f"{file} is not a valid choice; delete it to search again") if file.is_file() else None
 
 
 def small_enough(points: Sequence[Point], weights: Sequence[int], most: int | None, name: str, callback: Callback) -> list[int]:

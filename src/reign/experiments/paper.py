@@ -15,12 +15,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from reign._validate import did_you_mean
 from reign.tables import Table, number
 from reign.train.runs.run import Run
-from reign.train.settings.config import Recipe, Settings, explain
+from reign.train.settings.config import Recipe, Settings
 from reign.train.settings.yaml import RawSettings, merge, read_yaml
 
 Number = tuple[float, float | None]
@@ -225,10 +225,7 @@ def find_table(name: str) -> PaperTable:
         if values.get("format") == 1:
             values = Recipe.todays(values)  # before any changes, which have the defaults of today
         return PaperTable.single(name, values)
-    try:
-        return PaperTable.model_validate(values)
-    except ValidationError as error:
-        raise ValueError(f"{name}: {explain(error, PaperTable)}") from None
+    return PaperTable.check(values, name)
 
 
 def find_recipe(name: str, *changes: Mapping[str, Any]) -> tuple[Recipe, str]:

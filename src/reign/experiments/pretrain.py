@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import torch
 import yaml
 from jaxtyping import Float
-from pydantic import Field, ValidationError
+from pydantic import Field
 from torch import Tensor
 
 from reign.data import Problem
@@ -18,7 +18,7 @@ from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import Fabric
 from reign.train.runs.build import make_model
 from reign.train.runs.encoders import Encoder, list_encoders, write_encoder
-from reign.train.settings.config import ModelConfig, Seed, Settings, TrainingConfig, explain
+from reign.train.settings.config import ModelConfig, Seed, Settings, TrainingConfig
 from reign.train.settings.yaml import RawSettings, merge, read_yaml
 
 DEFAULTS: RawSettings = {
@@ -57,11 +57,7 @@ class PretrainConfig(Settings):
     @classmethod
     def of(cls, *changes: RawSettings) -> "PretrainConfig":
         """The defaults with some changes."""
-        values = merge(DEFAULTS, *changes)
-        try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            raise ValueError(explain(error, cls)) from None
+        return cls.check(merge(DEFAULTS, *changes), "the settings")
 
 
 def pretrain(
@@ -155,7 +151,7 @@ def recipe_of_table(changes: RawSettings) -> tuple[str, str]:
     why = None
     if set(model) - FREE:
         why = "the settings of the model are not those of the encoder"
-    elif len(data.get("smiles_columns", ["smiles"])) > 1:
+    elif isinstance(columns := data.get("smiles_columns"), list | tuple) and len(columns) > 1:  # others are refused with the recipe
         why = "there are several columns of SMILES"
     elif any(data.get(name) for name in ("descriptors_columns", "descriptors_path", "molecule_featurizers")):
         why = "the model gets descriptors, which the encoder does not know"

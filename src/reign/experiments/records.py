@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 
-from pydantic import ValidationError
-
 from reign.disk import read_json, write_json
 from reign.experiments.choose import Choice, chosen
 from reign.experiments.paper import PaperTable, find_table, list_tables
@@ -13,7 +11,7 @@ from reign.experiments.reproduce import predict_mean
 from reign.train.engine.execution import make_fabric
 from reign.train.runs.results import MemberResult, Summary, deviation
 from reign.train.runs.run import Environment, Run
-from reign.train.settings.config import Recipe, Settings, explain
+from reign.train.settings.config import Recipe, Settings
 from reign.train.settings.yaml import RawSettings, merge
 
 VERSIONS = ("reign", "python", "torch", "torch_geometric", "lightning")
@@ -111,10 +109,7 @@ class Record(Settings):
     @classmethod
     def read(cls, file: Path) -> "Record":
         """Read a file written by ``write``."""
-        try:
-            return cls.model_validate(read_json(file))
-        except ValidationError as error:
-            raise ValueError(f"{file} is not a valid record of results: {explain(error, cls)}") from None
+        return cls.check(read_json(file), f"{file} is not a valid record of results")
 
     def write(self, folder: Path) -> Path:
         """Write the record to ``folder/table/row.json``, with the column in the name if there are several. Existing results of other seeds

@@ -150,10 +150,11 @@ def write_comparison(file: Path, table: PaperTable, found: list[Cell]) -> None:
 
 def comparison_table(paper: PaperTable, found: list[Cell], quick: bool) -> Table:
     """Our results next to the paper's."""
-    differences = "" if paper.also else "Differences are in standard deviations of the paper, or ours if the paper gives none. "
-    caption = differences + " ".join(paper.notes)
+    caption = " ".join(paper.notes)
     if quick:
         caption = "A quick test on a small share of the data; these numbers cannot be compared with the paper's. " + caption
+    elif not paper.also:
+        caption = "Differences are in standard deviations of the paper, or ours if the paper gives none. " + caption
     if paper.also:
         return means_table(paper, found, caption)
     rows: list[list[str]] = []
@@ -166,7 +167,9 @@ def comparison_table(paper: PaperTable, found: list[Cell], quick: bool) -> Table
     for title, numbers in paper.quoted.items():
         for i, column in enumerate(name for name in wanted if numbers.get(name) is not None):
             rows.append([f"{title} (quoted)" if i == 0 else "", column, "", in_print(numbers[column]), ""])
-    return Table(f"{paper.title}: {paper.unit}", ["model", "column", "ours", "paper", "difference"], rows, caption, "llr")
+    shown = slice(-1 if quick else None)  # without differences
+    header = ["model", "column", "ours", "paper", "difference"]
+    return Table(f"{paper.title}: {paper.unit}", header[shown], [row[shown] for row in rows], caption, "llr")
 
 
 def means_table(paper: PaperTable, found: list[Cell], caption: str) -> Table:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from reign.train.engine.batches import pairs_of
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.captured import FEW, FIRST_RUNS, CapturedEngine
 from reign.train.engine.engine import Engine, why_not_captured
-from reign.train.engine.execution import Execution, make_fabric
+from reign.train.engine.execution import Execution, make_fabric, width
 from reign.train.engine.step import Step, not_finite, take_gradients
 from reign.train.engine.update import Update
 from reign.train.settings.config import TrainingConfig
@@ -51,7 +52,7 @@ class EagerStep:
 
     def __call__(self) -> None:
         """Run one step. Gradients are freed at its end, so that all steps start in the same state."""
-        with self.execution.operations(self.rows), self.execution.threads(self.model):
+        with self.execution.operations(self.rows, width(self.model)), self.execution.threads(self.model):
             self.step(self)
             self.step.update.forget()
 
@@ -99,29 +100,27 @@ class ResidentStep:
         model: the model.
         problem: the data set.
         ids: the graphs of the batch.
+        precision: as in ``TrainingConfig``.
 
     Raises:
         RuntimeError: if training would not run such a step; the message is the reason.
     """
 
-    def __init__(self, model: Model, problem: Problem, ids: Ids) -> None:
-        config = TrainingConfig(batch_size=ids.numel(), loss="l1", metric="mae")
-        learner = Engine(model.train(), problem, config, 0, make_fabric(PRECISION, "cuda"), Callback())
+    def __init__(self, model: Model, problem: Problem, ids: Ids, precision: Any = PRECISION) -> None:
+        config = TrainingConfig(batch_size=ids.numel(), loss="l1", metric="mae", precision=precision)
+        learner = Engine(model.train(), problem, config, 0, make_fabric(precision, "cuda"), Callback())
         if (why := why_not_captured(learner)) is not None:
             raise RuntimeError(why)
         self.ids, self.device = ids, learner.fabric.device
-        self.resident = CapturedEngine(
-            model, learner.graphs, learner.loss, learner.captured_step, ids.numel(), PRECISION, learner.budget.pairs
-        )
+        self.resident = CapturedEngine(learner)
         before = torch.cuda.memory_allocated(self.device)
         _ = self.resident.store  # the first use makes the bags of all graphs
         self.store_bytes = torch.cuda.memory_allocated(self.device) - before
         before = torch.cuda.memory_allocated(self.device)
         steps = max(FIRST_RUNS + 1, FEW)  # as many as a frame that fits closely needs
         added = added_bytes(lambda: self._steps(steps), self.device)  # makes the frame, and captures the graph
-        self.frame_bytes = (
-            torch.cuda.memory_allocated(self.device) - before
-        )  # memory held between steps: the frame, and the state of the optimiser
+        # memory held between steps: the frame, and the state of the optimiser
+        self.frame_bytes = torch.cuda.memory_allocated(self.device) - before
         self.added_bytes = added - self.frame_bytes
 
     def seconds(self, repeats: int) -> float:

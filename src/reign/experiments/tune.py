@@ -316,7 +316,7 @@ def tune_table(
 
         def epoch(self, row: dict[str, Any], epochs: int, improved: bool) -> None:
             """Report the epoch, and stop the trial if it has fallen behind."""
-            super().epoch(row, epochs, improved)
+            self.callback.epoch(row, epochs, improved)
             if f"val_{metric}" not in row:
                 raise ValueError("the table has no validation rows, which are needed to compare settings.")
             self.trial.report(float(row[f"val_{metric}"]), int(row["epoch"]))
@@ -325,7 +325,7 @@ def tune_table(
 
         def member(self, name: str, number: int, total: int) -> None:
             """Show which trial it is."""
-            super().member(f"trial {self.trial.number}", 0, 1)
+            self.callback.member(f"trial {self.trial.number}", 0, 1)
 
     def run(trial: Any) -> float:
         recipe = search.recipe_of(search.point(trial)).model_copy(update={"baseline": "none", "ensemble_with": None})

@@ -9,7 +9,7 @@ edge is 1; with weight 0 it carries no message.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from reign._validate import check
 from reign.bags import SubgraphBag
 from reign.nn import Model, State
 from reign.train.predict.predictor import Predictor
+from reign.train.settings.losses import as_values
 
 # -- what an explanation holds -------------------------------------------------------------------------------------------------
 
@@ -68,21 +69,9 @@ class Attribution:
 
 def mean_of(parts: list[Attribution]) -> Attribution:
     """The attribution of the mean prediction of several models."""
-    first = parts[0]
-
-    def mean(name: str) -> Tensor:
-        return torch.stack([getattr(part, name) for part in parts]).mean(0)
-
-    return Attribution(
-        sum(part.output for part in parts) / len(parts),
-        sum(part.nothing for part in parts) / len(parts),
-        mean("pairs"),
-        first.member,
-        first.root,
-        first.edge_index,
-        mean("edges"),
-        mean("subgraphs"),
-    )
+    means: Any = {name: sum(getattr(part, name) for part in parts) / len(parts) for name in ("output", "nothing")}
+    means |= {name: torch.stack([getattr(part, name) for part in parts]).mean(0) for name in ("pairs", "edges", "subgraphs")}
+    return replace(parts[0], **means)
 
 
 # -- integrated gradients ------------------------------------------------------------------------------------------------------
@@ -284,24 +273,10 @@ def explain(
         shift = trained.scale.mean[index if trained.scale.mean.numel() > 1 else 0].item()
         found.append(_scaled(part, scale, shift))
     name = "prediction of the models, without the forest" if predictor.forests else "prediction"
-    return Explanation(names[index], _prediction(predictor.task, outs, index), mean_of(found), name)
+    return Explanation(names[index], float(as_values(outs, predictor.task).mean(0)[index]), mean_of(found), name)
 
 
 def _scaled(part: Attribution, scale: float, shift: float) -> Attribution:
     """The same attribution in the units of the target."""
-    return Attribution(
-        part.output * scale + shift,
-        part.nothing * scale + shift,
-        part.pairs * scale,
-        part.member,
-        part.root,
-        part.edge_index,
-        part.edges * scale,
-        part.subgraphs * scale,
-    )
-
-
-def _prediction(task: str, outs: torch.Tensor, index: int) -> float:
-    if task == "multiclass":
-        return float(outs.softmax(-1).mean(0)[index])
-    return float((outs.sigmoid() if task == "classification" else outs).mean(0)[index])
+    numbers = {name: getattr(part, name) * scale + shift for name in ("output", "nothing")}
+    return replace(part, **numbers, pairs=part.pairs * scale, edges=part.edges * scale, subgraphs=part.subgraphs * scale)

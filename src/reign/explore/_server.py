@@ -125,13 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(
                 HTTPStatus.BAD_REQUEST, f"{missing.name} is not installed; pip install 'reign[train,chem,plot]'."
             ) from None
-        except (
-            RuntimeError,
-            MemoryError,
-            ArithmeticError,
-            LookupError,
-            TypeError,
-        ) as error:  # the page keeps working after any error
+        except (RuntimeError, MemoryError, ArithmeticError, LookupError, TypeError) as error:  # the page goes on
             raise Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"this could not be computed ({first_line(error)}).") from None
         self._send(HTTPStatus.OK, "application/json", text.encode())
 

@@ -7,23 +7,9 @@ from functools import singledispatch
 from itertools import product
 from typing import Literal
 
-from torch import nn
+import torch
 
-from reign.nn import (
-    AKConv,
-    AKKernel,
-    Model,
-    PPGNBlock,
-    PPGNConv,
-    PPGNNodesConv,
-    PPGNRootConv,
-    SubgraphConv,
-    SubgraphGNN,
-    build_model,
-    find_model,
-    slot_formulas,
-    term,
-)
+from reign import nn
 
 
 @dataclass(frozen=True)
@@ -79,37 +65,37 @@ TITLES = {
 DEPTH = 3  # number of layers with which a model is drawn that is given by its name
 
 
-def figures_of_model(model: str | Model) -> list[LayerFigure]:
+def figures_of_model(model: str | nn.Model) -> list[LayerFigure]:
     """A figure for each kind of layers of a model, in their order. A name of the catalogue stands for that model with three layers.
 
     >>> [figure.numbers for figure in figures_of_model("sswl-published")]
     ['0 to 2', '3']
     """
-    built = build_model(model, 4, 4, DEPTH, 1) if isinstance(model, str) else model
+    built = nn.build_model(model, 4, 4, DEPTH, 1) if isinstance(model, str) else model
     kinds: dict[LayerFigure, list[int]] = {}
     for number, layer in enumerate(built.layers):
         kinds.setdefault(figure_of_layer(layer, _title(type(built)), built.policy.num_anchors == 0), []).append(number)
     return [replace(figure, at=tuple(at) if len(kinds) > 1 else ()) for figure, at in kinds.items()]
 
 
-def _title(kind: type[Model]) -> str:
+def _title(kind: type[nn.Model]) -> str:
     """The name of a model in the paper. A model as published has a star."""
     for key, title in TITLES.items():
-        if find_model(key) is kind:
+        if nn.find_model(key) is kind:
             return title
-        if kind.__name__ == f"{find_model(key).__name__}Published":
+        if kind.__name__ == f"{nn.find_model(key).__name__}Published":
             return f"{title} *"
     return kind.__name__
 
 
 def figure_of_terms(terms: Sequence[str], root_terms: Sequence[str] | None = None) -> LayerFigure:
     """The figure of a custom layer, given by lists of terms."""
-    layer = SubgraphGNN(4, 4, 1, terms=terms, root_terms=root_terms).layers[0]
+    layer = nn.SubgraphGNN(4, 4, 1, terms=terms, root_terms=root_terms).layers[0]
     return figure_of_layer(layer, ", ".join(terms))
 
 
 @singledispatch
-def figure_of_layer(layer: nn.Module, title: str, row: bool = False) -> LayerFigure:
+def figure_of_layer(layer: torch.nn.Module, title: str, row: bool = False) -> LayerFigure:
     """The figure of a layer. ``figure_of_layer.register`` adds another kind of layer."""
     raise ValueError(
         f"layer {layer!r} cannot be drawn; use a layer of terms (SubgraphConv), or add a function with figure_of_layer.register."
@@ -117,7 +103,7 @@ def figure_of_layer(layer: nn.Module, title: str, row: bool = False) -> LayerFig
 
 
 @figure_of_layer.register
-def _(layer: SubgraphConv, title: str, row: bool = False) -> LayerFigure:
+def _(layer: nn.SubgraphConv, title: str, row: bool = False) -> LayerFigure:
     off = _parameters(layer, False)
     if layer.roots == "added":
         return LayerFigure(title, off, (*(_at_root(parameter) for parameter in off), *_parameters(layer, True)), row)
@@ -127,55 +113,34 @@ def _(layer: SubgraphConv, title: str, row: bool = False) -> LayerFigure:
 
 
 @figure_of_layer.register
-def _(layer: AKConv, title: str, row: bool = False) -> LayerFigure:
+def _(layer: nn.AKConv | nn.AKKernel, title: str, row: bool = False) -> LayerFigure:
     inner = layer.inner[0]
-    assert isinstance(inner, SubgraphConv)
-    kind = {"linear": "part of a linear map", "cat": "concatenated", "sum": "sum"}[layer.combine]
-    parts = tuple(Parameter(name, f"[A] {kind}", (term(name).formula.replace("sum", layer.aggregation),)) for name in layer.parts)
+    assert isinstance(inner, nn.SubgraphConv)
+    kinds = {"linear": "part of a linear map", "cat": "concatenated", "sum": "sum"}
+    kind = kinds[layer.combine] if isinstance(layer, nn.AKConv) else "part"
+    terms = {"centroid": "node_root", "subgraph": "node_readout", "context": "needle"}
+    names = [terms.get(part, part) for part in layer.parts]
+    parts = tuple(Parameter(name, f"[A] {kind}", (nn.term(name).formula.replace("sum", layer.aggregation),)) for name in names)
     off = tuple(Parameter(p.name, f"[S] {p.kind}", p.formulas) for p in _parameters(inner, False)) + parts
     return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
 
 
 @figure_of_layer.register
-def _(layer: AKKernel, title: str, row: bool = False) -> LayerFigure:
-    inner = layer.inner[0]
-    assert isinstance(inner, SubgraphConv)
-    names = {"centroid": "node_root", "subgraph": "node_readout", "context": "needle"}
-    parts = tuple(
-        Parameter(names[part], "[A] part", (term(names[part]).formula.replace("sum", layer.aggregation),)) for part in layer.parts
-    )
-    off = tuple(Parameter(p.name, f"[S] {p.kind}", p.formulas) for p in _parameters(inner, False)) + parts
+def _(layer: nn.PPGNConv | nn.PPGNBlock | nn.PPGNRootConv | nn.PPGNNodesConv, title: str, row: bool = False) -> LayerFigure:
+    rooted = isinstance(layer, nn.PPGNRootConv)
+    own = Parameter("own", "MLP and residual" if rooted else "Linear", ("x[k,i]",))
+    product = Parameter("matrix product", "MLPs, signed root" if rooted else "MLPs", ("sum_j x[k,j]", "sum_j x[j,i]"))
+    ends = ("node_root", "node_readout_strict") if isinstance(layer, nn.PPGNNodesConv) else ()
+    off = (own, product, *(Parameter(name, "MLP", (nn.term(name).formula,)) for name in ends))
     return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
 
 
-@figure_of_layer.register
-def _(layer: PPGNConv | PPGNBlock, title: str, row: bool = False) -> LayerFigure:
-    off = (Parameter("own", "Linear", ("x[k,i]",)), Parameter("matrix product", "MLPs", ("sum_j x[k,j]", "sum_j x[j,i]")))
-    return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
-
-
-@figure_of_layer.register
-def _(layer: PPGNRootConv, title: str, row: bool = False) -> LayerFigure:
-    product = Parameter("matrix product", "MLPs, signed root", ("sum_j x[k,j]", "sum_j x[j,i]"))
-    off = (Parameter("own", "MLP and residual", ("x[k,i]",)), product)
-    return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
-
-
-@figure_of_layer.register
-def _(layer: PPGNNodesConv, title: str, row: bool = False) -> LayerFigure:
-    product = Parameter("matrix product", "MLPs", ("sum_j x[k,j]", "sum_j x[j,i]"))
-    ends = tuple(Parameter(name, "MLP", (term(name).formula,)) for name in ("node_root", "node_readout_strict"))
-    off = (Parameter("own", "Linear", ("x[k,i]",)), product, *ends)
-    return LayerFigure(title, off, tuple(_at_root(parameter) for parameter in off), row)
-
-
-def _parameters(layer: SubgraphConv, on: bool) -> tuple[Parameter, ...]:
+def _parameters(layer: nn.SubgraphConv, on: bool) -> tuple[Parameter, ...]:
     found = []
-    for slot, (kind, formulas) in zip(layer.slots(on), slot_formulas(layer, on), strict=True):
+    for slot, (kind, formulas) in zip(layer.slots(on), nn.slot_formulas(layer, on), strict=True):
         names = slot.name.split("+")
-        whole = (
-            2 if len(names) == len(formulas) else len(formulas)
-        )  # if there are several sums over neighbours, each has its own weights
+        # if there are several sums over neighbours, each has its own weights
+        whole = 2 if len(names) == len(formulas) else len(formulas)
         found.append(Parameter("+".join(names[:whole]), kind, tuple(formulas[:whole]), on))
         found += [Parameter(name, kind, (formula,), on) for name, formula in zip(names[whole:], formulas[whole:], strict=True)]
     return tuple(found)

@@ -13,16 +13,7 @@ from reign.draw import Picture
 from reign.experiments import find_table, list_tables
 from reign.experiments.paper import PaperTable, mean_and_std
 from reign.experiments.reproduce import cell_of
-from reign.plots._curves import (
-    Curve,
-    Floats,
-    Panel,
-    draw_classification,
-    draw_confusion,
-    draw_curves,
-    draw_parity,
-    draw_uncertainty,
-)
+from reign.plots import _curves as curves
 from reign.plots._generalisation import Point, draw_generalisation, points_of_runs
 from reign.plots._page import Page
 from reign.plots._record import FinishedRun, PaperCell, paper_cells
@@ -48,17 +39,19 @@ def add_predictions(page: Page, run: FinishedRun, found: Predictions, prefix: st
     shown = targets[:TARGETS]
     if task == "regression":
         page.picture(
-            f"{prefix}parity", draw_parity("parity", shown, found.y, found.values, found.unsure), "Predictions against targets."
+            f"{prefix}parity",
+            curves.draw_parity("parity", shown, found.y, found.values, found.unsure),
+            "Predictions against targets.",
         )
     elif task == "classification":
-        page.picture(f"{prefix}roc", draw_classification("roc", shown, found.y, found.values), "ROC curves and calibration.")
+        page.picture(f"{prefix}roc", curves.draw_classification("roc", shown, found.y, found.values), "ROC curves and calibration.")
     else:
         known = ~np.isnan(found.y[:, 0])
         truth, best = found.y[known, 0].astype(np.int64), found.values[known].argmax(1).astype(np.int64)
         if len(truth):
             page.picture(
                 f"{prefix}classes",
-                draw_confusion("classes", run.problem.classes, truth, best),
+                curves.draw_confusion("classes", run.problem.classes, truth, best),
                 "Colours show the share of each true class.",
             )
     if len(shown) < len(targets):
@@ -69,22 +62,22 @@ def add_predictions(page: Page, run: FinishedRun, found: Predictions, prefix: st
         if known.sum() > 1:
             page.picture(
                 f"{prefix}uncertainty",
-                draw_uncertainty("uncertainty", error[known], found.unsure[known, 0]),
+                curves.draw_uncertainty("uncertainty", error[known], found.unsure[known, 0]),
                 "Mean error by the spread over models. It rises if the spread is a good measure of uncertainty.",
             )
     _largest(page, run, found, error, prefix)
 
 
-def errors_of(found: Predictions, task: str) -> Floats:
+def errors_of(found: Predictions, task: str) -> curves.Floats:
     """The error of each graph: the error of its first target, or one minus the probability of its class."""
     if task == "multiclass":
         y = np.nan_to_num(found.y[:, 0]).astype(int).clip(0, found.values.shape[1] - 1)
         return np.where(np.isnan(found.y[:, 0]), np.nan, 1 - found.values[np.arange(len(y)), y])
-    error: Floats = np.abs(found.values[:, 0] - found.y[:, 0])
+    error: curves.Floats = np.abs(found.values[:, 0] - found.y[:, 0])
     return error
 
 
-def _largest(page: Page, run: FinishedRun, found: Predictions, error: Floats, prefix: str) -> None:
+def _largest(page: Page, run: FinishedRun, found: Predictions, error: curves.Floats, prefix: str) -> None:
     """Add the graphs with the largest errors as a table, and as pictures if they are molecules."""
     known = np.flatnonzero(~np.isnan(error))
     worst: list[int] = known[np.argsort(-error[known])][:ERRORS].tolist()
@@ -127,7 +120,9 @@ def add_run(page: Page, run: FinishedRun, prefix: str = "") -> None:
     """Add the report of a run to a page. ``prefix`` makes the names of its pictures unique."""
     _results(page, run)
     _table(page, run)
-    page.picture(f"{prefix}curves", _curves(run), _about_curves(run))
+    models = len(run.history)
+    about = "One model." if models == 1 else f"The mean over {models} models; the band is one standard deviation."
+    page.picture(f"{prefix}curves", _curves(run), about)
     if run.predictions is not None and len(run.predictions.names):
         add_predictions(page, run, run.predictions, prefix)
     page.heading("Recipe and environment")
@@ -141,15 +136,13 @@ def add_run(page: Page, run: FinishedRun, prefix: str = "") -> None:
 
 def _results(page: Page, run: FinishedRun) -> None:
     summary = run.summary
-    several = len(summary.members) > 1
-    header = ["split", summary.metric, *(["std", "models"] if several else [])]
-    rows: list[list[object]] = []
-    for split, spread in summary.splits.items():
-        rows.append([split, spread.mean, *([spread.std, len(spread.values)] if several else [])])
-    if several and summary.ensemble:
-        rows.append(["test, ensemble", summary.ensemble.test, "", summary.ensemble.size])
-    for label, spread in summary.beside.items():
-        rows.append([label, spread.mean, *([spread.std, len(spread.values)] if several else [])])
+    header, rows = summary.table()
+    sizes = {split: len(graphs) for split, graphs in run.members[0].splits.items()}
+    header.insert(1, "graphs")
+    for row in rows:
+        row.insert(1, sizes.get(str(row[0]).split(",")[0]))
+    if sizes and "train" not in summary.splits:
+        rows.insert(0, ["train", sizes["train"], *[""] * (len(header) - 2)])
     page.heading("Results")
     page.table(header, rows, f"{run.recipe.model.name}, {summary.describe_weights()}, {summary.parameters:,} weights")
     if (text := summary.compare()) is not None:
@@ -195,28 +188,23 @@ def _next_to_the_paper(page: Page, run: FinishedRun, cells: Sequence[PaperCell])
 
 def _curves(run: FinishedRun) -> Picture:
     metric = f"val_{run.summary.metric}"
-    panels = [Panel("training loss", "epoch", "loss", (band(run.history, "train_loss"),), log=True)]
+    panels = [curves.Panel("training loss", "epoch", "loss", (band(run.history, "train_loss"),), log=True)]
     if all(metric in history for history in run.history):
-        panels.append(Panel("validation", "epoch", run.summary.metric, (band(run.history, metric),)))
-    return draw_curves("curves", panels)
+        panels.append(curves.Panel("validation", "epoch", run.summary.metric, (band(run.history, metric),)))
+    return curves.draw_curves("curves", panels)
 
 
-def band(history: Sequence[dict[str, list[float]]], column: str) -> Curve:
+def band(history: Sequence[dict[str, list[float]]], column: str) -> curves.Curve:
     """The mean of a column over models for each epoch, and a band of one standard deviation."""
     columns = [h[column] for h in history if column in h]
     epochs = range(1, max(map(len, columns), default=0) + 1)  # counted from 1, as in the progress of training
     there = [[c[e - 1] for c in columns if e <= len(c) and math.isfinite(c[e - 1])] or [math.nan] for e in epochs]
     middle = [mean(values) for values in there]
     if len(columns) < 2:
-        return Curve(column, list(epochs), middle)
+        return curves.Curve(column, list(epochs), middle)
     spread = [stdev(values) if len(values) > 1 else 0.0 for values in there]
     low, high = ([m + sign * s for m, s in zip(middle, spread, strict=True)] for sign in (-1, 1))
-    return Curve(column, list(epochs), middle, low, high)
-
-
-def _about_curves(run: FinishedRun) -> str:
-    models = len(run.history)
-    return "One model." if models == 1 else f"The mean over {models} models; the band is one standard deviation."
+    return curves.Curve(column, list(epochs), middle, low, high)
 
 
 def _cost(page: Page, run: FinishedRun) -> None:
@@ -258,13 +246,8 @@ def write_report(folders: Sequence[str | Path], output: str | Path | None = None
     return file
 
 
-def runs_of(folder: Path) -> list[Path]:
-    """The finished runs in a folder, or the folder itself if it is a run."""
-    return [run.folder for run in Run.inside(folder)]
-
-
 def _of_several(places: Sequence[Path], file: Path, figures: Path) -> Page:
-    named = {_name(run, place, len(places)): run for place in places for run in runs_of(place)}
+    named = {_name(run.folder, place, len(places)): run.folder for place in places for run in Run.inside(place)}
     if not named:
         raise ValueError(
             f"{', '.join(map(str, places))} holds no finished run, expected a folder written by reign train or reign reproduce."

@@ -6,7 +6,7 @@ molecule and on the n x n matrix of x[k, i], and written as a page.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from reign.draw import BLUE, LIGHT, Picture, Theme, finish, new_figure, style_ax
 from reign.explain import Attribution, Explanation, explain
 from reign.plots._page import Page
 from reign.tables import number
+from reign.train.predict.nearest import WARNING
 from reign.train.predict.predictor import Predictor
 
 __all__ = [
@@ -146,11 +147,12 @@ COLOURS = "PuOr_r"  # from violet (lowers) to white to orange (raises); safe for
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """A molecule and the explanation of its prediction."""
+    """A molecule, the explanation of its prediction, and the warning if it is beyond the domain of the run."""
 
     name: str
     molecule: Molecule
     explanation: Explanation
+    warning: str = ""
 
 
 def atom_names(molecule: Molecule) -> list[str]:
@@ -202,17 +204,15 @@ def draw_pairs(parts: Attribution, names: Sequence[str], look: Theme = LIGHT) ->
     ax.set_yticks(range(m), roots, fontsize=small)
     ax.set_ylim(m - 0.5, -0.5)
     style_axes(above, look, f"x[k,i] raises (orange) or lowers (violet) the output by at most {number(largest)}", "", "node")
-    above.bar(range(n), parts.nodes.numpy(), color=[_bar(v) for v in parts.nodes.tolist()], gid="pairs-nodes")
+    above.bar(
+        range(n), parts.nodes.numpy(), color=["#E08214" if v >= 0 else "#8073AC" for v in parts.nodes.tolist()], gid="pairs-nodes"
+    )
     style_axes(right, look, "", "without k", "")
     right.barh(range(m), parts.subgraphs.numpy(), color=BLUE, gid="pairs-subgraphs")
     for other, axis in ((above, "x"), (right, "y")):
         other.tick_params(axis=axis, labelbottom=False, labelleft=axis != "y")  # type: ignore[arg-type]
         other.tick_params(labelsize=6)
     return finish(figure, "pairs", look)
-
-
-def _bar(value: float) -> str:
-    return "#E08214" if value >= 0 else "#8073AC"
 
 
 def write_explanations(file: Path, title: str, explained: Sequence[Explained], errors: dict[str, str]) -> None:
@@ -233,6 +233,8 @@ def write_explanations(file: Path, title: str, explained: Sequence[Explained], e
             f"{each.explanation.target}: the {each.explanation.name} is {number(each.explanation.prediction)}. The output is {number(parts.output)}, and "
             f"{number(parts.nothing)} with all values zero. The error of the integral is {parts.error:.1g}."
         )
+        if each.warning:
+            page.text(f"Warning: {each.warning}.")
         page.picture(f"molecule-{number_}", draw_scores(each.molecule, parts))
         page.picture(f"matrix-{number_}", draw_pairs(parts, names))
         order = parts.nodes.abs().argsort(descending=True).tolist()[:10]
@@ -286,7 +288,8 @@ def explain_smiles(
             errors[text] = str(error)
             continue
         found.append(Explained(molecule.text, molecule, explain(predictor, molecule.graph(), target)))
-    return found, errors
+    warnings = predictor.predict([each.name for each in found], uncertainty=False)[WARNING] if found else []
+    return [replace(each, warning=warning) for each, warning in zip(found, warnings, strict=True)], errors
 
 
 def smiles_of_file(path: Path, columns: Sequence[str]) -> list[str]:

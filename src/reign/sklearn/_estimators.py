@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -85,45 +86,27 @@ def _molecules(texts: Sequence[str], stereo: Stereo) -> list[Data]:
 # -- what both estimators share ------------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class Estimator(BaseEstimator):  # type: ignore[misc]
     """What both estimators share. All settings that are not options are those of ``reign train -i FILE.csv``."""
 
-    models_: list[TrainedModel]
-
-    def __init__(
-        self,
-        model: str | None = None,
-        policy: str | None = None,
-        *,
-        hidden_channels: int | None = None,
-        num_layers: int | None = None,
-        dropout: float = 0.0,
-        ignore_stereo: bool = False,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        validation_fraction: float = 0.0,
-        patience: int | None = None,
-        n_estimators: int = 1,
-        settings: dict[str, Any] | None = None,
-        accelerator: str = "auto",
-        random_state: Any = None,
-    ) -> None:
-        self.model = model
-        self.policy = policy
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.dropout = dropout
-        self.ignore_stereo = ignore_stereo
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.n_estimators = n_estimators
-        self.settings = settings
-        self.accelerator = accelerator
-        self.random_state = random_state
+    model: str | None = None
+    policy: str | None = None
+    _: KW_ONLY
+    hidden_channels: int | None = None
+    num_layers: int | None = None
+    dropout: float = 0.0
+    ignore_stereo: bool = False
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    validation_fraction: float = 0.0
+    patience: int | None = None
+    n_estimators: int = 1
+    settings: dict[str, Any] | None = None
+    accelerator: str = "auto"
+    random_state: Any = None
+    models_: list[TrainedModel] = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

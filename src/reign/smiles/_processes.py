@@ -99,13 +99,13 @@ def cores() -> int:
 
 
 class Process:
-    """A process that reads blocks of rows one after another. It ends with this one, even if this one is killed."""
+    """A process that reads blocks of rows one after another. Ctrl-C leaves it alone, and it ends with this one, even if this one is killed."""
 
     def __init__(self) -> None:
         path = os.pathsep.join(each or os.getcwd() for each in sys.path)
         env = os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
         command = [sys.executable, "-P", "-m", "reign.smiles"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, process_group=0)
 
     def read(self, rows: Rows) -> Graphs:
         """Read some rows."""

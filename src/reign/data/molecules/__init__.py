@@ -7,12 +7,12 @@ from reign.data.molecules._table import Report, load_table, molecule_texts, read
 from reign.data.molecules._table_file import Chunk, TableFile, import_parquet, is_parquet, read_table
 
 from reign.smiles import (  # isort: skip
-    BITS, BLOCK, FEATURIZERS, Graphs, Molecule, Reader, Rows, Stereo, canonical, cores, descriptor_names, from_smiles,
+    BITS, BLOCK, FEATURIZERS, LARGE, Graphs, Molecule, Reader, Rows, Stereo, canonical, cores, descriptor_names, from_smiles,
     graphs_of, in_words, read_many, scaffold,
 )  # fmt: skip
 
 __all__ = [
-    "BITS", "BLOCK", "FEATURIZERS", "Chunk", "Corpus", "Descriptors", "Graphs", "Molecule", "Neighbours", "Reader", "Report", "Rows", "Stereo",
-    "TableFile", "canonical", "check_rows", "cores", "descriptor_names", "endings", "from_smiles", "graphs_of", "import_parquet", "in_words", "is_parquet",
-    "load_table", "molecule_texts", "need_columns", "read_many", "read_molecules", "read_table", "scaffold",
+    "BITS", "BLOCK", "FEATURIZERS", "LARGE", "Chunk", "Corpus", "Descriptors", "Graphs", "Molecule", "Neighbours", "Reader", "Report", "Rows",
+    "Stereo", "TableFile", "canonical", "check_rows", "cores", "descriptor_names", "endings", "from_smiles", "graphs_of", "import_parquet",
+    "in_words", "is_parquet", "load_table", "molecule_texts", "need_columns", "read_many", "read_molecules", "read_table", "scaffold",
 ]  # fmt: skip

@@ -16,10 +16,12 @@ from reign.data._files import Progress
 from reign.data._problem import SPLITS, Ids, column_split, group_split, random_split, scaffold_split, time_split
 from reign.data.molecules._labels import MISSING, read_number
 from reign.disk import read_json
-from reign.smiles import Molecule
+from reign.smiles import BITS, Molecule
 
-BITS, RADIUS = 2048, 2  # of Morgan fingerprints
+RADIUS = 2  # of Morgan fingerprints
 MOST_MEANS, PER_MEAN, LEAST_MEANS = 100, 20, 10  # clusters of k-means: at most, molecules for each, and at least
+TRIES, MOST_STEPS = 5, 50  # of k-means: molecules tried as each start, and steps at most
+AT_ONCE = 4_096  # molecules whose bits are unpacked at the same time
 UNEVEN = 0.05  # a difference between a share and the one that was asked for is reported from here on
 WHOLE = {
     "butina": "clusters",
@@ -222,8 +224,16 @@ class Fingerprints:
 
     def similarity(self, molecule: int, others: Any = slice(None)) -> np.ndarray:
         """The Tanimoto similarity of a molecule and some others."""
-        common = np.bitwise_count(self.words[:, others] & self.words[:, molecule, None]).sum(0, dtype=np.int32)
+        common = self.common(molecule, others)
         return np.asarray(common / np.maximum(self.counts[molecule] + self.counts[others] - common, 1))
+
+    def common(self, molecule: int, others: Any = slice(None)) -> np.ndarray:
+        """The number of bits that a molecule and some others have in common."""
+        return np.asarray(np.bitwise_count(self.words[:, others] & self.words[:, molecule, None]).sum(0, dtype=np.int32))
+
+    def unpacked(self, molecules: Any) -> np.ndarray:
+        """The bits of some molecules, one byte each."""
+        return np.unpackbits(self.bits[molecules], axis=1)
 
 
 def butina(prints: Fingerprints, similarity: float, progress: Progress) -> list[int]:
@@ -274,11 +284,28 @@ def _least_similar(prints: Fingerprints, progress: Progress) -> int:
 
 
 def k_means(prints: Fingerprints, seed: int, progress: Progress) -> list[int]:
-    """Clusters of the fingerprints by k-means, as one number for each molecule."""
-    from sklearn.cluster import KMeans
+    """Clusters of the fingerprints by k-means, as one number for each molecule; it starts from the best of a few tries of k-means++.
 
-    n = len(prints)
+    All sums are of whole numbers and exact, so that the clusters depend neither on the number of threads nor on the machine.
+    """
+    n, rng = len(prints), torch.Generator().manual_seed(seed)
     number = min(n, MOST_MEANS, max(LEAST_MEANS, n // PER_MEAN))
-    bits = np.unpackbits(prints.bits, axis=1).astype(np.float32)
-    means = KMeans(number, n_init=1, max_iter=50, copy_x=False, random_state=seed % 2**32)
-    return [int(cluster) for _ in progress([0], f"{number} clusters by k-means") for cluster in means.fit_predict(bits)]
+    away, starts = np.full(n, BITS), list[int]()  # squared distances to the nearest start
+    while len(starts) < number and away.any():  # equal molecules may leave fewer starts
+        drawn = torch.randint(int(away.sum()), (TRIES,), generator=rng).numpy()
+        tries = np.searchsorted(away.cumsum(), drawn, side="right").tolist()
+        left = [np.minimum(away, prints.counts + prints.counts[m] - 2 * prints.common(m)) for m in tries]
+        best = min(range(TRIES), key=lambda t: left[t].sum())
+        starts, away = [*starts, tries[best]], left[best]
+    sums, sizes, found = prints.unpacked(starts).astype(np.int64), np.ones(len(starts), dtype=np.int64), np.full(n, -1)
+    for _ in progress(range(MOST_STEPS), f"{number} clusters by k-means, step"):
+        before, found = found, np.empty_like(found)
+        for block in (slice(start, start + AT_ONCE) for start in range(0, n, AT_ONCE)):
+            products = prints.unpacked(block).astype(np.float64) @ sums.T.astype(np.float64)
+            found[block] = ((sums**2).sum(1) / sizes**2 - 2 * products / sizes).argmin(1)
+        if (found == before).all():
+            break
+        for cluster in np.unique(found):
+            mates = found == cluster
+            sums[cluster], sizes[cluster] = prints.unpacked(mates).sum(0, dtype=np.int64), mates.sum()
+    return found.tolist()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch_geometric.data import Data
 
-from reign._validate import check
 from reign.data._base import DATASETS, GraphDataset
 from reign.data._files import download_folder, local_file
 from reign.data._problem import random_split
@@ -70,21 +69,12 @@ class MoleculeACE(GraphDataset):
     edge_encoder = "bond"
     reads_smiles = True
     stereo = "parity"  # as for tables of molecules
-
-    @classmethod
-    def defaults(cls) -> dict[str, object]:
-        """The name of the set: the target in ChEMBL, and what was measured."""
-        return {"set": "CHEMBL1862_Ki"}
+    choices = {"set": SETS}  # noqa: RUF012
 
     @classmethod
     def variants(cls) -> list[dict[str, object]]:
         """Each of the 30 sets."""
         return [{"set": name} for name in SETS]
-
-    @classmethod
-    def check_options(cls, **options: object) -> None:
-        """Check that the set is one of the 30."""
-        check("set", options["set"], options["set"] in SETS, "one of " + ", ".join(SETS))
 
     def make(self) -> dict[str, list[Data]]:
         """Read the table of the set and its molecules."""

@@ -57,17 +57,8 @@ class EXP(GraphDataset):
     about = "EXP and CEXP, pairs of graphs in two classes that 1-WL confuses (classification)"
     task = "classification"
     targets = ("class",)
+    choices = {"set": ["EXP", "CEXP"]}  # noqa: RUF012
     sizes = {"train": 720, "val": 240, "test": 240}  # noqa: RUF012
-
-    @classmethod
-    def defaults(cls) -> dict[str, object]:
-        """The name of the set: "EXP" or "CEXP"."""
-        return {"set": "EXP"}
-
-    @classmethod
-    def check_options(cls, **options: Any) -> None:
-        """Check that the set is one of the two."""
-        check("set", options["set"], options["set"] in ("EXP", "CEXP"), "'EXP' or 'CEXP'")
 
     def make(self) -> dict[str, list[Data]]:
         """Read the graphs from ``REIGN_DATA``."""
@@ -140,16 +131,16 @@ class Counting(GraphDataset):
     about = "counting substructures in random graphs (regression, six targets)"
     targets = tuple(PATTERNS)
     wl_census = True
+    choices = {"kind": ["regular", "er", "chen2020"]}  # noqa: RUF012
 
     @classmethod
     def defaults(cls) -> dict[str, object]:
         """The options of the set in the paper's table."""
-        return {"kind": "regular", "num_graphs": 5000, "seed": 0}
+        return {**super().defaults(), "num_graphs": 5000, "seed": 0}
 
     @classmethod
     def check_options(cls, **options: Any) -> None:
-        """The kind must exist, and there must be enough graphs to split."""
-        check("kind", options["kind"], options["kind"] in ("regular", "er", "chen2020"), "'regular', 'er' or 'chen2020'")
+        """There must be enough graphs to split."""
         number = options["num_graphs"]
         check("num_graphs", number, type(number) is int and number >= 10, "a whole number of at least 10")
         check("seed", options["seed"], type(options["seed"]) is int, "a whole number")

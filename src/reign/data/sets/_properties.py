@@ -26,14 +26,6 @@ def random_graph(n: int, rng: np.random.Generator) -> nx.Graph:
     return out
 
 
-def _erdos_renyi(n: int, rng: np.random.Generator) -> nx.Graph:
-    return nx.gnp_random_graph(n, float(rng.random()), seed=int(rng.integers(2**31)))
-
-
-def _barabasi_albert(n: int, rng: np.random.Generator) -> nx.Graph:
-    return nx.barabasi_albert_graph(n, int(rng.integers(1, n)), seed=int(rng.integers(2**31)))
-
-
 def _grid(n: int, rng: np.random.Generator) -> nx.Graph:
     """A grid that is as square as possible for n nodes; a line if n is prime."""
     width = max(w for w in range(1, int(n**0.5) + 1) if n % w == 0)
@@ -46,24 +38,12 @@ def _caveman(n: int, rng: np.random.Generator) -> nx.Graph:
     return nx.connected_caveman_graph(number, n // number) if number > 1 else nx.complete_graph(n)
 
 
-def _tree(n: int, rng: np.random.Generator) -> nx.Graph:
-    return nx.from_prufer_sequence([int(v) for v in rng.integers(0, n, n - 2)])
-
-
 def _ladder(n: int, rng: np.random.Generator) -> nx.Graph:
     """Two rails of n // 2 nodes each; if n is odd, one more node is attached to an end."""
     graph = nx.ladder_graph(n // 2)
     if n % 2:
         graph.add_edge(0, n - 1)
     return graph
-
-
-def _line(n: int, rng: np.random.Generator) -> nx.Graph:
-    return nx.path_graph(n)
-
-
-def _star(n: int, rng: np.random.Generator) -> nx.Graph:
-    return nx.star_graph(n - 1)
 
 
 def _caterpillar(n: int, rng: np.random.Generator) -> nx.Graph:
@@ -87,14 +67,14 @@ def _lobster(n: int, rng: np.random.Generator) -> nx.Graph:
 
 
 FAMILIES: dict[str, tuple[float, Callable[[int, np.random.Generator], nx.Graph]]] = {
-    "Erdos-Renyi": (0.2, _erdos_renyi),
-    "Barabasi-Albert": (0.2, _barabasi_albert),
+    "Erdos-Renyi": (0.2, lambda n, rng: nx.gnp_random_graph(n, float(rng.random()), seed=int(rng.integers(2**31)))),
+    "Barabasi-Albert": (0.2, lambda n, rng: nx.barabasi_albert_graph(n, int(rng.integers(1, n)), seed=int(rng.integers(2**31)))),
     "grid": (0.05, _grid),
     "caveman": (0.05, _caveman),
-    "tree": (0.15, _tree),
+    "tree": (0.15, lambda n, rng: nx.from_prufer_sequence([int(v) for v in rng.integers(0, n, n - 2)])),
     "ladder": (0.05, _ladder),
-    "line": (0.05, _line),
-    "star": (0.05, _star),
+    "line": (0.05, lambda n, rng: nx.path_graph(n)),
+    "star": (0.05, lambda n, rng: nx.star_graph(n - 1)),
     "caterpillar": (0.1, _caterpillar),
     "lobster": (0.1, _lobster),
 }
@@ -124,16 +104,16 @@ class GraphProperties(GraphDataset):
     name = "graph-properties"
     about = "is-connected, diameter and spectral radius of random graphs (regression, three targets)"
     targets = ("is-connected", "diameter", "radius")
+    choices = {"source": ["generated", "pna"]}  # noqa: RUF012
 
     @classmethod
     def defaults(cls) -> dict[str, object]:
         """Generated graphs, as many as in the paper."""
-        return {"source": "generated", "share": 1.0, "seed": 0}
+        return {**super().defaults(), "share": 1.0, "seed": 0}
 
     @classmethod
     def check_options(cls, **options: Any) -> None:
-        """Check that the source exists, and that the share leaves some graphs."""
-        check("source", options["source"], options["source"] in ("generated", "pna"), "'generated' or 'pna'")
+        """Check that the share leaves some graphs."""
         share = options["share"]
         check("share", share, isinstance(share, int | float) and 0 < share <= 1, "a number above 0 and at most 1")
         check("seed", options["seed"], type(options["seed"]) is int, "a whole number")

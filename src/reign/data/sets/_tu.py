@@ -8,7 +8,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import degree
 
-from reign._validate import check
 from reign.data._base import DATASETS, GraphDataset
 from reign.data._files import download_folder, local_file, read_arrays, unpack
 
@@ -33,25 +32,16 @@ class TU(GraphDataset):
     task = "multiclass"
     targets = ("class",)
     splits = ("all",)
+    choices = {"set": list(SETS)}  # noqa: RUF012
 
     def __init__(self, root: Any = None, split: str = "all", *args: Any, **options: Any) -> None:
         super().__init__(root, split, *args, **options)
         self.classes = [str(c) for c in range(SETS[self.options["set"]][4])]
 
     @classmethod
-    def defaults(cls) -> dict[str, object]:
-        """The name of the set, as the paper writes it."""
-        return {"set": "MUTAG"}
-
-    @classmethod
     def variants(cls) -> list[dict[str, object]]:
         """Each of the seven sets."""
         return [{"set": name} for name in SETS]
-
-    @classmethod
-    def check_options(cls, **options: Any) -> None:
-        """Check that the set is one of the seven."""
-        check("set", options["set"], options["set"] in SETS, " or ".join(SETS))
 
     def make(self) -> dict[str, list[Data]]:
         """Read the graphs from ``REIGN_DATA``, or download them through PyG."""

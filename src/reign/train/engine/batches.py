@@ -51,6 +51,31 @@ def pairs_of(model: nn.Module, graphs: GraphPack) -> Int[Tensor, "graphs"]:
     return torch.cat(found)
 
 
+SAMPLE = 32  # graphs whose bags are made to count their pairs
+
+
+def mean_pairs(model: nn.Module, graphs: GraphPack, bounds: Int[Tensor, "graphs"]) -> float:
+    """The mean number of pairs of a graph; for subgraphs of members only, that of some graphs, or of bounds where these do not fit into memory.
+
+    Args:
+        model: the model.
+        graphs: some graphs.
+        bounds: what ``pairs_of`` gives for them.
+    """
+    if not isinstance(model, Model) or model.domain != "members":
+        return float(bounds.double().mean())
+    ids = torch.linspace(0, len(graphs) - 1, min(len(graphs), SAMPLE)).long()
+    model.policy.eval()
+    try:
+        return bag_of(model, graphs, ids).num_pairs / ids.numel()
+    except (RuntimeError, MemoryError, ValueError) as error:
+        if not out_of_memory(error):
+            raise
+        return float(bounds.double().mean())
+    finally:
+        model.policy.train(model.training)
+
+
 def parts(ids: Ids, pairs: Int[Tensor, "graphs"], bound: int) -> list[Ids]:
     """Split a batch into parts of at most ``bound`` pairs, or of one graph. ``pairs`` holds the number of pairs of every graph.
 

@@ -49,26 +49,9 @@ class Forward(Callback):
 
     def __init__(self, callback: Callback) -> None:
         self.callback = callback
-
-    def batch(self, label: str, done: int, total: int) -> None:
-        """Pass it on."""
-        self.callback.batch(label, done, total)
-
-    def track(self, items: Iterable[Any], label: str) -> Iterable[Any]:
-        """Pass it on."""
-        return self.callback.track(items, label)
-
-    def epoch(self, row: EpochRow, epochs: int, improved: bool) -> None:
-        """Pass it on."""
-        self.callback.epoch(row, epochs, improved)
-
-    def member(self, folder: str, number: int, total: int) -> None:
-        """Pass it on."""
-        self.callback.member(folder, number, total)
-
-    def note(self, text: str) -> None:
-        """Pass it on."""
-        self.callback.note(text)
+        for event in ("batch", "track", "epoch", "member", "note"):
+            if getattr(type(self), event) is getattr(Callback, event):  # the subclass has nothing of its own to do
+                setattr(self, event, getattr(callback, event))
 
 
 # -- curves for TensorBoard, which is optional ---------------------------------------------------------------------------------

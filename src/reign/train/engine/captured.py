@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -19,15 +19,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from reign.bags import BagStore, Frame, SubgraphBag, all_real
-from reign.data import GraphPack, Ids
+from reign.data import Ids
 from reign.kernels import compile_ahead
 from reign.nn import Model
 from reign.train.engine.batches import bag_of, parts
-from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import gpu_generator, number_format
 from reign.train.engine.sharing import hand_over, wait_for
-from reign.train.engine.step import Step, draw_targets, take_gradients
-from reign.train.settings.losses import Loss
+from reign.train.engine.step import Learner, draw_targets, take_gradients
 from reign.train.settings.optim import make_capturable
 
 # -- Batches of a few fixed sizes, and for each of them a CUDA graph of the work on it ---------------------------------
@@ -232,43 +230,22 @@ STORES: WeakValueDictionary[Any, BagStore] = WeakValueDictionary()  # bags that 
 CHUNK = 1_000_000  # number of pairs whose index maps are made at a time
 
 
-@dataclass(eq=False)
 class CapturedEngine:
-    """Training and prediction of one model on one device.
+    """Training and prediction of one model on one device. Runs with the same graphs share their bags, also if they have other targets.
 
     Args:
-        model: the model.
-        graphs: all graphs, on the device, with targets as the model learns them.
-        loss: the loss.
-        step: the training step, whose optimiser is prepared for capture.
-        batch_size: number of graphs in a batch.
-        precision: as in ``TrainingConfig``.
-        pairs: number of pairs of each graph, used to make the bags in chunks.
-        origin: the pack that the graphs were made from; runs with the same graphs share their bags, also if they have other targets. None to share nothing.
-        weights: the weight of each label, on the device; None for equal weights.
-        callback: receives progress events while the bags are made.
-        target_share: as in ``TrainingConfig``.
+        of: the training.
     """
 
-    model: Model
-    graphs: GraphPack
-    loss: Loss
-    step: Step
-    batch_size: int
-    precision: str
-    pairs: Int[Tensor, "graphs"]
-    origin: GraphPack | None = None
-    weights: Float[Tensor, "graphs targets"] | None = None
-    callback: Callback = field(default_factory=Callback)
-    target_share: float = 1.0
-    _frames: dict[str, Frames] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, of: Learner) -> None:
+        assert isinstance(of.model, Model)
+        assert of.graphs.y is not None
+        self.of, self.model, self.graphs, self.precision = of, of.model, of.graphs, of.config.precision
         self.device = self.graphs.x.device
-        assert self.graphs.y is not None
-        nothing = torch.full_like(self.graphs.y[:1], torch.nan)
-        self._targets = torch.cat([self.graphs.y, nothing])
-        self._weights = None if self.weights is None else torch.cat([self.weights, torch.zeros_like(self.weights[:1])])
+        nothing = torch.full_like(of.graphs.y[:1], torch.nan)
+        self._targets, own = torch.cat([of.graphs.y, nothing]), of.label_weights
+        self._weights = None if own is None else torch.cat([own, torch.zeros_like(own[:1])])
+        self._frames: dict[str, Frames] = {}
         self._parameters, self._buffers = list(self.model.parameters()), list(self.model.buffers())  # listing them takes long
         self._store: BagStore | None = None
         config = getattr(self.model, "_config", None)
@@ -276,8 +253,7 @@ class CapturedEngine:
         self._architecture = (type(self.model), known, self.precision, self.device)
         self._runner = StepRunner(self.device, self.precision)
         self._loss, self._labels = (torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2))
-        self._number, self._bad = (torch.full((), -1, dtype=torch.long, device=self.device) for _ in range(2))
-        self._skip, self._one = torch.zeros((), device=self.device), torch.ones((), device=self.device)
+        self._skip, self._skipped, self._one = (torch.full((), value, device=self.device) for value in (0.0, 0.0, 1.0))
 
     # -- learning --------------------------------------------------------------------------------------------------
 
@@ -290,7 +266,7 @@ class CapturedEngine:
             batches: ids of graphs.
             after_step: function that is called after each step with its index.
         """
-        make_capturable(self.step.update.optimiser, self.device)
+        make_capturable(self.of.captured_step.update.optimiser, self.device)
 
         def work(captured: CapturedStep) -> None:
             self._learn(captured.frame)
@@ -298,21 +274,21 @@ class CapturedEngine:
         with self._unchanged() as keep:
             for s, (captured, ids) in enumerate(self._batches("train", batches, work, self._unchanged)):
                 if s == 0:
-                    self._loss.zero_(), self._labels.zero_(), self._number.fill_(-1), self._bad.fill_(-1)
+                    self._loss.zero_(), self._labels.zero_(), self._skip.zero_(), self._skipped.zero_()
                 captured(ids)
                 after_step(s)
                 hand_over()
             wait_for(self.device)
             found = float(self._loss), float(self._labels)
-            bad = int(self._bad)
-            if bad < 0:
+            skipped = int(self._skipped)
+            if not skipped:
                 keep()
-        return *found, None if bad < 0 else bad
+        return *found, len(batches) - skipped if skipped else None
 
     def _learn(self, frame: Frame) -> None:
         """One step."""
         batch = FramedBatch(self, frame)
-        loss = self.step(batch)
+        loss = self.of.captured_step(batch)
         self._loss += loss
         self._labels += batch.labels
 
@@ -323,7 +299,7 @@ class CapturedEngine:
         self._frames, self._runner = {}, StepRunner(self.device, self.precision)
         for weight in self._parameters:
             weight.grad = None  # it may be in the memory of a graph
-        self.step.update.release()
+        self.of.captured_step.update.release()
 
     # -- predicting ------------------------------------------------------------------------------------------------
 
@@ -339,7 +315,7 @@ class CapturedEngine:
             captured.out.copy_(out)
 
         rows: list[Tensor] = []
-        chunks = list(ids.split(self.batch_size))
+        chunks = list(ids.split(self.of.config.batch_size))
         for c, (captured, places) in enumerate(self._batches("predict", chunks, work, nullcontext)):
             captured(places)
             assert captured.out is not None
@@ -358,7 +334,7 @@ class CapturedEngine:
         store = self.store
         if kind not in self._frames:
             key = kind, self._architecture, sum(weight.requires_grad for weight in self._parameters)
-            self._frames[kind] = Frames(self._runner, work, undone, key, self.batch_size)
+            self._frames[kind] = Frames(self._runner, work, undone, key, self.of.config.batch_size)
         return self._frames[kind].batches(store, batches)
 
     @contextmanager
@@ -388,29 +364,28 @@ class CapturedEngine:
     def _state(self) -> dict[Any, Tensor]:
         """Everything that a step changes. Weights and moments can move to another place, but keep their names here."""
         found: dict[Any, Tensor] = dict(
-            enumerate([*self._parameters, *self._buffers, self._loss, self._labels, self._number, self._bad])
+            enumerate([*self._parameters, *self._buffers, self._loss, self._labels, self._skip, self._skipped])
         )
-        for weight, state in self.step.update.optimiser.state.items():
+        for weight, state in self.of.captured_step.update.optimiser.state.items():
             found |= {(weight, name): value for name, value in state.items() if isinstance(value, Tensor)}
-        if self.step.average is not None:
-            found |= {("average", n): value for n, value in enumerate(self.step.average.tensors())}
+        if (average := self.of.captured_step.average) is not None:
+            found |= {("average", n): value for n, value in enumerate(average.tensors())}
         return {name: tensor.detach() for name, tensor in found.items()}
 
     @property
     def store(self) -> BagStore:
         """The bags of all graphs, made on first use."""
         if self._store is None:
-            key = None if self.origin is None else (*self.origin.places(), *self._architecture)
-            self._store = STORES.get(key) or BagStore(self._bags())
-            if key is not None:
-                STORES[key] = self._store
+            key = (*self.of.problem.graphs.places(), *self._architecture)
+            self._store = STORES[key] = STORES.get(key) or BagStore(self._bags())
         return self._store
 
     def _bags(self) -> Iterator[SubgraphBag]:
         modes = {module: module.training for module in self.model.modules()}
         self.model.eval()
-        chunks = parts(torch.arange(self.pairs.numel()), self.pairs.cpu(), CHUNK)
-        for ids in self.callback.track([ids for ids in chunks if ids.numel()], "making the subgraphs of all graphs, chunk"):
+        pairs = self.of.budget.pairs
+        chunks = parts(torch.arange(pairs.numel()), pairs.cpu(), CHUNK)
+        for ids in self.of.callback.track([ids for ids in chunks if ids.numel()], "making the subgraphs of all graphs, chunk"):
             yield self._prepared(ids)
         for module, mode in modes.items():
             module.training = mode
@@ -435,7 +410,7 @@ class FramedBatch:
     def __init__(self, of: CapturedEngine, frame: Frame) -> None:
         frame.fill()
         self.of, self.frame = of, frame
-        self.y = draw_targets(of._targets.index_select(0, frame.ids), of.target_share)
+        self.y = draw_targets(of._targets.index_select(0, frame.ids), of.of.config.target_share)
         self.labels = (~self.y.isnan()).sum()
 
     def gradients(self) -> Tensor:
@@ -443,14 +418,11 @@ class FramedBatch:
         of = self.of
         out = of.model.predict(self.frame.bag.graph.x, self.frame.bag)[:-1]
         counts = None if of._weights is None else of._weights.index_select(0, self.frame.ids)
-        return take_gradients(of.loss.sum(out.to(self.y.dtype), self.y, counts), self.labels, of._parameters)
+        return take_gradients(of.of.loss.sum(out.to(self.y.dtype), self.y, counts), self.labels, of._parameters)
 
     def judge(self, loss: Tensor, grads: list[Tensor]) -> Tensor:
-        """Note the number of the first step whose loss or gradient is not finite. From then on no step changes the weights. This does not wait for the device."""
+        """Count the steps from the first one on whose loss or gradient is not finite. They do not change the weights. This does not wait for the device."""
         of = self.of
-        of._skip.copy_(~loss.isfinite())
-        torch._amp_foreach_non_finite_check_and_unscale_(grads, of._skip, of._one)  # 1 if a gradient is not finite
-        of._number += 1
-        torch.where((of._bad < 0) & (of._skip > 0), of._number, of._bad, out=of._bad)
-        of._skip.copy_(of._bad >= 0)
+        torch._amp_foreach_non_finite_check_and_unscale_([*grads, loss.clone()], of._skip, of._one)  # sets it to 1, never to 0
+        of._skipped += of._skip
         return of._skip

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,10 +18,10 @@ from reign.train.engine import batches
 from reign.train.engine.batches import BagCache, BagSource, Budget
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.captured import CapturedEngine
-from reign.train.engine.execution import Execution, Fabric, dtype_of, epoch_seed, precision_of, seed_model, synchronise
+from reign.train.engine.execution import Execution, Fabric, dtype_of, epoch_seed, precision_of, seed_model, synchronise, width
 from reign.train.engine.inference import Inference
 from reign.train.engine.sharing import hand_over
-from reign.train.engine.step import Direct, Step
+from reign.train.engine.step import DirectBatch, Learner, Step
 from reign.train.engine.update import Average, Sharpness, Update
 from reign.train.runs.build import freeze_encoder, hold_encoder
 from reign.train.runs.scaler import Scale
@@ -35,7 +34,7 @@ SHARE = 1 / 8  # of the free memory, which other runs may need, too: as much as 
 BYTES = 500  # for each pair, while the bags of the first epoch are put together (400 for SUN, and 80 afterwards)
 
 
-class Engine:
+class Engine(Learner):
     """A model, its optimiser, and the graphs it learns from.
 
     Args:
@@ -74,19 +73,6 @@ class Engine:
         self._make_step(config.freeze_epochs or config.epochs)
         self.budget = Budget(model, self.graphs, fabric.device, config.max_pairs, problem.name, callback, problem.names)
         self.bags = self._bags()
-        assert self.graphs.y is not None
-        self.direct = Direct(
-            self.step,
-            self.wrapped,
-            loss,
-            problem,
-            self.graphs.y,
-            self.label_weights,
-            self.budget,
-            fabric,
-            self.bags,
-            config.target_share,
-        )
         self.inference = Inference(
             model,
             self.graphs,
@@ -170,9 +156,6 @@ class Engine:
         if self.resident is not None:
             self.resident.release()
         self._make_step(self.config.epochs - self.config.freeze_epochs, self.config.unfrozen_lr)
-        self.direct = replace(self.direct, step=self.step, wrapped=self.wrapped)
-        if self.resident is not None:
-            self.resident.step = self.captured_step
 
     def _bags(self) -> BagSource:
         """Where the bags of batches come from: on a CPU they are kept between epochs, if that is possible."""
@@ -187,8 +170,8 @@ class Engine:
     def _learn(self, group: list[Ids], when: str, seed: int = 0) -> tuple[float, float]:
         """One step for some batches. Return the sum of the loss and the number of labels."""
         rows = self.budget.together(batches.share(group[0], self.fabric.global_rank, self.fabric.world_size))
-        with self.execution.operations(rows):
-            batch = self.direct(group, when, seed)
+        with self.execution.operations(rows, width(self.model)):
+            batch = DirectBatch(self, group, when, seed)
             loss = float(self.step(batch))
             self.rate.after_step()
         return loss, batch.labels
@@ -201,21 +184,7 @@ class Engine:
             self._decided = True
             why = why_not_captured(self)
             if why is None:
-                model = self.model
-                assert isinstance(model, Model)
-                self.resident = CapturedEngine(
-                    model,
-                    self.graphs,
-                    self.loss,
-                    self.captured_step,
-                    self.config.batch_size,
-                    self.config.precision,
-                    self.budget.pairs,
-                    self.problem.graphs,
-                    self.label_weights,
-                    self.callback,
-                    self.config.target_share,
-                )
+                self.resident = CapturedEngine(self)
             elif self.fabric.device.type == "cuda":
                 self.callback.note(f"batches are assembled one by one, not on the device: {why}.")
         return self.resident

@@ -88,7 +88,7 @@ def several() -> bool:
 
 
 PROCESSOR = Path("/proc/cpuinfo")  # on Linux
-MANY = 16_384  # rows for which oneDNN is worth its preparations, which it makes for every new number of rows
+MANY = 2**26  # rows times input and output channels of products for which oneDNN is worth its preparations
 
 _lock = threading.Lock()
 _users = 0  # contexts on a CPU that are open, in all threads: the setting belongs to the whole process
@@ -101,7 +101,7 @@ def dtype_of(precision: str) -> torch.dtype:
 
 
 @contextmanager
-def number_format(device: torch.device, precision: str, rows: int = 0) -> Iterator[None]:
+def number_format(device: torch.device, precision: str, rows: int = 0, channels: int = 64) -> Iterator[None]:
     """The number format of matrix products, which is the same in training and in prediction.
 
     "bf16-mixed" uses bfloat16. "32-true" uses float32; on GPUs its products are computed in TF32 (fewer digits, accumulated in float32),
@@ -111,20 +111,26 @@ def number_format(device: torch.device, precision: str, rows: int = 0) -> Iterat
         device: where products are computed.
         precision: the name of the format.
         rows: number of pairs (subgraph, node) that are computed together, or of nodes if the model has no subgraphs; 0 if it is not known.
+        channels: number of channels of the layers (see ``width``).
     """
-    with _products(device, precision, rows), bfloat16_products(device, precision == "bf16-mixed"):
+    with _products(device, precision, rows * channels**2), bfloat16_products(device, precision == "bf16-mixed"):
         yield
 
 
-def _products(device: torch.device, precision: str, rows: int) -> AbstractContextManager[None]:
+def _products(device: torch.device, precision: str, size: int) -> AbstractContextManager[None]:
     """The precision of float32 products, in PyTorch's words."""
     if device.type == "cuda" and precision in ("32-true", "bf16-mixed"):
         return _precision("high")
     if precision == "32-ieee":
         return _precision("highest") if device.type == "cuda" else _precision_on_cpu("highest")
-    if device.type == "cpu" and precision == "32-true" and rows >= MANY and onednn_pays():
+    if device.type == "cpu" and precision == "32-true" and size >= MANY and onednn_pays():
         return _precision_on_cpu("medium")
     return nullcontext()
+
+
+def width(model: nn.Module) -> int:
+    """The number of channels of the layers of a model; 64 if it does not say."""
+    return int(getattr(model, "hidden_channels", 64))
 
 
 @contextmanager
@@ -300,9 +306,8 @@ def make_fabric(precision: str = "32-true", accelerator: str = "auto", devices: 
         raise ValueError(
             f"devices is {devices}, but this machine has {torch.cuda.device_count()} GPUs; use fewer devices, or accelerator='cpu'."
         )
-    mixed: Any = (
-        "bf16-mixed" if precision == "bf16-mixed" else "32-true"
-    )  # in float64 the model itself is float64: nothing has to be converted
+    # in float64 the model itself is float64: nothing has to be converted
+    mixed: Any = "bf16-mixed" if precision == "bf16-mixed" else "32-true"
     if devices * num_nodes == 1:
         return OneProcess(torch.device("cuda", torch.cuda.current_device()) if accelerator == "cuda" else device, mixed)
     from lightning import fabric as lightning
@@ -313,22 +318,6 @@ def make_fabric(precision: str = "32-true", accelerator: str = "auto", devices: 
     )
     fabric.launch()
     return fabric
-
-
-# -- The threads of training and prediction on a CPU -------------------------------------------------------------------
-
-
-def threads_of(model: nn.Module, device: torch.device, precision: str, eager: bool = False) -> AbstractContextManager[None]:
-    """A context in which threads work only on blocks of rows, if all layers are computed in blocks; otherwise it has no effect.
-
-    Args:
-        model: the model; only a ``Model`` has layers in blocks.
-        device: where it runs. There are blocks on a CPU only.
-        precision: "bf16-mixed" has no blocks.
-        eager: whether it runs in plain operations.
-    """
-    plain = eager or device.type != "cpu" or precision == "bf16-mixed"
-    return threads_for_blocks_only() if not plain and getattr(model, "in_blocks", False) else nullcontext()
 
 
 # -- Random numbers that depend only on the seed and the number of the epoch -------------------------------------------
@@ -370,14 +359,15 @@ class Execution:
     eager: bool = False
 
     @contextmanager
-    def operations(self, rows: int = 0) -> Iterator[None]:
-        """The number format of products, and fused kernels or blocks of rows unless operations are plain. ``rows`` is as for ``number_format``."""
-        with number_format(self.device, self.precision, rows), fast_path(not self.eager):
+    def operations(self, rows: int = 0, channels: int = 64) -> Iterator[None]:
+        """The number format of products (see ``number_format``), and fused kernels or blocks of rows unless operations are plain."""
+        with number_format(self.device, self.precision, rows, channels), fast_path(not self.eager):
             yield
 
     def threads(self, model: nn.Module) -> AbstractContextManager[None]:
-        """The threads that the layers of a model use, see ``threads_of``."""
-        return threads_of(model, self.device, self.precision, self.eager)
+        """A context in which threads work only on blocks of rows, if all layers are computed in blocks, as some are on a CPU; otherwise it has no effect."""
+        plain = self.eager or self.device.type != "cpu" or self.precision == "bf16-mixed"
+        return threads_for_blocks_only() if not plain and getattr(model, "in_blocks", False) else nullcontext()
 
     def memory(self) -> AbstractContextManager[None]:
         """On a CPU, a context in which freed memory stays with the process."""

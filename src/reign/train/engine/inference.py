@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from reign.data import GraphPack, Ids
 from reign.train.engine.batches import BagSource, Budget, GraphTooLarge
 from reign.train.engine.callbacks import Callback
-from reign.train.engine.execution import number_format, threads_of, total
+from reign.train.engine.execution import Execution, number_format, total, width
 from reign.train.runs.scaler import Scale
 
 
@@ -76,7 +76,7 @@ class Inference:
         mine = torch.arange(self.rank, ids.numel(), self.world)
         out = torch.zeros(ids.numel(), self.num_outputs, dtype=torch.float64, device=device)
         batches = mine.split(self.batch_size) if mine.numel() else ()
-        with threads_of(self.model, device, self.precision):
+        with Execution(device, self.precision).threads(self.model):
             for b, places in enumerate(batches):
                 out[places.to(device)] = self._outputs(ids[places]).double()
                 self.callback.batch(label, b + 1, len(batches))
@@ -101,6 +101,6 @@ class Inference:
     def _batch(self, ids: Ids) -> Float[Tensor, "graphs outputs"]:
         found = []
         for part in self.budget.parts(ids):
-            with number_format(self.graphs.x.device, self.precision, self.budget.together(part)):
+            with number_format(self.graphs.x.device, self.precision, self.budget.together(part), width(self.model)):
                 found.append((self.bags or BagSource(self.graphs)).predict(self.model, part))
         return torch.cat(found)

@@ -5,17 +5,18 @@ Nothing in ``Step`` waits for the device: what becomes of numbers that are not f
 """
 
 import math
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from reign.data import Ids, Problem
+from reign.data import GraphPack, Ids, Problem
 from reign.train.engine.batches import BagSource, Budget, share
+from reign.train.engine.callbacks import Callback
 from reign.train.engine.execution import Fabric, total
 from reign.train.engine.update import Average, Sharpness, Update
+from reign.train.settings.config import TrainingConfig
 from reign.train.settings.losses import Loss
 
 
@@ -106,37 +107,22 @@ def not_finite(loss: Tensor, grads: list[Tensor]) -> str | None:
     return f"loss is {value}" if not math.isfinite(value) else f"gradient is {slope}"
 
 
-@dataclass(eq=False)
-class Direct:
-    """Makes the batches of steps that run directly.
+class Learner:
+    """What batches read of a training; ``reign.train.engine.engine.Engine`` sets it."""
 
-    Args:
-        step: the step.
-        wrapped: the model, wrapped by the fabric.
-        loss: the loss.
-        problem: the problem, for the number of labels and for messages.
-        targets: the labels of all graphs on the device, as the model learns them.
-        weights: how much each label counts, on the device; None for equal weights.
-        budget: how much is computed at a time.
-        fabric: devices and processes.
-        bags: where the bags of the batches come from.
-        target_share: as in ``TrainingConfig``.
-    """
-
-    step: Step
-    wrapped: nn.Module
-    loss: Loss
+    model: nn.Module
+    wrapped: Any  # the model, wrapped by the fabric
     problem: Problem
-    targets: Tensor
-    weights: Tensor | None
-    budget: Budget
+    config: TrainingConfig
     fabric: Fabric
+    callback: Callback
+    loss: Loss
+    graphs: GraphPack  # on the device, with targets as the model learns them
+    label_weights: Tensor | None  # on the device; None for equal weights
+    budget: Budget
     bags: BagSource
-    target_share: float = 1.0
-
-    def __call__(self, group: list[Ids], when: str, seed: int) -> "DirectBatch":
-        """Some batches whose gradients are averaged. ``when`` is for messages, and the seed draws the targets."""
-        return DirectBatch(self, group, when, seed)
+    step: Step
+    captured_step: Step  # its optimiser is prepared for capture
 
 
 class DirectBatch:
@@ -147,13 +133,13 @@ class DirectBatch:
     The inner sum ranges over all labels of a batch, over all its parts and processes.
 
     Args:
-        of: the model, the graphs and the loss.
+        of: the training.
         group: the graphs of each batch.
         when: the epoch and the batch, for messages.
         seed: determines which targets are drawn.
     """
 
-    def __init__(self, of: Direct, group: list[Ids], when: str, seed: int) -> None:
+    def __init__(self, of: Learner, group: list[Ids], when: str, seed: int) -> None:
         self.of, self.group, self.when, self.seed = of, group, when, seed
         self.labels = 0.0
         self._before = of.step.statistics()
@@ -172,6 +158,7 @@ class DirectBatch:
 
     def _compute(self) -> tuple[float, float]:
         of, loss_total, labels_total = self.of, 0.0, 0.0
+        assert of.graphs.y is not None
         for b, ids in enumerate(self.group):
             labels = float((~self._drawn(of.problem.y[ids]).isnan()).sum())
             mine = of.budget.equal_parts(share(ids, of.fabric.global_rank, of.fabric.world_size))
@@ -180,8 +167,8 @@ class DirectBatch:
                 with of.fabric.no_backward_sync(of.wrapped, enabled=not done):
                     out = of.bags.learn(of.wrapped, part)
                     self._check_shape(out)
-                    y = self._drawn(of.targets[part])
-                    loss = of.loss.sum(out.to(y.dtype), y, None if of.weights is None else of.weights[part])
+                    y = self._drawn(of.graphs.y[part])
+                    loss = of.loss.sum(out.to(y.dtype), y, None if of.label_weights is None else of.label_weights[part])
                     # DDP takes the mean over processes; the sum is needed
                     of.fabric.backward(loss * (of.fabric.world_size / max(labels, 1.0) / len(self.group)))
                 loss_total += float(total(loss.detach()))
@@ -190,9 +177,9 @@ class DirectBatch:
 
     def _drawn(self, y: Tensor) -> Tensor:
         """The labels to learn from. All parts and processes draw the same targets, so each draw starts from the seed of the step."""
-        if self.of.target_share >= 1:
+        if self.of.config.target_share >= 1:
             return y
-        return draw_targets(y.cpu(), self.of.target_share, torch.Generator().manual_seed(self.seed)).to(y.device)
+        return draw_targets(y.cpu(), self.of.config.target_share, torch.Generator().manual_seed(self.seed)).to(y.device)
 
     def _undo(self) -> None:
         self.of.step.update.forget()

@@ -91,6 +91,11 @@ def _moved(old: Tensor, place: Tensor) -> Tensor:
 # -- The update of the weights, when the gradients of a step have been computed ----------------------------------------
 
 
+def clipped(norm: Tensor, most: float) -> Tensor:
+    """The factor for gradients of a norm; 1 if it is not a number. NaN would stay in the gaps between flat gradients, which are zeros, for ever."""
+    return (most / (norm + 1e-6)).clamp(max=1.0).nan_to_num(nan=1.0)
+
+
 class Update:
     """Clips the gradients of a step, and lets the optimiser update the weights.
 
@@ -138,7 +143,7 @@ class Update:
             if self._flat is not None and not norm.is_cuda:
                 torch._foreach_mul_(grads, min(1.0, self.clip / (float(norm) + 1e-6)))
             else:
-                torch._foreach_mul_(grads, (self.clip / (norm + 1e-6)).clamp(max=1.0))
+                torch._foreach_mul_(grads, clipped(norm, self.clip))
         if self._flat is not None:
             self._flat.step(self._never if skip is None else skip)
             return

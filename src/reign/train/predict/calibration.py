@@ -1,27 +1,29 @@
 """Calibration on validation rows: standard deviations and intervals for numbers, probabilities for classes. It is saved as JSON."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from reign.disk import read_record, write_json
+from reign.train.runs.results import Content
 
 FEWEST = 20  # least number of labels of a target for calibration
 MOST = 1_000  # largest number of stored scores of a target
 COLDEST, HOTTEST = 0.05, 20.0  # bounds of the temperature; it would be 0 if all validation rows were classified correctly
 LARGEST = 1e30  # largest absolute value of a stored number
+Number = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Share = Annotated[Number, Field(le=1)]
 Column = Float[Tensor, "graphs"]
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(Content):
     r"""Calibrated deviations and conformal intervals of one target by one method.
 
     The calibrated deviation is :math:`\sigma^2 = a + b s^2`, where s is the deviation of the method, and a and b maximise the likelihood of the
@@ -35,10 +37,16 @@ class Interval:
         labels: the number of validation labels.
     """
 
-    offset: float
-    slope: float
-    scores: list[float]
-    labels: int
+    offset: Number
+    slope: Number
+    scores: list[Number]
+    labels: Annotated[int, Field(ge=FEWEST)]
+
+    @model_validator(mode="after")
+    def _check(self) -> "Interval":
+        if len(self.scores) != min(self.labels, MOST) or self.scores != sorted(self.scores):
+            raise ValueError(f"{len(self.scores)} scores of {self.labels} labels are not valid")
+        return self
 
     @classmethod
     def fit(cls, y: Column, mean: Column, unsure: Column) -> "Interval | None":
@@ -60,7 +68,7 @@ class Interval:
         _, offset, slope = best
         scores = (errors / (offset + slope * s)).sqrt().sort().values
         kept = scores if scores.numel() <= MOST else scores[torch.linspace(0, scores.numel() - 1, MOST).round().long()]
-        return cls(offset, slope, kept.tolist(), int(scores.numel()))
+        return cls(offset=offset, slope=slope, scores=kept.tolist(), labels=int(scores.numel()))
 
     def deviation(self, unsure: Column) -> Column:
         """The calibrated deviation."""
@@ -79,12 +87,17 @@ class Interval:
         return self.scores[math.ceil(share * (len(self.scores) - 1) - 1e-9)]
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Content):
     """Isotonic regression: a non-decreasing function of the probability, linear between its knots and constant outside."""
 
-    x: list[float]
-    y: list[float]
+    x: Annotated[list[Share], Field(min_length=1)]
+    y: list[Share]
+
+    @model_validator(mode="after")
+    def _check(self) -> "Steps":
+        if len(self.x) != len(self.y) or self.x != sorted(self.x) or self.y != sorted(self.y):
+            raise ValueError("the steps are not increasing")
+        return self
 
     @classmethod
     def fit(cls, y: Column, p: Column) -> "Steps":
@@ -92,7 +105,7 @@ class Steps:
         from sklearn.isotonic import IsotonicRegression
 
         fitted = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(p.numpy(), y.numpy())
-        return cls(fitted.X_thresholds_.tolist(), fitted.y_thresholds_.tolist())
+        return cls(x=fitted.X_thresholds_.tolist(), y=fitted.y_thresholds_.tolist())
 
     def __call__(self, p: Column) -> Column:
         """Apply it."""
@@ -107,8 +120,7 @@ def fit_temperature(y: Column, logits: Float[Tensor, "graphs classes"]) -> float
     return float(steps[min(range(len(loss)), key=loss.__getitem__)])
 
 
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(Content):
     """The calibration of a run; empty if there were too few validation rows.
 
     Args:
@@ -117,9 +129,11 @@ class Calibration:
         isotonic: isotonic regressions of 0/1 targets, by target.
     """
 
-    intervals: dict[str, dict[str, Interval]] = field(default_factory=dict)
-    temperature: dict[str, float] = field(default_factory=dict)
-    isotonic: dict[str, Steps] = field(default_factory=dict)
+    intervals: dict[str, dict[str, Interval]] = Field(default_factory=dict)
+    temperature: dict[str, Annotated[float, Field(ge=COLDEST / 2, le=HOTTEST * 2, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    isotonic: dict[str, Steps] = Field(default_factory=dict)
 
     def probabilities(
         self, values: Float[Tensor, "graphs outputs"], task: str, targets: Sequence[str], how: str
@@ -145,43 +159,9 @@ class Calibration:
 
     def save(self, file: Path) -> None:
         """Write as JSON."""
-        intervals = {method: {target: vars(each) for target, each in of.items()} for method, of in self.intervals.items()}
-        steps = {target: vars(each) for target, each in self.isotonic.items()}
-        write_json(file, {"intervals": intervals, "temperature": self.temperature, "isotonic": steps})
+        write_json(file, self.model_dump())
 
     @classmethod
     def load(cls, file: Path) -> "Calibration":
         """Read a file written by ``save``. The calibration is empty if there is no such file."""
-        if not file.is_file():
-            return cls()
-        saved = read_record(file, intervals=dict, temperature=dict, isotonic=dict)
-        try:
-            return cls(
-                {str(m): {str(t): _interval(each) for t, each in of.items()} for m, of in saved["intervals"].items()},
-                {str(t): _numbers([value], COLDEST / 2, HOTTEST * 2)[0] for t, value in saved["temperature"].items()},
-                {str(t): _steps(each) for t, each in saved["isotonic"].items()},
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{file} is damaged ({type(error).__name__}: {error}).") from None
-
-
-def _interval(saved: Mapping[str, Any]) -> Interval:
-    offset, slope = _numbers([saved["offset"], saved["slope"]], 0.0, LARGEST)
-    scores, labels = _numbers(saved["scores"], 0.0, LARGEST), saved["labels"]
-    if not isinstance(labels, int) or labels < FEWEST or len(scores) != min(labels, MOST) or scores != sorted(scores):
-        raise ValueError(f"{len(scores)} scores of {labels!r} labels are not valid")
-    return Interval(offset, slope, scores, labels)
-
-
-def _steps(saved: Mapping[str, Any]) -> Steps:
-    x, y = _numbers(saved["x"], 0.0, 1.0), _numbers(saved["y"], 0.0, 1.0)
-    if not x or len(x) != len(y) or x != sorted(x) or y != sorted(y):
-        raise ValueError("the steps are not increasing")
-    return Steps(x, y)
-
-
-def _numbers(values: Any, least: float, most: float) -> list[float]:
-    good = isinstance(values, list) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-    if not good or not all(math.isfinite(v) and least <= v <= most for v in values):
-        raise ValueError(f"{values!r:.60} are not numbers from {least:g} to {most:g}")
-    return [float(v) for v in values]
+        return cls.check(read_record(file, intervals=dict, temperature=dict, isotonic=dict), file) if file.is_file() else cls()

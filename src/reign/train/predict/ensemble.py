@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from reign._validate import check
 from reign.data import GraphPack, Ids
 from reign.nn import Model
-from reign.train.engine.batches import Budget
+from reign.train.engine.batches import Budget, mean_pairs
 from reign.train.engine.callbacks import Callback
 from reign.train.engine.inference import Inference
 from reign.train.predict.calibration import FEWEST, Calibration, Interval
@@ -131,8 +131,9 @@ class TrainedModel:
         own = graphs.to(first.device, first.dtype)
         budget = Budget(self.model, own, first.device, self.config.max_pairs, "the input", callback, rows)
         size = self.config.batch_size
-        if dropped is None:  # what is dropped depends on the batches
-            size = max(size, self.least_pairs * len(own) // max(1, int(budget.pairs.sum())))
+        if dropped is None and self.least_pairs and len(own):  # what is dropped depends on the batches
+            few = budget.bound / 2 / max(1.0, float(budget.pairs.double().mean()))  # so that batches are hardly ever split
+            size = max(size, int(min(few, self.least_pairs / max(1.0, mean_pairs(self.model, own, budget.pairs)))))
         inference = Inference(
             self.model, own, width, scale, budget, size, self.config.precision, callback, failed=failed, dropped=dropped
         )

@@ -26,6 +26,7 @@ FEWEST, MOST = 50, 20_000  # training rows below which, and rows above which, no
 TREES, LEAST_TREES = 100, 10  # all trees, and those of a target that needs its own at least
 # the estimator of scikit-learn, and which of the columns a split looks at
 NUMBERS, CLASSES = ("ExtraTreesRegressor", 0.3), ("RandomForestRegressor", "sqrt")
+AT_ONCE = 10  # trees that are fitted between two events of progress
 DEEPEST = 300  # levels of a tree, which bound the time of a prediction
 PRESENT = 3  # training molecules that must differ from the usual value of a column, as by having a Morgan environment
 LARGEST = 20_000_000  # bytes of a file, which bound the leaves of a tree
@@ -164,17 +165,24 @@ class Trees:
 
     @classmethod
     def fit(
-        cls, x: np.ndarray, y: np.ndarray, weights: np.ndarray, trees: int, leaves: int, how: tuple[str, float | str]
+        cls,
+        x: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray,
+        trees: int,
+        leaves: int,
+        how: tuple[str, float | str],
+        callback: Callback,
+        threads: int,
     ) -> "Trees":
         """Fit trees of at most this number of leaves each, as ``NUMBERS`` or ``CLASSES`` say."""
         from sklearn import ensemble
 
-        from reign.data.molecules import cores
-
         least = -(-len(x) // leaves)
         kind = getattr(ensemble, how[0])
-        model = kind(trees, max_features=how[1], min_samples_leaf=least, max_depth=DEEPEST, n_jobs=cores(), random_state=0)
-        model.fit(x, y.ravel() if y.shape[1] == 1 else y, weights)
+        model = kind(max_features=how[1], min_samples_leaf=least, max_depth=DEEPEST, random_state=0, warm_start=True)
+        for number in callback.track([*range(AT_ONCE, trees, AT_ONCE), trees], "fitting the forest"):
+            model.set_params(n_estimators=number, n_jobs=threads).fit(x, y.ravel() if y.shape[1] == 1 else y, weights)
         return cls.of([each.tree_ for each in model.estimators_])
 
     @classmethod
@@ -270,7 +278,15 @@ class Forest:
         return sum(len(each.roots) for each in self.trees), len(self.columns)
 
     @classmethod
-    def fit(cls, x: np.ndarray, problem: Problem, ids: Ids, class_balance: bool = False) -> "Forest":
+    def fit(
+        cls,
+        x: np.ndarray,
+        problem: Problem,
+        ids: Ids,
+        class_balance: bool = False,
+        callback: Callback | None = None,
+        threads: int | None = None,
+    ) -> "Forest":
         """Fit it to some graphs of a problem, with the weights that their rows and classes have in training. Weights of targets (``task_weights``) are not
         used. For a target without labels, it predicts the probability 0.5, or the number 0.
 
@@ -278,8 +294,12 @@ class Forest:
             x: their rows of ``describe``.
             problem, ids: the problem and the graphs.
             class_balance: as in ``label_weights``.
+            callback: receives progress events.
+            threads: number of trees to fit at once; as many as there are cores if not given.
         """
-        y = problem.y[ids].numpy()
+        from reign.data.molecules import cores
+
+        y, callback, threads = problem.y[ids].numpy(), callback or Callback(), threads or cores()
         weights = label_weights(problem, class_balance)
         w = np.ones_like(y) if weights is None else weights[ids].numpy()
         if problem.task == "multiclass":
@@ -305,10 +325,10 @@ class Forest:
         trees, how = [], NUMBERS if problem.task == "regression" and 2 * often.max() <= often.sum() else CLASSES
         for own, of in parts:
             if len(own):
-                trees.append(Trees.fit(x[own], y[own, of], w[own, of][:, 0], number, leaves, how))
+                trees.append(Trees.fit(x[own], y[own, of], w[own, of][:, 0], number, leaves, how, callback, threads))
             else:  # trees of one leaf, for what is not known
                 unknown = np.full((1, 1), 0.0 if problem.task == "regression" else 0.5)
-                trees.append(Trees.fit(x[:1], unknown, np.ones(1), number, leaves, how))
+                trees.append(Trees.fit(x[:1], unknown, np.ones(1), number, leaves, how, callback, threads))
         return cls(columns.astype(np.int32), usual, mean, deviation, trees, width)
 
     def save(self, file: Path) -> None:

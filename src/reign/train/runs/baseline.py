@@ -1,8 +1,11 @@
 """Fit a forest next to the models of a run on a table of molecules, so that its results can be seen next to theirs."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -49,41 +52,116 @@ def _kept(file: Path, recipe: Recipe, run: Run, problem: Problem) -> Forest | No
         ) from None
 
 
-def fit_baseline(
-    recipe: Recipe, run: Run, problem: Problem, members: Sequence[Member], metric: str, report: str, callback: Callback
-) -> tuple[Baseline, Float[Tensor, "models graphs outputs"]]:
-    """The results of a forest for each split of the rows, and its predictions for the held-out rows of each model; NaN for others.
+class NotNeeded(Exception):
+    """The forest is not needed any more."""
 
-    A forest that was fitted before is not fitted again.
+
+@dataclass(frozen=True)
+class Forests:
+    """The forests of a run: one for each split of the rows.
 
     Args:
+        by_file: the forests, by their files.
+        values: for each file, the predictions for the held-out rows; NaN for other graphs.
+        seconds: how long they took.
+    """
+
+    by_file: dict[Path, Forest]
+    values: dict[Path, Tensor]
+    seconds: float
+
+    @classmethod
+    def fit(
+        cls, recipe: Recipe, run: Run, problem: Problem, members: Sequence[Member], callback: Callback, spare: int
+    ) -> "Forests":
+        """Fit the forests of a run, but those that were fitted before, and write them.
+
+        Args:
+            recipe, run, problem: the settings, the folder and the data of the run.
+            members: its models.
+            callback: receives progress events.
+            spare: number of cores to leave to others.
+        """
+        from reign.data.molecules import cores
+
+        began, workers = time.monotonic(), max(1, cores() - spare)
+        first = _first(run, members)
+        forests = {file: forest for file in first if (forest := _kept(file, recipe, run, problem)) is not None}
+        learned = [m.problem.splits["train"] for file, m in first.items() if file not in forests]
+        held = [ids for m in first.values() for split, ids in m.problem.splits.items() if split != "train"]
+        ids = torch.cat([*learned, *held, torch.zeros(0, dtype=torch.long)]).unique()
+        place = torch.zeros(len(problem.graphs), dtype=torch.long)
+        place[ids] = torch.arange(ids.numel())
+        texts = [[column[i] for i in ids.tolist()] for column in problem.texts.values()]
+        x = describe(problem.graphs.select(ids), texts, recipe.data, callback, workers if spare else None)
+        values: dict[Path, Tensor] = {}
+        for file, member in first.items():
+            train = member.problem.splits["train"]
+            if file not in forests:
+                rows = x[place[train].numpy()]
+                forests[file] = Forest.fit(rows, member.problem, train, recipe.train.class_balance, callback, workers)
+                forests[file].save(file)
+            values[file] = torch.full((len(problem.graphs), problem.num_outputs), torch.nan, dtype=torch.float64)
+            for split, own in member.problem.splits.items():
+                if split != "train":
+                    values[file][own] = forests[file](x[place[own].numpy()])
+        return cls(forests, values, time.monotonic() - began)
+
+
+def _first(run: Run, members: Sequence[Member]) -> dict[Path, Member]:
+    """The file of each forest, and the first model with the same rows."""
+    first: dict[Path, Member] = {}
+    for member in members:
+        first.setdefault(run.forest_of(member.folder), member)
+    return first
+
+
+class Beside(Callback):
+    """A thread that fits forests while models are trained. It leaves a core to these, and ends soon after the context does."""
+
+    def __init__(self) -> None:
+        self.pool, self.over = ThreadPoolExecutor(1, "reign-forest"), False
+
+    def __enter__(self) -> "Beside":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.over = True
+        self.pool.shutdown(cancel_futures=True)
+
+    def track(self, items: Iterable[Any], label: str) -> Iterator[Any]:
+        """The items, until the context ends."""
+        for item in items:
+            if self.over:
+                raise NotNeeded
+            yield item
+
+    def start(self, recipe: Recipe, run: Run, problem: Problem, members: Sequence[Member]) -> "Future[Forests]":
+        """Fit the forests of a run."""
+        return self.pool.submit(Forests.fit, recipe, run, problem, members, self, 1)
+
+
+def compare_forests(
+    forests: Forests,
+    recipe: Recipe,
+    run: Run,
+    problem: Problem,
+    members: Sequence[Member],
+    metric: str,
+    report: str,
+    callback: Callback,
+) -> tuple[Baseline, Float[Tensor, "models graphs outputs"]]:
+    """The results of forests for each split of the rows, and the predictions of the one beside each model, see ``Forests.values``.
+
+    Args:
+        forests: the forests.
         recipe, run, problem: the settings, the folder and the data of the run.
         members: its models, which are trained.
         metric, report: the metric, and which weights of the models are reported.
         callback: receives progress events.
     """
-    began = time.monotonic()
-    files = [run.forest_of(member.folder) for member in members]
-    first = {file: members[files.index(file)] for file in files}
-    forests = {file: forest for file in first if (forest := _kept(file, recipe, run, problem)) is not None}
-    learned = [m.problem.splits["train"] for file, m in first.items() if file not in forests]
-    held = [ids for m in first.values() for split, ids in m.problem.splits.items() if split != "train"]
-    ids = torch.cat([*learned, *held, torch.zeros(0, dtype=torch.long)]).unique()
-    place = torch.zeros(len(problem.graphs), dtype=torch.long)
-    place[ids] = torch.arange(ids.numel())
-    texts = [[column[i] for i in ids.tolist()] for column in problem.texts.values()]
-    x = describe(problem.graphs.select(ids), texts, recipe.data, callback)
-    values: dict[Path, Tensor] = {}
-    for file, member in first.items():
-        train = member.problem.splits["train"]
-        if file not in forests:
-            forests[file] = Forest.fit(x[place[train].numpy()], member.problem, train, recipe.train.class_balance)
-            forests[file].save(file)
-        values[file] = torch.full((len(problem.graphs), problem.num_outputs), torch.nan, dtype=torch.float64)
-        for split, own in member.problem.splits.items():
-            if split != "train":
-                values[file][own] = forests[file](x[place[own].numpy()])
-    beside = torch.stack([values[file] for file in files])
+    first, values = _first(run, members), forests.values
+    beside = torch.stack([values[run.forest_of(member.folder)] for member in members])
 
     def measured(split: str, predicted: dict[Path, Tensor]) -> dict[str, object]:
         """The metric of predictions for all graphs on a split, for each split of the rows."""
@@ -94,7 +172,7 @@ def fit_baseline(
         return Spread.over(found).to_dict()
 
     splits = [split for split in members[0].problem.splits if split != "train"]
-    trees, columns = next(iter(forests.values())).size
+    trees, columns = next(iter(forests.by_file.values())).size
     alone = {split: measured(split, values) for split in splits}
     out: dict[str, object] = {"name": "forest", **{split: alone.pop(split) for split in ("val", "test") if split in alone}}
     out |= {"parts": alone} if alone else {}
@@ -110,6 +188,6 @@ def fit_baseline(
                 repeated = values[file].expand(len(models), -1, -1)
                 both[file][own] = forecast(models, problem.graphs, own, problem.task, None, callback, beside=repeated).values
         out["together"] = {split: measured(split, both) for split in splits}
-    out |= {"trees": trees, "columns": columns, "seconds": round(time.monotonic() - began, 2)}
+    out |= {"trees": trees, "columns": columns, "seconds": round(forests.seconds, 2)}
     callback.note(f"A forest of {trees} trees on {columns:,} columns, to compare with, took {out['seconds']:.0f} s.")
     return Baseline.model_validate(out), beside

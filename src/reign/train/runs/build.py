@@ -62,25 +62,10 @@ def make_problem(
         from reign.data.molecules import load_table
 
         assert config.path is not None
+        same = {name: getattr(config, name) for name in inspect.signature(load_table).parameters.keys() & type(config).model_fields}
+        known_targets = known_targets if config.targets is None else ()
         problem, report = load_table(
-            config.path,
-            config.smiles_columns,
-            config.target_columns,
-            config.task,
-            config.split,
-            config.split_sizes,
-            config.splits_column,
-            config.split_seed,
-            weight_column=config.weight_column,
-            descriptors=descriptors_of(config),
-            progress=callback.track,
-            known_targets=known_targets if config.targets is None else (),
-            stereo=config.stereo,
-            splits_file=config.splits_file,
-            group_column=config.group_column,
-            time_column=config.time_column,
-            split_similarity=config.split_similarity,
-            ignore_columns=config.ignore_columns,
+            **same, descriptors=descriptors_of(config), progress=callback.track, known_targets=known_targets
         )
     else:
         key = json.dumps([config.name, config.options, config.one_edge_type], sort_keys=True, default=str)

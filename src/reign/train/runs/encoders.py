@@ -22,13 +22,8 @@ from reign.train.settings.yaml import RawSettings
 SHIPPED = Path(__file__).parents[1] / "encoders"
 CHECKSUMS = {"sha256": "model.safetensors", "config_sha256": "config.json"}  # on the card, with their files
 FLOATS, COUNTS = (torch.float16, torch.bfloat16, torch.float32, torch.float64), (torch.int32, torch.int64)
-OF_DATA = (
-    "in_channels",
-    "out_channels",
-    "node_encoder",
-    "edge_encoder",
-    "edge_dim",
-)  # arguments of a model that follow from the data
+# arguments of a model that follow from the data
+OF_DATA = ("in_channels", "out_channels", "node_encoder", "edge_encoder", "edge_dim")
 
 
 def checksum(file: Path) -> str:

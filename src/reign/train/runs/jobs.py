@@ -3,9 +3,9 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -30,32 +30,58 @@ from reign.train.settings.losses import as_values
 # -- The models of a run: one for each seed, and in cross-validation one for each seed and fold ------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class Member:
-    """One model of a run.
+    """One model of a run, and the job to train it.
 
     Args:
-        seed: the seed of the model.
-        fold: index of its validation fold; None without cross-validation.
-        folder: the folder of the model.
+        run, recipe: its run, and the settings of that.
         problem: the graphs, targets and splits that it learns from.
+        seed, fold: its seed, and the index of its validation fold; None without cross-validation.
+        number, total: its index, and the number of models of the run.
+        error: why it could not be trained.
     """
 
+    run: Run
+    recipe: Recipe
+    problem: Problem
     seed: int
     fold: int | None
-    folder: Path
-    problem: Problem
+    number: int
+    total: int
+    error: BaseException | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Its folder."""
+        return self.run.model_folder(self.seed, self.fold)
+
+    @property
+    def label(self) -> str:
+        """A short name."""
+        return str(self.folder.relative_to(self.run.folder))
+
+    def train(self, fabric: Fabric, callback: Callback) -> None:
+        """Train it."""
+        callback.member(self.label, self.number, self.total)
+        train_member(self.recipe, self, fabric, callback)
+
+    def try_run(self, fabric: Fabric, callback: Callback) -> None:
+        """Train it. An ordinary error is not raised, but kept in ``error``."""
+        try:
+            self.train(fabric, callback)
+        except (ValueError, OSError, RuntimeError) as error:
+            self.error = error
 
 
-def members_of(recipe: Recipe, problem: Problem, run: Run) -> Iterator[Member]:
+def members_of(recipe: Recipe, problem: Problem, run: Run) -> list[Member]:
     """All models of a run, with the graphs that each learns from."""
+    found: list[tuple[Problem, int, int | None]] = []
     for seed in recipe.seeds:
         own = problem if recipe.data.num_train is None else problem.fewer(recipe.data.num_train, seed)
-        if recipe.folds is None:
-            yield Member(seed, None, run.model_folder(seed, None), own)
-            continue
-        for f, fold in enumerate(own.folds(recipe.folds, seed)):
-            yield Member(seed, f, run.model_folder(seed, f), fold)
+        folds = [own] if recipe.folds is None else own.folds(recipe.folds, seed)
+        found += [(fold, seed, None if recipe.folds is None else f) for f, fold in enumerate(folds)]
+    return [Member(run, recipe, *each, number, len(found)) for number, each in enumerate(found)]
 
 
 def train_member(recipe: Recipe, member: Member, fabric: Fabric, callback: Callback) -> None:
@@ -91,52 +117,13 @@ def _named_splits(problem: Problem) -> dict[str, list[Any]]:
     return {split: ids.tolist() if names is None else [names[i] for i in ids.tolist()] for split, ids in problem.splits.items()}
 
 
-# -- A job: the training of one model of a run -------------------------------------------------------------------------
-
-
-@dataclass
-class Job:
-    """The training of one model.
-
-    Args:
-        recipe: the settings of its run.
-        member: the model.
-        root: the folder of the run.
-        number, total: the index of the model, and the number of models of the run.
-    """
-
-    recipe: Recipe
-    member: Member
-    root: Path
-    number: int
-    total: int
-    error: BaseException | None = None
-
-    @property
-    def label(self) -> str:
-        """A short name."""
-        return str(self.member.folder.relative_to(self.root))
-
-    def run(self, fabric: Fabric, callback: Callback) -> None:
-        """Train the model."""
-        callback.member(self.label, self.number, self.total)
-        train_member(self.recipe, self.member, fabric, callback)
-
-    def try_run(self, fabric: Fabric, callback: Callback) -> None:
-        """Train the model. An ordinary error is not raised, but kept in ``error``."""
-        try:
-            self.run(fabric, callback)
-        except (ValueError, OSError, RuntimeError) as error:
-            self.error = error
-
-
 # -- Many models at once on a CPU: processes, each with its share of the threads ---------------------------------------
 
 
 PAUSE = 2.0  # seconds between the events of batches that a process sends
 
 
-def run_in_processes(jobs: Sequence[Job], callback: Callback, number: int) -> None:
+def run_in_processes(jobs: Sequence[Member], callback: Callback, number: int) -> None:
     """Train models in several processes. Their events are sent through a queue."""
     context = get_context("spawn")
     told = context.Queue()
@@ -154,8 +141,7 @@ def run_in_processes(jobs: Sequence[Job], callback: Callback, number: int) -> No
     with ProcessPoolExecutor(min(number, len(jobs)), context, _begin, (told, threads)) as pool:
         try:
             futures: list[Future[None]] = [
-                pool.submit(_train_one, j, job.recipe, str(job.root), job.label, job.number, job.total)
-                for j, job in enumerate(jobs)
+                pool.submit(_train_one, j, job.recipe, str(job.run.folder), job.label) for j, job in enumerate(jobs)
             ]
             while not all(future.done() for future in futures):
                 listen()
@@ -205,14 +191,14 @@ class _Teller(Callback):
         _TOLD.put((self.number, "note", (text,)))
 
 
-def _train_one(j: int, recipe: Recipe, root: str, label: str, number: int, total: int) -> None:
+def _train_one(j: int, recipe: Recipe, root: str, label: str) -> None:
     """Train one model in this process. The data are read only once per process."""
     run, key = Run(root), recipe.data.model_dump_json()
     if key not in _PROBLEMS:
         _PROBLEMS[key] = make_problem(recipe.data, known_targets=run.known_targets())[0]
     problem = problem_of_run(run, _PROBLEMS[key])
-    member = next(m for m in members_of(recipe, problem, run) if str(m.folder.relative_to(root)) == label)
-    Job(recipe, member, Path(root), number, total).run(make_fabric(recipe.train.precision, "cpu"), _Teller(j))
+    member = next(m for m in members_of(recipe, problem, run) if m.label == label)
+    member.train(make_fabric(recipe.train.precision, "cpu"), _Teller(j))
 
 
 # -- Many models at once on one GPU: threads that take turns, each with its own stream ---------------------------------
@@ -230,7 +216,7 @@ class JobThreads:
     The first thread starts alone. Its first steps show how much memory a model takes; more threads start while there is enough memory.
     """
 
-    jobs: Sequence[Job]
+    jobs: Sequence[Member]
     fabric: Fabric
     callback: Callback
     number: int | None
@@ -276,7 +262,8 @@ class JobThreads:
     def _work(self, number: int) -> None:
         job, callback = self.jobs[number], self.callback.job(self.jobs[number].label, number, len(self.jobs))
         try:
-            with self.turns.joined(), _own_stream(self.fabric.device):
+            device = self.fabric.device
+            with self.turns.joined(), torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else nullcontext():
                 job.try_run(self.fabric, _Settling(callback, lambda: self._tell(self.settled, number)))
         except BaseException as error:  # interrupted, or a defect, which is raised when the others are done
             job.error = error
@@ -289,10 +276,6 @@ class JobThreads:
             self.news.notify_all()
 
 
-def _own_stream(device: torch.device) -> AbstractContextManager[Any]:
-    return torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else nullcontext()
-
-
 class _Settling(Forward):
     """Calls a function after an epoch in which enough batches were seen that steps are captured."""
 
@@ -303,11 +286,11 @@ class _Settling(Forward):
     def batch(self, label: str, done: int, total: int) -> None:
         """Count it."""
         self.seen += 1
-        super().batch(label, done, total)
+        self.callback.batch(label, done, total)
 
     def epoch(self, row: EpochRow, epochs: int, improved: bool) -> None:
         """Call the function if it is time."""
-        super().epoch(row, epochs, improved)
+        self.callback.epoch(row, epochs, improved)
         if self.seen >= SETTLED:
             self.settled()
 
@@ -315,7 +298,7 @@ class _Settling(Forward):
 # -- Train many models: one after the other, as threads that take turns on a GPU, or as processes on a CPU -------------
 
 
-def run_jobs(jobs: Sequence[Job], fabric: Fabric, callback: Callback, number: int | None = None) -> None:
+def run_jobs(jobs: Sequence[Member], fabric: Fabric, callback: Callback, number: int | None = None) -> None:
     """Train models, several at once. If one fails, its ``error`` is set and the others continue.
 
     Args:
@@ -328,7 +311,7 @@ def run_jobs(jobs: Sequence[Job], fabric: Fabric, callback: Callback, number: in
     if alone or number == 1 or (number is None and fabric.device.type != "cuda"):
         for job in jobs:
             if fabric.world_size > 1:
-                job.run(fabric, callback)
+                job.train(fabric, callback)
             else:
                 job.try_run(fabric, callback)
     elif fabric.device.type == "cuda":

@@ -14,7 +14,6 @@ from reign.nn import OnnxGraph, OnnxModel
 from reign.train.predict.predictor import Predictor
 
 PROGRAM = "predict_onnx.py"
-LARGE = 2_000  # number of atoms above which reign.smiles drops chirality
 OPSET, FORMAT = 18, 8  # understood by onnxruntime from 1.14 on
 
 
@@ -33,6 +32,7 @@ def export_onnx(run: str | Path, output: str | Path, max_atoms: int = 200) -> Pa
         from onnx import TensorProto, checker, helper
     except ModuleNotFoundError:
         raise ValueError("an ONNX file needs the package onnx, which is not installed: pip install 'reign[onnx]'.") from None
+    from reign.data.molecules import LARGE
 
     ensemble, output = Predictor(run), Path(output)
     data, program = ensemble.recipe.data, output.parent / PROGRAM

@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -31,18 +31,12 @@ OPTIONAL: Any = None  # the default of a field that a file may leave out, but in
 
 
 class Content(BaseModel):
-    """What a JSON file holds, or a part of it. There may be more fields than those that are checked; a number that is not finite is a value, too."""
+    """What a JSON file holds, or a part of it, with its fields in the order in which they are written.
+
+    There may be more fields than those that are checked; a number that is not finite is a value, too.
+    """
 
     model_config = ConfigDict(strict=True, extra="allow")
-    _given: tuple[str, ...] = ()
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _remember(cls, values: Any, make: Callable[[Any], "Content"]) -> "Content":
-        made = make(values)
-        if isinstance(values, dict):
-            made._given = tuple(values)
-        return made
 
     @classmethod
     def check(cls: type[P], values: Any, file: Path, hint: str = "") -> P:
@@ -63,21 +57,12 @@ class Content(BaseModel):
         return cls.read(file) if file.is_file() else cls()
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields that were given, in their order."""
-        values = {**self.__dict__, **(self.model_extra or {})}
-        return {name: _plain(values[name]) for name in self._given}
+        """The fields that were given."""
+        return self.model_dump(exclude_unset=True)
 
     def write(self, file: Path) -> None:
         """Write it as JSON."""
         write_json(file, self.to_dict())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Content):
-        return value.to_dict()
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
 # -- the results of a model, and the summary of a run --------------------------------------------------------------------------
@@ -89,11 +74,11 @@ class Spread(Content):
     In cross-validation it is over folds and belongs to an epoch of a seed. With several seeds it is over their means, and ``seeds`` has each of them.
     """
 
+    seed: int = OPTIONAL
+    epoch: int = OPTIONAL
     mean: float
     std: float | None
     values: list[float]
-    seed: int = OPTIONAL
-    epoch: int = OPTIONAL
     seeds: "list[Spread]" = OPTIONAL
 
     @classmethod
@@ -127,11 +112,11 @@ class Baseline(Content):
     val: Spread = OPTIONAL
     test: Spread = OPTIONAL
     parts: dict[str, Spread] = {}  # further splits of a data set
+    val_rows: int = OPTIONAL  # of all splits together
     together: dict[str, Spread] = {}
     trees: int = OPTIONAL
     columns: int = OPTIONAL
     seconds: float = OPTIONAL
-    val_rows: int = OPTIONAL  # of all splits together
 
 
 class ModelResult(Content):
@@ -164,9 +149,8 @@ class ModelResult(Content):
 def read_result(file: Path, splits: Iterable[str], **about: Any) -> ModelResult:
     """The results of one model on these splits, as returned by ``reign.train.fit``; ``about`` says which model it is."""
     values = read_record(file, metric=str, report=str, best_train_loss=float, parameters=int, seconds=float, best=dict, last=dict)
-    result = ModelResult.check(
-        {**about, **values, "metrics": values.get("metrics", {})}, file
-    )  # runs of version 0.1.0 have no metrics
+    about |= {**values, "metrics": values.get("metrics", {})}  # runs of version 0.1.0 have no metrics
+    result = ModelResult.check(about, file)
     for which in ("best", "last"):
         if set(result.of(which)) != set(splits):
             raise ValueError(
@@ -187,19 +171,19 @@ class Summary(Content):
     metric: Annotated[str, name_in(METRICS)]
     report: Literal["best", "last"]
     average: float = 0.0
-    start: str = ""
     parameters: int
-    seconds: float
-    members: list[MemberResult] = Field(min_length=1)
+    start: str = ""
     folds: int = 0
     train: Spread = OPTIONAL
     val: Spread = OPTIONAL
     test: Spread = OPTIONAL
-    best_train: Spread = OPTIONAL
     parts: dict[str, Spread] = {}  # further splits of a data set
+    best_train: Spread = OPTIONAL
     ensemble: Ensemble = OPTIONAL
     baseline: Baseline = OPTIONAL
     metrics: dict[str, dict[str, MetricOfTargets]] = {}
+    seconds: float
+    members: list[MemberResult] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _check(self) -> "Summary":
@@ -229,6 +213,15 @@ class Summary(Content):
         }
         both = {f"{split}, models and {about.name}": spread for split, spread in about.together.items()}
         return {name: spread for name, spread in (alone | both).items() if spread is not None}
+
+    def table(self) -> tuple[list[str], list[list[object]]]:
+        """The columns and rows of the results: the metric on each split and what stands beside it, with several models also their deviation and number."""
+        several = len(self.members) > 1
+        found = {name: [spread.mean, spread.std, len(spread.values)] for name, spread in (self.splits | self.beside).items()}
+        rows: list[list[object]] = [[name, *numbers[: 3 if several else 1]] for name, numbers in found.items()]
+        if several and self.ensemble:
+            rows.insert(len(self.splits), ["test, ensemble", self.ensemble.test, "", self.ensemble.size])
+        return (["split", self.metric, "std", "models"] if several else ["split", self.metric]), rows
 
     def compare(self) -> str | None:
         """A sentence on whether the models or the baseline are better on the validation rows; None without a baseline."""
@@ -475,7 +468,7 @@ def write_predictions(
     if unsure is not None:
         header += [f"{label}_unc" for label in labels]
         columns += unsure.t().tolist()
-    rows = ([_cell(value) for value in row] for row in zip(*columns, strict=True))
+    rows = ([None if value != value else value for value in row] for row in zip(*columns, strict=True))  # NaN is an empty cell
     write_csv(file, header, rows)
 
 
@@ -483,24 +476,3 @@ def write_left_out(file: Path, report: "Report") -> None:
     """Write the rows of a table that could not be read, with the reasons. If all could be read, no file is written."""
     if report.left_out:
         write_csv(file, ["row", "reason"], report.left_out.items())
-
-
-def _cell(value: Any) -> Any:
-    return "" if isinstance(value, float) and math.isnan(value) else repr(value) if isinstance(value, float) else value
-
-
-def read_predictions(file: Path, graphs: int, outputs: int) -> Float[Tensor, "graphs outputs"]:
-    """The predictions that ``write_predictions`` wrote for one model."""
-    try:
-        with file.open(newline="", encoding="utf-8") as lines:
-            rows = list(csv.reader(lines))[1:]
-        found = [[float(v or "nan") for v in row[len(row) - outputs :]] for row in rows]
-    except (OSError, ValueError, csv.Error) as error:
-        raise ValueError(
-            f"{file} is damaged ({first_line(error)}); delete the result.json next to it to train this model again."
-        ) from None
-    if len(found) != graphs or any(len(row) != outputs for row in found):
-        raise ValueError(
-            f"{file} is damaged (expected {graphs} rows of {outputs} predictions); delete the result.json next to it to train this model again."
-        )
-    return torch.tensor(found, dtype=torch.float64).view(graphs, outputs)

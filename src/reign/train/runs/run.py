@@ -208,8 +208,8 @@ class TableReport(Content):
 class Memory(Content):
     """The peak memory in bytes of a process, and that on a GPU."""
 
-    host_bytes: int = OPTIONAL
     device_bytes: int = OPTIONAL
+    host_bytes: int = OPTIONAL
 
     @classmethod
     def peak(cls, device: torch.device) -> "Memory":

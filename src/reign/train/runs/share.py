@@ -62,83 +62,75 @@ def model_card(run: Run, files: list[str]) -> str:
     """
     recipe, problem, summary = run.recipe, run.problem, run.summary
     data, train = recipe.data, recipe.train
-    made = run.environment.to_dict()
-    number, command = len(summary.members), predict_command(data, "model.zip", "molecules.csv", run.files.predictions.name)
-    lines = [
-        f"# {recipe.model.name} for {', '.join(problem.targets)}",
-        "",
-        f"A subgraph graph neural network, trained with reign {made.get('reign', '')}".rstrip() + ".",
-        "",
-        "## How to use it",
-        "",
-        "    pip install 'reign[train,chem]'",
-        *([f"    {command}"] if command is not None else []),
-        "",
-        "```python",
-        "import reign",
-        "",
-        f'reign.load("model.zip").{_call(data)}',
-        "```",
-        "",
-        "## Data",
-        "",
-        f"- Trained on: {problem.name or data.name} ({problem.task})",
-        f"- Targets: {', '.join(problem.targets)}",
-    ]
-    if problem.classes:
-        lines.append(f"- Classes: {', '.join(problem.classes)}")
-    if data.has_descriptors:
-        named = [
-            *data.descriptors_columns,
-            *data.molecule_featurizers,
-            *(["a table of descriptors"] if data.descriptors_path else []),
-        ]
-        lines.append(f"- Descriptors besides the graph: {', '.join(named)}")
-    lines += ["", "## Splits", "", f"- {_split(recipe)}"]
+    made, number = run.environment.to_dict(), len(summary.members)
+    command = predict_command(data, "model.zip", "molecules.csv", run.files.predictions.name)
+    named = [*data.descriptors_columns, *data.molecule_featurizers, *(["a table of descriptors"] if data.descriptors_path else [])]
     sizes = {split: len(rows) for split, rows in run.members[0].splits.items()}
-    if sizes:
-        lines.append("- Graphs: " + ", ".join(f"{size:,} {split}" for split, size in sizes.items()))
-    lines += ["", "## Metrics", "", *_metrics(summary), ""]
-    lines += [
-        "## Model",
-        "",
-        f"- {number} model{'s' if number > 1 else ''} of {summary.parameters:,} weights each; the prediction is their mean"
-        if number > 1
-        else f"- One model of {summary.parameters:,} weights",
-        f"- {recipe.model.name}, {recipe.model.num_layers} layers of {recipe.model.hidden_channels} channels"
-        + "".join(f", {key} {value}" for key, value in recipe.model.options.items()),
-        f"- {train.epochs} epochs; {summary.describe_weights()}",
-        *(
-            f"- {what} what its weights started from: {about}"
-            for what, key in (("Data of", "data"), ("Licence of", "licence"))
-            if (about := run.environment.start.get(key))
-        ),
-        *(
-            [f"- The prediction is the mean of this and of a {recipe.ensemble_with} on Morgan counts and RDKit descriptors"]
-            if recipe.ensemble_with
-            else []
-        ),
-        f"- Calibrated on validation rows: {_calibrated(run)}",
-        "",
-        "## Versions",
-        "",
-        *(f"- {name} {made[name]}" for name in VERSIONS if isinstance(made.get(name), str)),
-        f"- exported by reign {reign._version.__version__}",
-        "",
-        "## What is in the file",
-        "",
-        "Settings, results, calibration, ranges of the training molecules and labels, and weights. It does not hold splits, predictions or checkpoints"
-        + (". The leaves of the forest hold labels of training molecules. " if recipe.ensemble_with else ", nor single labels. ")
-        + (
-            "It holds the SMILES of the training molecules (`training.csv`), for `--nearest`."
-            if run.files.training.name in files
-            else "It does not hold the training molecules, so `--nearest` is not possible."
-        ),
-        "",
-        *(f"- `{name}`" for name in files),
-        "",
-    ]
-    return "\n".join(lines)
+    sections = {
+        "How to use it": [
+            "    pip install 'reign[train,chem]'",
+            *([f"    {command}"] if command is not None else []),
+            "",
+            "```python",
+            "import reign",
+            "",
+            f'reign.load("model.zip").{_call(data)}',
+            "```",
+        ],
+        "Data": [
+            f"- Trained on: {problem.name or data.name} ({problem.task})",
+            f"- Targets: {', '.join(problem.targets)}",
+            *([f"- Classes: {', '.join(problem.classes)}"] if problem.classes else []),
+            *([f"- Descriptors besides the graph: {', '.join(named)}"] if data.has_descriptors else []),
+        ],
+        "Splits": [
+            f"- {_split(recipe)}",
+            *(["- Graphs: " + ", ".join(f"{size:,} {split}" for split, size in sizes.items())] if sizes else []),
+        ],
+        "Metrics": _metrics(summary),
+        "Model": [
+            f"- {number} models of {summary.parameters:,} weights each; the prediction is their mean"
+            if number > 1
+            else f"- One model of {summary.parameters:,} weights",
+            f"- {recipe.model.name}, {recipe.model.num_layers} layers of {recipe.model.hidden_channels} channels"
+            + "".join(f", {key} {value}" for key, value in recipe.model.options.items()),
+            f"- {train.epochs} epochs; {summary.describe_weights()}",
+            *(
+                f"- {what} what its weights started from: {about}"
+                for what, key in (("Data of", "data"), ("Licence of", "licence"))
+                if (about := run.environment.start.get(key))
+            ),
+            *(
+                [f"- The prediction is the mean of this and of a {recipe.ensemble_with} on Morgan counts and RDKit descriptors"]
+                if recipe.ensemble_with
+                else []
+            ),
+            f"- Calibrated on validation rows: {_calibrated(run)}",
+        ],
+        "Versions": [
+            *(f"- {name} {made[name]}" for name in VERSIONS if isinstance(made.get(name), str)),
+            f"- exported by reign {reign._version.__version__}",
+        ],
+        "What is in the file": [
+            "Settings, results, calibration, ranges of the training molecules and labels, and weights. It does not hold splits, predictions or checkpoints"
+            + (
+                ". The leaves of the forest hold labels of training molecules. "
+                if recipe.ensemble_with
+                else ", nor single labels. "
+            )
+            + (
+                "It holds the SMILES of the training molecules (`training.csv`), for `--nearest`."
+                if run.files.training.name in files
+                else "It does not hold the training molecules, so `--nearest` is not possible."
+            ),
+            "",
+            *(f"- `{name}`" for name in files),
+        ],
+    }
+    title = f"# {recipe.model.name} for {', '.join(problem.targets)}"
+    about = f"A subgraph graph neural network, trained with reign {made.get('reign', '')}".rstrip() + "."
+    parts = [f"## {section}\n\n" + "\n".join(lines) for section, lines in sections.items()]
+    return "\n\n".join([title, about, *parts]) + "\n"
 
 
 def _split(recipe: Recipe) -> str:

@@ -1,8 +1,10 @@
 """Train all models of one or several recipes, many models at once, and write each run to its folder."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +19,7 @@ from reign.train.engine.loop import check_training
 from reign.train.predict.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
 from reign.train.predict.ensemble import TrainedModel, forecast, methods_of
 from reign.train.predict.nearest import Domain, keep_training
-from reign.train.runs.baseline import fit_baseline, wants_forest
+from reign.train.runs.baseline import Beside, Forests, compare_forests, wants_forest
 from reign.train.runs.build import (
     check_stereo,
     find_too_large,
@@ -29,8 +31,8 @@ from reign.train.runs.build import (
     start_from,
     try_model,
 )
-from reign.train.runs.jobs import Job, Member, members_of, run_jobs
-from reign.train.runs.results import Summary, read_predictions, read_result, spread_of, summarise, write_left_out, write_predictions
+from reign.train.runs.jobs import Member, members_of, run_jobs
+from reign.train.runs.results import Predictions, Summary, read_result, spread_of, summarise, write_left_out, write_predictions
 from reign.train.runs.run import Environment, Memory, ModelFiles, Run, SavedModel, SavedProblem, only_one
 from reign.train.settings.config import Recipe
 
@@ -126,8 +128,12 @@ def train_all(
         runs: list[_Started] = []
         loaded: dict[str, Problem] = {}
         for recipe, folder in plans:
-            held.enter_context(_only_one(fabric, folder))
+            _on_first(fabric, partial(held.enter_context, only_one(folder)))
             runs.append(_Started.begin(recipe, Run(folder), resume, fabric, callback, loaded))
+        beside = held.enter_context(Beside())
+        for run in runs:
+            if fabric.is_global_zero and run.problem is not None and wants_forest(run.recipe, run.problem):
+                run.forests = beside.start(run.recipe, run.run, run.problem, run.members)
         work = [job for run in runs for job in run.jobs()]
         try:
             run_jobs(work, fabric, callback, jobs)
@@ -142,7 +148,7 @@ def train_all(
         return [run.finish(fabric, callback) for run in runs]
 
 
-def _raise_first(failed: list[Job], work: list[Job]) -> None:
+def _raise_first(failed: list[Member], work: list[Member]) -> None:
     if not failed:
         return
     error = failed[0].error
@@ -150,7 +156,7 @@ def _raise_first(failed: list[Job], work: list[Job]) -> None:
     if isinstance(error, ValueError) and len(work) > 1:
         others = f"; {len(failed) - 1} more failed" if len(failed) > 1 else ""
         raise type(error)(
-            f"{failed[0].member.folder}: {error} ({len(work) - len(failed)} of {len(work)} models are done{others})"
+            f"{failed[0].folder}: {error} ({len(work) - len(failed)} of {len(work)} models are done{others})"
         ) from error
     raise error
 
@@ -164,6 +170,7 @@ class _Started:
     problem: Problem | None
     members: list[Member]
     done: Summary | None = None
+    forests: Future[Forests] | None = None
 
     @classmethod
     def begin(
@@ -176,7 +183,9 @@ class _Started:
         problem, report = make_problem(recipe.data, loaded, callback, _on_first(fabric, run.known_targets))
         whole, too_large = problem, dict[str, str]()
         if report is not None:
-            too_large = _on_first(fabric, lambda: _too_large(recipe, problem, run, fabric))
+            known = run.files.problem.is_file()  # a resumed run leaves out the rows that were found when it was started
+            find = partial(saved_too_large, run) if known else partial(find_too_large, recipe, device=fabric.device)
+            too_large = _on_first(fabric, partial(find, problem))
             problem = leave_out(problem, report, too_large)
         about = SavedProblem.of(whole, too_large)
         if run.files.problem.is_file() and run.problem.to_dict() != about.to_dict():
@@ -184,7 +193,7 @@ class _Started:
                 f"the data of {problem.name} have changed since the run in {run.folder} was started; choose a new folder with -o."
             )
         stretched = _stretched(recipe, run, callback)
-        members = list(members_of(recipe, problem, run))
+        members = members_of(recipe, problem, run)
         places = [ModelFiles(member.folder) for member in members]
         starting = any(not each.checkpoint.is_file() and (stretched or not each.result.is_file()) for each in places)
         origin = _origin(recipe, run) if starting and recipe.train.checkpoint is not None else {}
@@ -216,13 +225,9 @@ class _Started:
                     callback.note(f"all rows that were left out are in {files.left_out}")
         return cls(recipe, Run(run.folder), problem, members)
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[Member]:
         """The models that are not done yet."""
-        return [
-            Job(self.recipe, member, self.run.folder, m, len(self.members))
-            for m, member in enumerate(self.members)
-            if not ModelFiles(member.folder).result.is_file()
-        ]
+        return [member for member in self.members if not ModelFiles(member.folder).result.is_file()]
 
     def finish(self, fabric: Fabric, callback: Callback) -> Summary:
         """Write the summary of the run, unless it is finished already, and return it."""
@@ -236,19 +241,20 @@ class _Started:
                 m.problem.splits,
                 seed=m.seed,
                 fold=m.fold,
-                folder=str(m.folder.relative_to(self.run.folder)),
+                folder=m.label,
             )
             for m in self.members
         ]
         metric, predicted = results[0].metric, None
         curves = [SavedModel(m.folder, self.run).curve(f"val_{metric}") for m in self.members] if folds is not None else []
         if folds is None and "test" in problem.splits:
-            size = problem.splits["test"].numel(), problem.num_outputs
-            predicted = torch.stack([read_predictions(ModelFiles(m.folder).predictions, *size) for m in self.members])
+            predicted = torch.stack([_predicted(ModelFiles(m.folder).predictions, problem) for m in self.members])
         baseline, beside = None, None
-        if fabric.is_global_zero and wants_forest(self.recipe, problem):
+        if self.forests is not None:
             try:
-                baseline, beside = fit_baseline(self.recipe, self.run, problem, self.members, metric, results[0].report, callback)
+                (forests,) = (found.result() for found in callback.track([self.forests], "waiting for the forest"))
+                about = self.recipe, self.run, problem, self.members, metric, results[0].report
+                baseline, beside = compare_forests(forests, *about, callback)
             except Exception as error:  # what is only for comparison never ends a run
                 if self.recipe.ensemble_with:
                     raise
@@ -282,6 +288,17 @@ class _Started:
             callback.note(f"The run could not be calibrated: {error}")
 
 
+def _predicted(file: Path, problem: Problem) -> Tensor:
+    """The predictions of a model for the test graphs."""
+    try:
+        found = Predictions.read(file, "test", problem.targets, problem.classes).values
+        if len(found) != (rows := problem.splits["test"].numel()):
+            raise ValueError(f"{file} is damaged (it has {len(found)} rows, expected {rows}).")
+    except ValueError as error:
+        raise ValueError(f"{str(error).rstrip('.')}; delete the result.json next to it to train this model again.") from None
+    return torch.from_numpy(found)
+
+
 def _origin(recipe: Recipe, run: Run) -> dict[str, str]:
     """The weights that a run starts from, see ``origin_of``. All its models must start from the same."""
     assert recipe.train.checkpoint is not None
@@ -308,21 +325,6 @@ def _stretched(recipe: Recipe, run: Run, callback: Callback) -> bool:
         )
         callback.note(f"The run had {before} epochs and continues to {recipe.train.epochs}{how}.")
     return recipe.train.epochs > before
-
-
-def _too_large(recipe: Recipe, problem: Problem, run: Run, fabric: Fabric) -> dict[str, str]:
-    """The rows of a table that are too large for the memory. A resumed run uses the rows found when it was started."""
-    if run.files.problem.is_file():
-        return saved_too_large(run, problem)
-    return find_too_large(recipe, problem, fabric.device)
-
-
-@contextmanager
-def _only_one(fabric: Fabric, folder: Path) -> Iterator[None]:
-    """Lock the folder of a run, in the first process on behalf of all."""
-    with ExitStack() as held:
-        _on_first(fabric, lambda: held.enter_context(only_one(folder)))
-        yield
 
 
 def _on_first(fabric: Fabric, work: Callable[[], T]) -> T:

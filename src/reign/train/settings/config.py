@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -20,6 +20,8 @@ from reign.train.settings.metrics import METRICS
 from reign.train.settings.optim import OPTIMISERS, SCHEDULES, Schedule
 from reign.train.settings.yaml import read_yaml
 
+S = TypeVar("S", bound="Settings")
+
 
 class Settings(BaseModel):
     """Settings that reject unknown fields."""
@@ -33,6 +35,14 @@ class Settings(BaseModel):
             raise ValueError(explain(error, type(self))) from None
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # pydantic calls it for direct calls only, not for nested settings
+
+    @classmethod
+    def check(cls: type[S], values: Any, source: str = "the recipe") -> S:
+        """Make settings from plain values. A single ``ValueError`` lists every wrong field, with the closest existing names."""
+        try:
+            return cls.model_validate(dict(values) if isinstance(values, Mapping) else values)
+        except ValidationError as error:
+            raise ValueError(f"{source}: {explain(error, cls)}") from None
 
 
 def name_in(registry: Registry[Any]) -> AfterValidator:
@@ -90,26 +100,6 @@ LossName = Annotated[str, name_in(LOSSES)]
 MetricName = Annotated[str, name_in(METRICS)]
 OptimiserName = Annotated[str, name_in(OPTIMISERS)]
 ScheduleName = Annotated[str, name_in(SCHEDULES)]
-
-
-OF_TABLES = (
-    "target_columns",
-    "task",
-    "split",
-    "split_sizes",
-    "splits_column",
-    "splits_file",
-    "group_column",
-    "time_column",
-    "split_seed",
-    "split_similarity",
-    "ignore_columns",
-    "descriptors_columns",
-    "descriptors_path",
-    "molecule_featurizers",
-    "weight_column",
-    "stereo",
-)  # settings that have no meaning for a data set
 
 
 class DataConfig(Settings):
@@ -196,11 +186,9 @@ class DataConfig(Settings):
                     "options.root: a recipe must not set the folder of a data set; set the environment variable REIGN_CACHE instead"
                 )
             find_dataset(self.name).complete(self.options)
-            if odd := [
-                name
-                for name in OF_TABLES
-                if getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True)
-            ]:
+            fields = type(self).model_fields
+            of_tables = list(fields)[list(fields).index("target_columns") :]  # these have no meaning for a data set
+            if odd := [name for name in of_tables if getattr(self, name) != fields[name].get_default(call_default_factory=True)]:
                 raise ValueError(f"{odd[0]} is for tables of molecules, but name is '{self.name}', a data set; leave it out")
         return self
 
@@ -417,14 +405,6 @@ class Recipe(Settings):
             why = "the baseline is none" if self.data.reads_smiles else f"data.name is '{self.data.name}'"
             raise ValueError(f"ensemble_with is '{self.ensemble_with}', which is the baseline of a table of molecules, but {why}")
         return self
-
-    @classmethod
-    def check(cls, values: Mapping[str, Any], source: str = "the recipe") -> "Recipe":
-        """Make settings from plain values. A single ``ValueError`` lists every wrong field, with the closest existing names."""
-        try:
-            return cls.model_validate(dict(values))
-        except ValidationError as error:
-            raise ValueError(f"{source}: {explain(error, cls)}") from None
 
     def save(self, file: Path) -> None:
         """Write as YAML."""

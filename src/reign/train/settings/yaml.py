@@ -133,24 +133,7 @@ def choices(text: str) -> tuple[str, list[Any]]:
     key, sign, values = text.partition("=")
     if not sign or not values:
         raise ValueError(f"--grid got '{text}', expected key=v1,v2, as in model.hidden_channels=64,128.")
-    return key.strip(), [read_value(value) for value in _split(values)]
-
-
-def _split(text: str) -> list[str]:
-    """A text at the commas outside of brackets and quotes."""
-    parts, depth, quote = [""], 0, ""
-    for sign in text:
-        if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "'\"":
-            quote = sign
-        else:
-            depth += (sign in "[{") - (sign in "]}")
-        if sign == "," and depth == 0 and not quote:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    return parts
+    return key.strip(), [_number(value) for value in _parsed(f"[{values}]", values)]
 
 
 def read_value(text: str) -> Any:
@@ -159,10 +142,17 @@ def read_value(text: str) -> Any:
     >>> [read_value(text) for text in ("3", "1e-3", "ego+:2", "[64, 64]", "null")]
     [3, 0.001, 'ego+:2', [64, 64], None]
     """
+    return _number(_parsed(text, text))
+
+
+def _parsed(text: str, given: str) -> Any:
     try:
-        value = parse_yaml(text)
+        return parse_yaml(text)
     except ValueError:
-        raise ValueError(f"{text[:80]!r} cannot be read as a YAML value.") from None
+        raise ValueError(f"{given[:80]!r} cannot be read as a YAML value.") from None
+
+
+def _number(value: Any) -> Any:
     if isinstance(value, str):
         with suppress(ValueError, OverflowError):
             return float(value)
