@@ -115,6 +115,16 @@ def watch(pid: int, kill_after: float | None) -> int:
 
 
 if __name__ == "__main__":
+    for name in [
+        "lightning.fabric",
+        "pandas",
+        "rdkit.Chem",
+        "sklearn.metrics",
+        "reign.cli",
+        "reign.experiments",
+        "reign.train.runs",
+    ]:
+        __import__(name)
     from reign.__main__ import main
 
     print("ready", flush=True)  # noqa: T201

@@ -1,5 +1,6 @@
 """The forest next to the models of a table of molecules: how its score is shown, and predictions with both."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,16 @@ def graphs_and_texts(texts: Any) -> tuple[Any, list[list[str]]]:
     from reign.data import GraphPack
 
     return GraphPack.of([from_smiles(text) for text in texts]), [list(texts)]
+
+
+def test_it_is_fitted_while_the_models_are_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    from reign.train.runs import train as runs
+
+    fitted, fit, run_jobs = threading.Event(), Forest.fit, runs.run_jobs
+    monkeypatch.setattr(Forest, "fit", lambda *given: fitted.set() or fit(*given))
+    monkeypatch.setattr(runs, "run_jobs", lambda *given: run_jobs(*given) if fitted.wait(60) else pytest.fail("it waits"))
+    train("-q")
+    assert read_json(Path("run/summary.json"))["baseline"]["trees"] == 5
 
 
 def test_a_forest_that_cannot_be_used_never_ends_a_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -375,8 +375,9 @@ def test_search_of_the_settings_for_a_table() -> None:
     file = table()
     done = works(
         "tune", "-i", file, "--target-columns", "size", "--trials", "6", "--grid", "model.hidden_channels=4,8", "--grid", "model.num_layers=1",
-        "--set", "train.epochs=3", "-o", "runs", "-q",
+        "--set", "train.epochs=3", "-o", "runs",
     )  # fmt: skip
+    assert "All trials start from random weights" in done.stderr
     assert "The best run is in runs/best." in done.stdout
     assert "Predict with: reign predict -i FILE.csv --model-paths runs/best -o out.csv" in done.stdout
     values = {

@@ -1,10 +1,12 @@
 """Reports and explanations as a user gets them, opened in a browser where there is one."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 import time
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,13 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+import reign
 from commands import fails, works
 from pictures import browser, look_at
 from reign import plots
 from reign.cli import progress
 from reign.data import Problem
+from reign.disk import read_json
 from reign.plots import _graphs
 
 SMALL = ["--set", "model.hidden_channels=8", "--set", "model.num_layers=1", "-b", "16", "--epochs", "2", "-q", "--report"]
@@ -79,6 +83,21 @@ def test_reports_of_every_task(runs: Path) -> None:
         assert "hidden_channels: 8" in text
         assert "peak memory of the process" in text
     assert "&lt;b&gt;ring&lt;/b&gt;" in (runs / "ring" / "report.html").read_text()
+
+
+def test_reports_have_the_sizes_of_splits(runs: Path) -> None:
+    text = (runs / "size" / "report.html").read_text()
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row)[:2] for row in re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)]
+    sizes = read_json(runs / "size" / "seed-0" / "splits.json")
+    assert [cell for cell in cells if cell and cell[0] in sizes] == [[split, str(len(ids))] for split, ids in sizes.items()]
+
+
+def test_an_explanation_warns_as_predictions_do(runs: Path, tmp_path: Path) -> None:
+    done = works("explain", str(runs / "size"), "--smiles", "CCO", "--smiles", "C[SiH3]", "-o", str(tmp_path / "why.html"))
+    warning = reign.load(runs / "size").predict(["C[SiH3]"])["warning"][0]
+    assert "no training molecule has" in warning
+    assert (done.stderr.count("Warning"), f"Warning: C[SiH3]: {warning}." in done.stderr) == (1, True)
+    assert f"Warning: {escape(warning)}." in (tmp_path / "why.html").read_text()
 
 
 def test_pages_in_a_browser(runs: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from nursery import Nursery
 from safetensors.torch import load_file
 
 import reign as package
@@ -386,43 +387,28 @@ def test_a_damaged_checkpoint(tmp_path: Path, content: bytes | None) -> None:
 # -- kills and processes -----------------------------------------------------------------------------------------------
 
 
-def process(*args: str, folder: Path, launcher: list[str] | None = None) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *(launcher or []), "-m", "reign", *args]
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
-def epochs_done(run: Path) -> int:
-    file = run / "seed-0" / "metrics.csv"
-    return len(file.read_text().splitlines()) - 1 if file.is_file() else 0
-
-
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    """Killed three times: at some moment, before some change of its files, and at some moment again. ``tests/attack/test_kill.py`` tries many more."""
     file = table(tmp_path)
-    settings = ["--epochs", "16", "-b", "4", "--set", "model.hidden_channels=16", "--set", "model.dropout=0.2", "-q"]
-    whole = process("train", "-i", file, "-o", "whole", *settings, folder=tmp_path)
+    settings = ["--epochs", "12", "-b", "8", "-q"]
+    settings += [arg for part in ("hidden_channels=8", "num_layers=1", "dropout=0.2") for arg in ("--set", f"model.{part}")]
     seed = int(os.environ.get("REIGN_SEED", "0"))
-    rng = random.Random(seed)
-    kills, starts = 0, 0
-    while not (tmp_path / "run/summary.json").is_file():
-        starts += 1
-        assert starts < 12
+    rng, nursery = random.Random(seed), Nursery(tmp_path / "errors")
+    start = time.monotonic()
+    assert nursery.run("train", "-i", file, "-o", "whole", *settings, folder=tmp_path / "whole") == 0, nursery.errors.read_text()
+    length, changes = time.monotonic() - start, nursery.changes()
+    kills = 0
+    for kind in ("time", "change", "time", None):
+        moment: dict[str, Any] = {
+            "time": {"kill_after": rng.uniform(0, 0.4 * length)},
+            "change": {"kill_at": rng.randint(0, changes // 2)},
+        }.get(kind or "", {})
         args = ["--resume", "run", "-q"] if (tmp_path / "run/recipe.yaml").is_file() else ["-i", file, "-o", "run", *settings]
-        worker = process("train", *args, folder=tmp_path)
-        if kills < 3:
-            # wait for some epoch, or for the start alone, and then for any moment within the next ones
-            goal, limit = min(epochs_done(tmp_path / "run") + rng.randint(0, 4), 15), time.monotonic() + 120
-            while epochs_done(tmp_path / "run") < goal and worker.poll() is None and time.monotonic() < limit:
-                time.sleep(0.002)
-            time.sleep(rng.uniform(0, 0.15) if goal else rng.uniform(0, 6))
-            if worker.poll() is None:
-                worker.send_signal(signal.SIGKILL)
-                kills += 1
-        _, error = worker.communicate(timeout=300)
-        assert worker.returncode in (0, -signal.SIGKILL), error.decode()
-    _, error = whole.communicate(timeout=300)
-    assert whole.returncode == 0, error.decode()
-    assert kills >= 2, seed
+        status = nursery.run("train", *args, folder=tmp_path / "run", **moment)
+        assert status in (0, -signal.SIGKILL), (seed, nursery.errors.read_text())
+        kills += status != 0
+    nursery.close()
+    assert (status, kills >= 2) == (0, True), seed
     one, other = weights(tmp_path / "whole"), weights(tmp_path / "run")
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one), seed
@@ -453,13 +439,10 @@ def test_two_processes_compute_what_one_does(tmp_path: Path) -> None:
     settings += ["--set", "train.precision=64-true", "--set", "model.hidden_channels=8", "--set", "model.num_layers=2"]
     settings += ["--set", "train.optimiser.lr=0.001"]
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(20_000 + os.getpid() % 20_000)]
-    workers = [
-        process("train", "-i", file, "-o", "one", *settings, folder=tmp_path),
-        process("train", "-i", file, "-o", "two", "--accelerator", "cpu", *settings, folder=tmp_path, launcher=launcher),
-    ]
-    for worker in workers:
-        _, error = worker.communicate(timeout=300)
-        assert worker.returncode == 0, error.decode()
+    command = [sys.executable, *launcher, "-m", "reign", "train", "-i", file, "-o", "two", "--accelerator", "cpu", *settings]
+    done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    works("train", "-i", file, "-o", "one", *settings)
     assert read_json(tmp_path / "two/environment.json")["processes"] == 2
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     assert one.keys() == two.keys()
@@ -503,6 +486,7 @@ def test_reproduce(tmp_path: Path) -> None:
     done = works(*args)
     assert "0.2185" in done.stdout
     assert "0.0105 +- 0.0006" in done.stdout
+    assert "ifference" not in done.stdout  # of a quick test from the paper
     assert "PNA (quoted)" in done.stdout
     rows = list(csv.DictReader((tmp_path / "runs/table.csv").read_text().splitlines()))
     assert [(row["row"], row["column"]) for row in rows] == [

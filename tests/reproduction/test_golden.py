@@ -10,6 +10,8 @@ import torch
 import reign
 from golden import Golden
 from reign.nn import from_authors
+from reign.published._paper import put_paper
+from reign.published._weights import Weights
 from reproduction.make_tiny_golden import FILE, SOURCES, graphs, predict
 
 TINY = json.loads(FILE.read_text())
@@ -51,13 +53,23 @@ def test_the_tiny_record_tells_policies_and_weights_apart() -> None:
                 assert moved.abs().max() > 1e-7, f"the outputs do not depend on {name}"
 
 
+class _Every(dict[str, torch.Tensor]):
+    """A dictionary with something under every name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> torch.Tensor:
+        return torch.zeros(1, 1)
+
+
 def test_weights_go_round(tmp_path: Path) -> None:
     """The mapping on weights the project makes itself: our SUN under the authors' names, and back."""
     torch.manual_seed(0)
     ours = reign.nn.SUN(8, 8, 2, 1, policy="nm", node_encoder=5, edge_encoder=4).double().eval()
-    from reign.published._paper import _layer_names
-
-    names = _layer_names(ours, {"final_layers.3.weight": torch.zeros(1)})
+    w = Weights(_Every())
+    put_paper(w, ours)
+    names = w.sources
     theirs = {names[key]: value.numpy() for key, value in ours.state_dict().items() if not key.endswith("tracked")}
     again = from_authors(theirs, "sun", "nm")
     x, edge_index = torch.tensor([[0], [1], [4]]), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])

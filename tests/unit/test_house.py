@@ -13,23 +13,23 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
-    ".": (13, 1394, 7.6),
-    "bags": (10, 2381, 4.1),
-    "cli": (13, 2426, 8.4),
-    "data": (22, 4013, 6.8),
+    ".": (13, 1395, 7.6),
+    "bags": (11, 2447, 4.2),
+    "cli": (13, 2309, 8.3),
+    "data": (22, 3971, 6.8),
     "draw": (3, 410, 7.3),
-    "experiments": (13, 2488, 6.7),
-    "explain": (2, 313, 4.8),
-    "explore": (3, 438, 7.5),
-    "kernels": (20, 4267, 3.8),
-    "nn": (33, 6927, 6.1),
-    "plots": (11, 2019, 7.0),
-    "policies": (9, 1238, 6.2),
-    "published": (7, 1235, 4.8),
-    "sklearn": (2, 362, 8.0),
+    "experiments": (13, 2475, 6.7),
+    "explain": (2, 288, 5.6),
+    "explore": (3, 432, 7.6),
+    "kernels": (20, 4724, 3.9),
+    "nn": (32, 6925, 6.0),
+    "plots": (11, 1970, 6.1),
+    "policies": (9, 1202, 6.4),
+    "published": (7, 1215, 4.9),
+    "sklearn": (2, 345, 8.7),
     "smiles": (8, 1079, 6.7),
-    "theory": (15, 3818, 4.6),
-    "train": (41, 9654, 6.2),
+    "theory": (15, 3666, 4.8),
+    "train": (41, 9562, 6.3),
 }
 
 WHOLE = {
@@ -37,9 +37,9 @@ WHOLE = {
     "modules that name files of a run": 1,
     "renderers of tables": 1,
     "cycles of imports": 3,
-    "modules in cycles": 24,
+    "modules in cycles": 25,
     "equal class names": 6,
-    "dict[str, Any]": 60,
+    "dict[str, Any]": 56,
 }
 
 

@@ -32,6 +32,15 @@ def test_titles_have_one_line() -> None:
     assert max(map(len, shown(Table("", ["x"], [[1]], "long " * 40)).splitlines())) < 10
 
 
+def test_names_are_never_cut() -> None:
+    lines = [
+        line.strip("│ ").strip()
+        for line in shown(Table("", ["x", "y"], [["local-folklore-rrwp-long", "a, b"]], "", "l"), 24).splitlines()
+    ]
+    assert "…" not in "".join(lines)
+    assert "".join(line.split("│")[0].strip() for line in lines[3:-1]) == "local-folklore-rrwp-long"
+
+
 def test_markdown() -> None:
     assert TABLE.markdown(2).split("\n") == [
         "## Title",

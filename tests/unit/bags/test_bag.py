@@ -126,6 +126,9 @@ def test_what_needs_roots_says_so() -> None:
     message = "transpose needs one subgraph per node, got 2 for 3 nodes: policy 'ed' is not node-based; use 'nm', "
     with pytest.raises(ValueError, match=message):
         _ = bag.transpose
+    for domain in ("all", "members"):
+        with pytest.raises(ValueError, match=message):
+            _ = path_bag("ed", domain=domain).wiring.transpose
     with pytest.raises(ValueError, match="a subgraph of policy 'ed' has 2 anchors, expected one root"):
         _ = bag.root
 

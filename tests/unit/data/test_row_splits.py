@@ -2,6 +2,7 @@
 
 import json
 import random
+from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,20 @@ def test_k_means_finds_clusters_and_has_a_seed() -> None:
     assert found != k_means(prints, 1, plain)
     together = [expected[a, b] for a, b in combinations(range(len(found)), 2) if found[a] == found[b]]
     assert np.mean(together) > 2 * expected.mean()
+
+
+def test_k_means_is_exact() -> None:
+    """No mean is nearer than that of a molecule's cluster, in fractions; the order in which bits are added does not matter."""
+    prints, other = Fingerprints(molecules()), Fingerprints(molecules())
+    found, bits = np.array(k_means(prints, 0, plain)), prints.unpacked(slice(None)).astype(int)
+    clusters = [bits[found == cluster] for cluster in range(max(found) + 1)]
+    sums = [(cluster.sum(0), len(cluster)) for cluster in clusters]
+    assert len(sums) == 10
+    for bit, cluster in zip(bits, found, strict=True):
+        away = [Fraction(int(total @ total), size**2) - Fraction(2 * int(bit @ total), size) for total, size in sums]
+        assert away[cluster] == min(away)
+    other.bits = np.packbits(other.unpacked(slice(None))[:, np.random.permutation(2048)], axis=1)  # noqa: NPY002
+    assert k_means(other, 0, plain) == found.tolist()
 
 
 # -- groups and times --------------------------------------------------------------------------------------------------

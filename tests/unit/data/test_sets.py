@@ -201,13 +201,13 @@ def test_downloads_show_their_progress(tmp_path: Path) -> None:
 def test_options_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REIGN_DATA", raising=False)
     for make, message in (
-        (lambda: Counting(kind="eer"), "kind is 'eer', expected 'regular', 'er' or 'chen2020'"),
+        (lambda: Counting(kind="eer"), "kind is 'eer', expected one of regular, er, chen2020"),
         (lambda: Counting(split="dev"), "split is 'dev', expected 'train' or 'val' or 'test'"),
         (lambda: Counting(size=3), "counting has no option 'size'. It has kind, num_graphs, seed"),
         (lambda: Counting(num_graphs=3), "num_graphs is 3, expected a whole number of at least 10"),
         (lambda: Counting(kind="chen2020", num_graphs=20), "leave out num_graphs and seed with kind='chen2020'"),
         (lambda: GraphProperties(source="pna", seed=1), "leave out share and seed with source='pna'"),
-        (lambda: TU(set="MUTAC"), "set is 'MUTAC', expected MUTAG or PTC"),
+        (lambda: TU(set="MUTAC"), "set is 'MUTAC', expected one of MUTAG, PTC"),
         (lambda: EXP(), "EXP is read from exp.npz in the folder given by the environment variable REIGN_DATA, which is not set"),
         (lambda: GraphProperties(share=0.0), "share is 0.0, expected a number above 0"),
         (lambda: load_problem("zink"), "unknown data set 'zink'; did you mean 'zinc'?"),

@@ -1,5 +1,6 @@
 """SMILES that are read in blocks: which rows are the same graph for a model, and the processes that read them."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -165,6 +166,15 @@ def test_rows_are_read_by_other_processes_but_not_far_ahead(monkeypatch: pytest.
     next(found)
     found.close()  # as if the command were stopped
     assert [process.poll() is not None for process in started] == [True] * 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no groups of processes")
+def test_ctrl_c_leaves_a_process_alone() -> None:
+    process = Process()
+    try:
+        assert os.getpgid(process.process.pid) == process.process.pid  # a terminal interrupts the group of the first process
+    finally:
+        process.end()
 
 
 def test_a_process_ends_with_the_first_one() -> None:

@@ -326,3 +326,8 @@ def test_when_training_starts_from_random_weights(changes: dict[str, Any], why: 
     assert name == "molecules"
     assert why in said
     assert bool(why) == said.startswith("Training starts from random weights, because ")
+
+
+@pytest.mark.parametrize("columns", [3, None, True, "smiles"])
+def test_columns_that_are_no_list_are_left_to_the_check_of_the_recipe(columns: object) -> None:
+    assert recipe_of_table({"data": {"smiles_columns": columns}}) == ("molecules-pretrained", "")

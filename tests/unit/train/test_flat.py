@@ -5,9 +5,10 @@ import copy
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from reign.train.engine.update import FlatAdam
+from reign.train.engine.update import FlatAdam, clipped
 
 
 def model() -> nn.Module:
@@ -77,3 +78,26 @@ def test_weights_are_aligned_as_tensors_of_their_own() -> None:
     assert len(flat.weights) == 4
     for weight, place in zip(flat.weights, flat.places, strict=True):
         assert (weight.data_ptr() - start) % 512 == (place.data_ptr() - flat.grads.data_ptr()) % 512 == 0
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_the_next_gradients_after_some_that_are_no_numbers(value: float) -> None:
+    """There are gaps between the weights, whose zeros are clipped with them and must stay zeros."""
+    net = model()
+    gradients(net, 0)
+    optimiser = Adam(net.parameters())
+    flat = FlatAdam(optimiser, [p for p in net.parameters() if p.grad is not None])
+    assert flat.grads.numel() > sum(p.numel() for p in flat.weights)
+    expected = flat.collect()[0].clone()
+    for p in flat.weights:
+        assert p.grad is not None
+        p.grad.fill_(value)
+    grads = flat.collect()
+    torch._foreach_mul_(grads, clipped(get_total_norm(grads), 1.0))
+    gradients(net, 0)
+    assert torch.equal(flat.collect()[0], expected)
+
+
+def test_factors_of_clipping() -> None:
+    found = [float(clipped(torch.tensor(norm), 2.0)) for norm in (1.0, 4.0, float("inf"), float("nan"))]
+    assert found == pytest.approx([1.0, 0.5, 0.0, 1.0])

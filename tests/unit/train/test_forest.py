@@ -13,7 +13,7 @@ from reign.smiles import Molecule
 from reign.train.engine.callbacks import Callback
 from reign.train.predict import forest
 from reign.train.predict.forest import Forest, Trees, describe
-from reign.train.runs.baseline import wants_forest
+from reign.train.runs.baseline import Beside, NotNeeded, wants_forest
 from reign.train.settings.config import DataConfig, Recipe
 
 pytest.importorskip("rdkit")
@@ -311,9 +311,35 @@ def test_molecules_that_cannot_be_described(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_kind_of_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds: list[tuple[str, float | str]] = []
     before = Trees.fit
-    monkeypatch.setattr(Trees, "fit", lambda *given: kinds.append(given[-1]) or before(*given))
+    monkeypatch.setattr(Trees, "fit", lambda *given: kinds.append(given[5]) or before(*given))
     x, y = numbers(), np.arange(40.0)
     fitted(x, problem(y))
     fitted(x, problem(np.where(y < 25, 0.0, y)))  # most labels are equal
     fitted(x, problem(y > 20, "classification"))
     assert kinds == [forest.NUMBERS, forest.CLASSES, forest.CLASSES]
+
+
+def test_trees_are_the_same_however_many_are_fitted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, seen = numbers(), np.arange(40.0), []
+
+    class Told(Callback):
+        def track(self, items: Any, label: str) -> Any:
+            seen.append(list(items))
+            return items
+
+    monkeypatch.setattr(forest, "TREES", 7)
+    found = []
+    for at_once, steps in ((10, [7]), (3, [3, 6, 7])):
+        monkeypatch.setattr(forest, "AT_ONCE", at_once)
+        found.append(Forest.fit(x, problem(y), torch.arange(40), False, Told()).trees[0])
+        assert seen.pop() == steps
+    for name in forest.NODES:
+        np.testing.assert_array_equal(*(getattr(trees, name) for trees in found))
+
+
+def test_it_stops_with_its_run() -> None:
+    with Beside() as beside:
+        items = iter(beside.track([1, 2], "trees"))
+        assert next(items) == 1
+    with pytest.raises(NotNeeded):
+        next(items)

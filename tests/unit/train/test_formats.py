@@ -42,22 +42,24 @@ def test_precision_of_products_is_restored(pays: bool, before: str, monkeypatch:
     found = {}
     with execution._precision(before):
         for precision in ("32-true", "32-ieee", "64-true", "bf16-mixed"):
-            with number_format(CPU, precision, execution.MANY):
+            with number_format(CPU, precision, execution.MANY, 1):
                 found[precision] = torch.get_float32_matmul_precision()
             assert torch.get_float32_matmul_precision() == before
-            with pytest.raises(ZeroDivisionError), number_format(CPU, precision, execution.MANY):
+            with pytest.raises(ZeroDivisionError), number_format(CPU, precision, execution.MANY, 1):
                 1 / 0  # noqa: B018
             assert torch.get_float32_matmul_precision() == before
         assert found == {"32-true": "medium" if pays else before, "32-ieee": "highest", "64-true": before, "bf16-mixed": before}
-        with number_format(CPU, "32-true", execution.MANY - 1):
+        with number_format(CPU, "32-true", execution.MANY - 1, 1):
             assert torch.get_float32_matmul_precision() == before
+        with number_format(CPU, "32-true", execution.MANY // 4, 2):  # products grow with the square of the channels
+            assert torch.get_float32_matmul_precision() == ("medium" if pays else before)
 
 
 def test_contexts_of_threads_may_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one to enter is the first one to leave; afterwards the setting is what it was before both."""
     monkeypatch.setattr(execution, "onednn_pays", lambda: True)
     before = torch.get_float32_matmul_precision()
-    first, second = (number_format(CPU, "32-true", execution.MANY) for _ in range(2))
+    first, second = (number_format(CPU, "32-true", execution.MANY, 1) for _ in range(2))
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -97,7 +99,7 @@ def test_onednn_pays_where_mkl_leaves_instructions_unused(tmp_path: Path, monkey
 @pytest.mark.parametrize(("rows", "expected"), [(100, "medium"), (10_000, "highest")])
 def test_training_and_prediction_look_at_the_rows_of_a_batch(rows: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "onednn_pays", lambda: True)
-    monkeypatch.setattr(execution, "MANY", rows)  # a batch has some hundred pairs
+    monkeypatch.setattr(execution, "MANY", rows * execution.width(model()) ** 2)  # a batch has some hundred pairs
     net, graphs, found = model(), tiny.problem(), set()
     graphs.splits["train"] = torch.arange(12)
     net.register_forward_hook(lambda *_: found.add((net.training, torch.get_float32_matmul_precision())))

@@ -1,5 +1,6 @@
 """One path from a model to its predictions: in training, in ``evaluate`` and in ``predict``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,27 @@ def test_outputs_do_not_depend_on_batches_or_on_the_budget() -> None:
         found.append(out[order.argsort()])
     torch.testing.assert_close(found[1], found[0], atol=1e-12, rtol=0)
     torch.testing.assert_close(found[2], found[0], atol=1e-12, rtol=0)
+
+
+def test_large_batches_have_about_as_many_pairs_as_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, problem = [], tiny.problem(40)
+    monkeypatch.setattr(build, "load_problem", lambda name, progress: problem)
+    settings = {
+        **SETTINGS,
+        "model": {"name": "sun", "hidden_channels": 8, "num_layers": 1, "policy": "ego+:1", "domain": "members"},
+        "seeds": [0],
+    }
+    train(Recipe.check(settings), tmp_path, fabric=CPU)  # type: ignore[arg-type]
+    trained, graphs = load(tmp_path).models[0], problem.graphs
+    original = Inference.__call__
+    monkeypatch.setattr(Inference, "__call__", lambda self, ids, label: sizes.append(self.batch_size) or original(self, ids, label))
+    for least, most in ((0, 10**9), (200, 10**9), (200, 600)):
+        own = replace(trained, least_pairs=least, config=trained.config.model_copy(update={"max_pairs": most}))
+        own.outputs(graphs, torch.arange(len(graphs)), Callback())
+    chosen = torch.linspace(0, 39, 32).long()
+    pairs = (graphs.sizes + graphs.edge_ptr.diff())[chosen].double().mean()
+    assert sizes == [5, int(200 / pairs), max(5, int(300 / (graphs.sizes**2).double().mean()))]
+    assert sizes[1] > sizes[2]
 
 
 def test_processes_share_the_graphs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def losses(one: Engine, epochs: int = 3) -> list[Any]:
 
 
 def without(one: Engine) -> Engine:
-    one.bags = one.direct.bags = BagSource(one.graphs)
+    one.bags = BagSource(one.graphs)
     object.__setattr__(one.inference, "bags", None)
     return one
 

@@ -3,6 +3,7 @@
 import csv
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,12 +18,11 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from reign.experiments import find_recipe  # noqa: E402
 from reign.nn import Model, OnnxGraph, OnnxModel, SubgraphConv, build_model  # noqa: E402
-from reign.smiles import Molecule, from_smiles  # noqa: E402
+from reign.smiles import LARGE, Molecule, from_smiles  # noqa: E402
 from reign.smiles import _onnx as program  # noqa: E402
-from reign.smiles._molecule import LARGE as LARGE_MOLECULE  # noqa: E402
 from reign.train import Recipe, load, train  # noqa: E402
 from reign.train.predict.predictor import Predictor  # noqa: E402
-from reign.train.runs.onnx import LARGE, PROGRAM, export_onnx  # noqa: E402
+from reign.train.runs.onnx import PROGRAM, export_onnx  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
 
@@ -187,6 +187,12 @@ def trained(folder: Path, task: str, **changes: Any) -> Path:
     return folder / "run"
 
 
+@cache
+def shared(every: Path, task: str) -> Path:
+    """One such run for all tests, which leave it as it is."""
+    return trained(every / task, task)
+
+
 BLOCKED = """
 import sys, runpy
 class Refuse:
@@ -207,7 +213,7 @@ def run_program(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
 @pytest.mark.parametrize("task", ["regression", "classification", "multiclass"])
 def test_a_run_without_torch(task: str, tmp_path: Path) -> None:
     """All columns of predictions are those of ``reign predict``; molecules that have none say why."""
-    run = trained(tmp_path / "data", task)
+    run = shared(tmp_path.parent, task)
     out = tmp_path / "out"
     assert export_onnx(run, out / "model.onnx", 25) == out / PROGRAM
     given = [*SMILES, "not a molecule", "", "C C"]
@@ -239,7 +245,7 @@ def test_a_run_without_torch(task: str, tmp_path: Path) -> None:
 def test_tables_that_the_program_cannot_read(tmp_path: Path) -> None:
     """One line says what is wrong; marks of UTF-8, and letters of other encodings in other columns, are no fault."""
     out = tmp_path / "out"
-    export_onnx(trained(tmp_path / "data", "regression"), out / "model.onnx")
+    export_onnx(shared(tmp_path.parent, "regression"), out / "model.onnx")
     (out / "bytes.onnx").write_bytes(b"no model")
     tables = {
         "bom.csv": b"\xef\xbb\xbfsmiles,name\nCCO,gr\xfcn\n\xe9,x\n", "wide.csv": b"name,smiles\na,CCO\nb,CCO,1\n", "none.csv": b"",
@@ -289,8 +295,10 @@ def test_300_real_molecules(real_data: Path, tmp_path: Path) -> None:
     assert max(abs(row["y_pred"] - theirs) for row, theirs in zip(found, expected, strict=True)) < 1e-4
 
 
-def default_run(folder: Path) -> Path:
+@cache
+def default_run(every: Path) -> Path:
     """A run with the default settings for numbers, which starts from molecules-1, after one epoch."""
+    (folder := every / "default").mkdir()
     pd.DataFrame({"smiles": SMILES * 3, "y": [len(text) / 4 for text in SMILES * 3]}).to_csv(folder / "table.csv", index=False)
     changes: dict[str, Any] = {
         "data": {"path": str(folder / "table.csv"), "target_columns": ["y"]},
@@ -302,9 +310,8 @@ def default_run(folder: Path) -> Path:
     return folder / "run"
 
 
-def check_default_run(folder: Path, texts: list[str]) -> None:
+def check_default_run(run: Path, folder: Path, texts: list[str]) -> None:
     """The predictions for molecules are those of the run; on several threads, too."""
-    run = default_run(folder)
     export_onnx(run, folder / "model.onnx")
     expected = load(run).predict(texts, uncertainty=False, warnings=False)["y_pred"].to_numpy(float)
     for threads in (1, 3):
@@ -316,7 +323,7 @@ def check_default_run(folder: Path, texts: list[str]) -> None:
 
 
 def test_the_default_run(tmp_path: Path) -> None:
-    check_default_run(tmp_path, SMILES)
+    check_default_run(default_run(tmp_path.parent), tmp_path, SMILES)
 
 
 def test_the_default_run_on_300_real_molecules(real_data: Path, tmp_path: Path) -> None:
@@ -324,12 +331,12 @@ def test_the_default_run_on_300_real_molecules(real_data: Path, tmp_path: Path) 
         pd.read_csv(real_data / "moleculeace.csv.xz", nrows=1500)["smiles"][::10]
     )
     assert len(texts) == 300
-    check_default_run(tmp_path, texts)
+    check_default_run(default_run(tmp_path.parent), tmp_path, texts)
 
 
 def test_a_file_that_predicts_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a run whose predictions are not only those of its models; a tenth of a deviation counts, however far targets are from 0."""
-    run, predict = trained(tmp_path / "data", "regression"), Predictor.predict
+    run, predict = shared(tmp_path.parent, "regression"), Predictor.predict
     scale = Predictor(run).models[0].scale
     assert float(scale.mean) > 300
     assert float(scale.mean) > 6 * float(scale.deviation)
@@ -344,10 +351,9 @@ def test_a_file_that_predicts_something_else_is_not_written(tmp_path: Path, monk
 
 
 def test_what_cannot_be_exported(tmp_path: Path) -> None:
-    run = trained(tmp_path / "two", "regression")
-    both = pd.read_csv(tmp_path / "two" / "table.csv").assign(solvent="O")
-    both.to_csv(tmp_path / "two" / "table.csv", index=False)
-    data = {"path": str(tmp_path / "two" / "table.csv"), "target_columns": ["y"], "smiles_columns": ["smiles", "solvent"]}
+    run = shared(tmp_path.parent, "regression")
+    pd.read_csv(run.parent / "table.csv").assign(solvent="O").to_csv(tmp_path / "two.csv", index=False)
+    data = {"path": str(tmp_path / "two.csv"), "target_columns": ["y"], "smiles_columns": ["smiles", "solvent"]}
     train(
         Recipe.model_validate({"seeds": [0], "data": data, "model": {"hidden_channels": 4}, "train": {"epochs": 1}}),
         tmp_path / "pair",
@@ -365,7 +371,6 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
     for most in (0, LARGE + 1):
         with pytest.raises(ValueError, match=f"max_atoms is {most}, expected 1 to 2,000"):
             export_onnx(run, tmp_path / "model.onnx", most)
-    assert LARGE == LARGE_MOLECULE
     with pytest.raises(ValueError, match=r"the output is .*Predict_ONNX.py, which is the name of the program next to the model"):
         export_onnx(run, tmp_path / "Predict_ONNX.py")
     assert not (tmp_path / PROGRAM).exists()

@@ -15,11 +15,11 @@ from reign.bags import BagStore
 from reign.data import Problem
 from reign.train import fit
 from reign.train.engine import engine
+from reign.train.engine.callbacks import Callback
 from reign.train.engine.captured import CapturedEngine
-from reign.train.engine.step import Step
-from reign.train.engine.update import Update
+from reign.train.engine.execution import make_fabric
 from reign.train.settings.config import TrainingConfig
-from reign.train.settings.losses import LOSSES, Loss
+from reign.train.settings.losses import Loss
 from reign.train.settings.optim import portable
 
 pytestmark = pytest.mark.usefixtures("signatures_unchecked")
@@ -42,6 +42,11 @@ def problem(label: float | None = None) -> Problem:
     if label is not None:
         graphs[3].y.fill_(label)
     return Problem.of(graphs[:17], graphs[17:21], graphs[21:], node_encoder=4, edge_encoder=3)
+
+
+def captured(model: reign.nn.Model, data: Problem, **config: Any) -> CapturedEngine:
+    settings = TrainingConfig(batch_size=6, **config)
+    return CapturedEngine(engine.Engine(model, data, settings, 0, make_fabric(accelerator="cpu"), Callback()))
 
 
 def train(
@@ -69,6 +74,7 @@ def train(
         ("mpnn", {"optimiser": {"name": "adamw", "lr": 0.001}}),
         ("localfolklore", {}),
         ("ppgnrrwp", {"model": {"walk_length": 4}}),
+        ("ppgnrrwp", {"model": {"products": "blocks", "encodings": {"pairs": ["rrwp:4"], "roots": True}}, "clip": 1.0}),
         ("ppgn", {}),
         ("ppgnpublished", {}),
         ("ppgnnodespublished", {}),
@@ -105,16 +111,13 @@ def test_bags_are_shared_by_the_same_graphs_with_other_targets() -> None:
     model = reign.build_model("sun", 4, 4, 2, 1, node_encoder=4, edge_encoder=3)
     deeper = reign.build_model("sun", 4, 4, 3, 1, node_encoder=4, edge_encoder=3)
 
-    def resident(of: Problem, model: reign.nn.Model, share: bool = True) -> CapturedEngine:
-        pairs = of.graphs.sizes**2
-        step = Step(model, Update(model, torch.optim.Adam(model.parameters())))
-        return CapturedEngine(model, of.graphs, LOSSES["l1"], step, 6, "32-true", pairs, of.graphs if share else None)
+    def resident(of: Problem, model: reign.nn.Model) -> CapturedEngine:
+        return captured(model, of, loss="l1")
 
     first = resident(data, model)
     assert resident(other, model).store is first.store
     assert resident(plain, model).store is not first.store
     assert resident(data, deeper).store is not first.store
-    assert resident(data, model, share=False).store is not first.store
 
 
 def test_twice_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,10 +141,9 @@ def test_nothing_changes_after_a_loss_that_is_not_finite(wrong: str) -> None:
     model = reign.build_model("sun", 4, 4, 2, 1, node_encoder=4, edge_encoder=3, norm=None)
     before = [weight.detach().clone() for weight in model.parameters()]
     root = Loss(lambda out, y: (out - out).abs().sqrt() + out * 0 + 1, ("regression",))  # it has a value and no slope
-    step = Step(model, Update(model, torch.optim.SGD(model.parameters(), 0.1)))
-    resident = CapturedEngine(
-        model, data.graphs, LOSSES["mse"] if wrong == "loss" else root, step, 6, "32-true", data.graphs.sizes**2
-    )
+    resident = captured(model, data, optimiser={"name": "sgd", "lr": 0.1})
+    if wrong == "gradient":
+        resident.of.loss = root
     moved = list[bool]()
 
     def after_step(number: int) -> None:

@@ -156,7 +156,9 @@ def test_calibration_on_disk(tmp_path: Path) -> None:
     y = torch.arange(30.0, dtype=torch.float64)
     made = Interval.fit(y, y * 0, y + 1)
     assert made is not None
-    kept = Calibration({"ensemble": {"a": made}}, {"b": 1.5}, {"b": Steps([0.1, 0.9], [0.0, 1.0])})
+    kept = Calibration(
+        intervals={"ensemble": {"a": made}}, temperature={"b": 1.5}, isotonic={"b": Steps(x=[0.1, 0.9], y=[0.0, 1.0])}
+    )
     kept.save(tmp_path / "c.json")
     assert Calibration.load(tmp_path / "c.json") == kept
     assert Calibration.load(tmp_path / "none.json") == Calibration()
