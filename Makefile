@@ -18,6 +18,9 @@ ifneq ($(wildcard $(DATA)/README.md),)
 export REIGN_DATA ?= $(DATA)
 endif
 
+# Tests start many processes, which share what one of them has compiled, even where Python is told not to keep it.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup demo docs test slow attack mutate coverage lint format bench package clean
 .DEFAULT_GOAL := help
 
