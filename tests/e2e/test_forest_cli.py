@@ -1,6 +1,7 @@
-"""The forest next to the models of a table of molecules: how its score is shown, and predictions with both."""
+"""The forest and the Gaussian process next to the models of a table of molecules: how their scores are shown, and predictions with them."""
 
 import threading
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from commands import fails, works
 from reign.data.molecules import from_smiles
 from reign.disk import read_json
 from reign.train.predict import forest
+from reign.train.predict.ensemble import KINDS
 from reign.train.predict.forest import Forest
+from reign.train.predict.gaussian import GaussianProcess
 from reign.train.runs import baseline
 from reign.train.runs.run import Run
 
@@ -45,22 +48,32 @@ def train(*options: Any, target: str = "size", output: str = "run") -> Any:
 def test_its_score_stands_next_to_that_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     done = train()
     summary = read_json(Path("run/summary.json"))
-    found = summary["baseline"]
-    assert found["name"] == "forest"
+    found, process = summary["baselines"]
+    assert (found["name"], process["name"]) == ("forest", "gp")
     assert found["trees"] == 5
-    assert "together" not in found
+    assert process["molecules"] == len(read_json(Path("run/seed-0/splits.json"))["train"])
+    assert "together" not in summary
     rows = [line.split("│")[1:-1] for line in done.stdout.splitlines() if line.startswith("│")]
     cells = {row[0].strip(): row[1].strip() for row in rows}
     assert cells["val, forest"] == f"{found['val']['mean']:.4g}"
     assert cells["test, forest"] == f"{found['test']['mean']:.4g}"
-    winner = "the forest" if found["val"]["mean"] < summary["val"]["mean"] else "the model"
+    assert cells["val, Gaussian process"] == f"{process['val']['mean']:.4g}"
+    scores = {
+        "the model": summary["val"]["mean"],
+        "the forest": found["val"]["mean"],
+        "the Gaussian process": process["val"]["mean"],
+    }
+    winner = min(scores, key=lambda name: scores[name])
     rows_held = len(read_json(Path("run/seed-0/splits.json"))["val"])
-    line = f"On the {rows_held} validation rows {winner} is better: rmse {summary['val']['mean']:.4g} of the model, {found['val']['mean']:.4g} of the forest"
+    line = f"On the {rows_held} validation rows {winner} is best: rmse " + ", ".join(
+        f"{value:.4g} of {name}" for name, value in scores.items()
+    )
     line += "; so few rows hardly decide, and --num-folds 5 compares on all rows."
     assert line in done.stdout.splitlines()
     notes = [line for line in done.stderr.splitlines() if "forest" in line]
     assert len(notes) == 1
-    assert notes[0].startswith("A forest of 5 trees on ")
+    assert notes[0].startswith("To compare with, a forest (5 trees, ")
+    assert f" and a Gaussian process ({process['molecules']} molecules, " in notes[0]
     kept = pd.read_csv("run/predictions.csv")  # the model alone predicts
     own = pd.read_csv("run/seed-0/predictions.csv")
     assert kept["size_pred"].tolist() == own["size_pred"].tolist()
@@ -76,10 +89,12 @@ def test_its_score_stands_next_to_that_of_the_model(monkeypatch: pytest.MonkeyPa
     assert "val, forest" in page
     assert line in page
     monkeypatch.setattr(Forest, "fit", None)
+    monkeypatch.setattr(GaussianProcess, "fit", None)
     Path("run/summary.json").unlink()
-    works("train", "--resume", "run", "--no-report")  # the forest is there and is not fitted again
-    again = read_json(Path("run/summary.json"))
-    assert [again["baseline"][key] for key in ("val", "test")] == [found[key] for key in ("val", "test")]
+    works("train", "--resume", "run", "--no-report")  # both are there and are not fitted again
+    again = read_json(Path("run/summary.json"))["baselines"]
+    before = [each[key]["mean"] for each in (found, process) for key in ("val", "test")]
+    assert [each[key]["mean"] for each in again for key in ("val", "test")] == pytest.approx(before)
 
 
 def graphs_and_texts(texts: Any) -> tuple[Any, list[list[str]]]:
@@ -95,19 +110,19 @@ def test_it_is_fitted_while_the_models_are_trained(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Forest, "fit", lambda *given: fitted.set() or fit(*given))
     monkeypatch.setattr(runs, "run_jobs", lambda *given: run_jobs(*given) if fitted.wait(60) else pytest.fail("it waits"))
     train("-q")
-    assert read_json(Path("run/summary.json"))["baseline"]["trees"] == 5
+    assert read_json(Path("run/summary.json"))["baselines"][0]["trees"] == 5
 
 
 def test_a_forest_that_cannot_be_used_never_ends_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     train("-q")
-    before, fit = read_json(Path("run/summary.json"))["baseline"], Forest.fit
+    before, fit = read_json(Path("run/summary.json"))["baselines"][0], Forest.fit
     Path("run/forest.safetensors").write_bytes(b"damaged")
     for made in (None, fit):
         monkeypatch.setattr(Forest, "fit", made)
         Path("run/summary.json").unlink()
         done = works("train", "--resume", "run", "--no-report")
-        assert ("There is no forest to compare with: " in done.stderr) == (made is None)
-        after = read_json(Path("run/summary.json")).get("baseline")
+        assert ("There is no baseline to compare with: " in done.stderr) == (made is None)
+        after = read_json(Path("run/summary.json")).get("baselines", [None])[0]
         assert (
             after is None if made is None else [after[key] for key in ("val", "test")] == [before[key] for key in ("val", "test")]
         )
@@ -116,25 +131,25 @@ def test_a_forest_that_cannot_be_used_never_ends_a_run(monkeypatch: pytest.Monke
 def test_without_it() -> None:
     done = train("--no-baseline", output="none")
     assert "forest" not in done.stdout + done.stderr
-    assert "baseline" not in read_json(Path("none/summary.json"))
-    assert not list(Path("none").rglob("forest*"))
+    assert "baselines" not in read_json(Path("none/summary.json"))
+    assert not [*Path("none").rglob("forest*"), *Path("none").rglob("gp*")]
     few = works("train", "-i", table(), "--target-columns", "size", "-o", "few", *SMALL, "--split-sizes", "0.2", "0", "0.8")
     assert "forest" not in few.stdout + few.stderr
     done = works("train", "-i", table(), "--target-columns", "size", "-o", "held", *SMALL, "--split-sizes", "0.8", "0", "0.2")
-    assert "There are no validation rows that could say whether the forest is better." in done.stdout
+    assert "There are no validation rows that could say whether the forest and the Gaussian process are better." in done.stdout
     works("train", "-i", table(), "--target-columns", "size", "-o", "all", *SMALL, "--split-sizes", "1", "0", "0")
     assert not Path("all/forest.safetensors").exists()  # there are no rows to compare it on
-    assert "the forest that --no-baseline leaves out" in fails(
+    assert "the baselines that --no-baseline leaves out" in fails(
         "train", "-i", "mols.csv", "-o", "other", *BOTH, "--no-baseline", "-q"
     )
-    assert "should be 'forest'" in fails("train", "-i", "mols.csv", "-o", "other", "--ensemble-with", "trees", "-q")
+    assert "should be 'forest' or 'gp'" in fails("train", "-i", "mols.csv", "-o", "other", "--ensemble-with", "trees", "-q")
     assert "data.name is 'zinc'" in fails("train", "zinc/gin", "-o", "other", *BOTH, "-q")
 
 
 def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(baseline, "MOST", 50)
     train()
-    assert "baseline" not in read_json(Path("run/summary.json"))
+    assert "baselines" not in read_json(Path("run/summary.json"))
     message = fails("train", "-i", "mols.csv", "--target-columns", "size", "-o", "other", *SMALL, "-q", *BOTH)
     assert "for tables of at most 50 molecules, but mols.csv has 84" in message
     assert not Path("other/recipe.yaml").is_file()
@@ -164,7 +179,7 @@ def test_predictions_with_both() -> None:
     works("export", "run", "-o", "run.zip", "-q")
     assert package.load("run.zip").predict(texts)["size_pred"].iloc[good].to_numpy() == pytest.approx(expected)
     summary = read_json(Path("run/summary.json"))
-    together = summary["baseline"]["together"]
+    together = summary["together"]
     kept = pd.read_csv("run/predictions.csv")
     assert together["test"]["mean"] == pytest.approx(float(np.sqrt(((kept["size_pred"] - kept["size"]) ** 2).mean())))
     done = works("evaluate", "run", "-q")
@@ -174,6 +189,56 @@ def test_predictions_with_both() -> None:
     with pytest.raises(ValueError, match="predict for SMILES, not for graphs"):
         both.predict([from_smiles("CCO")])
     assert package.load("run", best=True).predict(["CCO"]).shape[0] == 1
+
+
+def test_predictions_of_models_with_a_forest_and_a_gaussian_process() -> None:
+    """Each of them counts as much as all models, wherever a run predicts."""
+    options = ["--split-sizes", "0.4", "0.4", "0.2", "--seeds", "2"]
+    train(*options, output="alone")
+    train(*options, "--ensemble-with", "forest", "gp")
+    texts = ["CCCCCO", "c1ccccc1CCCN", "CCCCCCCCCC"]
+    graphs, smiles = graphs_and_texts(texts)
+    x = forest.describe(graphs, smiles, Run("run").recipe.data, package.train.Callback())
+    beside = [kind.load(Path(f"run/{name}.safetensors"), 1)(x)[:, 0].numpy() for name, kind in KINDS.items()]
+    expected = (package.load("alone").predict(texts)["size_pred"].to_numpy() + beside[0] + beside[1]) / 3
+    assert np.abs(beside[0] - beside[1]).min() > 1e-3
+    assert package.load("run").predict(texts)["size_pred"].to_numpy() == pytest.approx(expected)
+    said = works("export", "run", "-o", "run.zip", "-q") and package.load("run.zip")
+    assert said.predict(texts)["size_pred"].to_numpy() == pytest.approx(expected)
+    with zipfile.ZipFile("run.zip") as file:
+        card = file.read("README.md").decode()
+    assert "the mean of this and of the forest and the Gaussian process, on Morgan counts" in card
+    summary = read_json(Path("run/summary.json"))
+    assert summary["partners"] == ["forest", "gp"]
+    done = works("evaluate", "run", "-q")
+    assert (
+        f"ensemble of 2 and the forest and the Gaussian process: test rmse {summary['together']['test']['mean']:.5g}" in done.stdout
+    )
+    with pytest.raises(ValueError, match="with the forest and the Gaussian process, too, from SMILES; predict for SMILES"):
+        package.load("run").predict([from_smiles("CCO")])
+    train(*options, "--ensemble-with", "gp", output="one")
+    found = package.load("one").predict(texts)["size_pred"].to_numpy()
+    assert found == pytest.approx((package.load("alone").predict(texts)["size_pred"].to_numpy() + beside[1]) / 2)
+    assert list(read_json(Path("one/summary.json"))["together"]) == ["val", "test"]
+    message = fails(
+        "train",
+        "-i",
+        "mols.csv",
+        "--target-columns",
+        "ring",
+        "-t",
+        "classification",
+        "-o",
+        "no",
+        *SMALL,
+        "-q",
+        "--ensemble-with",
+        "gp",
+    )
+    assert "--ensemble-with gp is for numbers, but the targets are classes" in message
+    assert "expected each name once" in fails("train", "-i", "mols.csv", "-o", "no", "-q", "--ensemble-with", "gp", "gp")
+    train("-t", "classification", target="ring", output="classes")
+    assert [each["name"] for each in read_json(Path("classes/summary.json"))["baselines"]] == ["forest"]
 
 
 def test_one_model_and_a_forest_have_intervals() -> None:
@@ -206,12 +271,13 @@ def test_probabilities_are_averaged(task: str) -> None:
 
 def test_folds_have_their_own_forests() -> None:
     done = works("train", "-i", table(), "--target-columns", "size", "-o", "run", *SMALL, *BOTH, "--num-folds", "3")
-    found = read_json(Path("run/summary.json"))["baseline"]
+    summary = read_json(Path("run/summary.json"))
+    found = summary["baselines"][0]
     files = sorted(Path("run").rglob("forest.safetensors"))
     assert [str(file.parent) for file in files] == [f"run/seed-0/fold-{f}" for f in range(3)]
     assert len({file.read_bytes() for file in files}) == 3
-    assert len(found["val"]["values"]) == len(found["together"]["val"]["values"]) == 3
-    assert "val, models and forest" in done.stdout
+    assert len(found["val"]["values"]) == len(summary["together"]["val"]["values"]) == 3
+    assert "val, together" in done.stdout
     works("export", "run", "-o", "run.zip", "-q")
     one, two = (package.load(place).predict(["CCCCO"])["size_pred"].iloc[0] for place in ("run", "run.zip"))
     assert one == two
@@ -255,8 +321,8 @@ def test_a_forest_of_a_stranger() -> None:
 def test_replicates() -> None:
     done = train("--num-replicates", "2", output="runs")
     for r in range(2):
-        assert "baseline" in read_json(Path(f"runs/replicate-{r}/summary.json"))
+        assert "baselines" in read_json(Path(f"runs/replicate-{r}/summary.json"))
         assert f"replicate {r}: On the " in done.stdout
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if line.startswith("│")]
-    values = [read_json(Path(f"runs/replicate-{r}/summary.json"))["baseline"]["test"]["mean"] for r in range(2)]
+    values = [read_json(Path(f"runs/replicate-{r}/summary.json"))["baselines"][1]["test"]["mean"] for r in range(2)]
     assert [row[-1] for row in rows[:3]] == [f"{value:.4g}" for value in [*values, sum(values) / 2]]

@@ -27,9 +27,9 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "policies": (9, 1202, 6.4),
     "published": (7, 1215, 4.9),
     "sklearn": (2, 345, 8.7),
-    "smiles": (8, 1079, 6.7),
+    "smiles": (8, 1087, 6.7),
     "theory": (15, 3666, 4.8),
-    "train": (41, 9562, 6.3),
+    "train": (41, 9860, 6.3),
 }
 
 WHOLE = {

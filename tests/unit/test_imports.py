@@ -64,6 +64,8 @@ LAZY = {  # (who, what): why it is imported inside functions; both are prefixes
     ("reign.train", "pyarrow"): OPTIONAL,
     ("reign.train", "reign.data.molecules"): OPTIONAL,
     ("reign.train", "sklearn"): QUICK,
+    ("reign.train.predict.gaussian", "scipy"): QUICK,
+    ("reign.train.predict.gaussian", "threadpoolctl"): QUICK,
     ("reign.train.predict.shards", "ray"): OPTIONAL,
     ("reign.train.engine.execution", "lightning"): QUICK,
     ("reign.train", "torch.utils.tensorboard"): OPTIONAL,

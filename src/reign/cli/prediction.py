@@ -33,7 +33,7 @@ def possible_method(predictor: "Predictor", name: str | None, alpha: float | Non
     """
     from reign.train.predict.ensemble import WHY_NOT, make_plan, methods_of, why_no_intervals
 
-    known, note = methods_of(predictor.models, bool(predictor.forests)), ""
+    known, note = methods_of(predictor.models, bool(predictor.partners)), ""
     if name in WHY_NOT and name not in known:
         name, note = "none", f"{WHY_NOT[name]} No uncertainty is given."
     elif name is None and alpha is not None and predictor.task == "regression" and not set(known) - {"dropout"}:
@@ -192,9 +192,9 @@ def evaluate(
             )
         )
     names, found = [str(model.folder.relative_to(predictor.folders[0])) for model in predictor.models], result["all_metrics"]
-    if "ensemble" in result and (len(found) > 1 or predictor.forests):
+    if "ensemble" in result and (len(found) > 1 or predictor.partners):
         names, found = (
-            [*names, f"ensemble of {len(names)}{' and the forest' if predictor.forests else ''}"],
+            [*names, f"ensemble of {len(names)}{' and ' * bool(beside := predictor.beside_words)}{beside}"],
             [*found, result["ensemble_metrics"]],
         )
     for name, measured in zip(names, found, strict=True):

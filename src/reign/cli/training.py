@@ -38,7 +38,7 @@ def train(
     descriptors_columns: Annotated[list[str] | None, rows_option(help="Columns of numbers that are additional inputs.")] = None,
     descriptors_path: Annotated[Path | None, rows_option(help="A CSV of additional inputs, row by row.")] = None,
     molecule_featurizers: Annotated[
-        list[str] | None, rows_option(help="From RDKit: rdkit_2d, morgan_count, morgan_binary.")
+        list[str] | None, rows_option(help="From RDKit: rdkit_2d, morgan_count, morgan_binary, atom_pair_count.")
     ] = None,
     num_replicates: Annotated[int | None, rows_option(help="Number of splits, with different seeds, to train on.")] = None,
     num_folds: Annotated[int | None, rows_option(help="Number of folds for cross-validation.")] = None,
@@ -49,8 +49,8 @@ def train(
     loss_function: Annotated[
         str | None, model_option("-l", "--loss-function", help="Loss: mse, l1 (reports mae), mve (with variances), ...")
     ] = None,
-    no_baseline: Annotated[bool, model_option("--no-baseline", help="Fit no forest to compare the model with.")] = False,
-    ensemble_with: Annotated[str | None, model_option(help="forest: predict with this forest, too.")] = None,
+    no_baseline: Annotated[bool, model_option("--no-baseline", help="Fit nothing to compare the model with.")] = False,
+    ensemble_with: Annotated[list[str] | None, model_option(help="forest, gp: predict with these, too.")] = None,
     epochs: Annotated[int | None, training_option(help="Number of epochs.")] = None,
     patience: Annotated[int | None, training_option(help="Stop after so many epochs without gain; keep the best.")] = None,
     task_weights: Annotated[list[float] | None, training_option(help="How much each target counts in the loss.")] = None,
@@ -113,8 +113,8 @@ def train(
     if ensemble_size is not None and seeds is not None:
         fail("--ensemble-size and --seeds mean the same; give only one of them.")
     number = ensemble_size if ensemble_size is not None else seeds
-    if no_baseline and ensemble_with is not None:
-        fail("--ensemble-with predicts with the forest that --no-baseline leaves out; give only one of them.")
+    if no_baseline and ensemble_with:
+        fail("--ensemble-with predicts with the baselines that --no-baseline leaves out; give only one of them.")
     at_least_one("--jobs", jobs)
     at_least_one("--num-replicates", num_replicates)
     if num_folds is not None:

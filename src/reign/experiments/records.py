@@ -161,7 +161,7 @@ def read_records(folder: Path) -> list[Record]:
 
 def record_table(runs: Path, name: str, table: PaperTable, results: Path, commit: str | None = None) -> list[Path]:
     """Write records of all finished runs of a table in ``runs/row/column``, as written by ``reign reproduce``, with what was chosen for them by
-    validation; and the records of rows without a model. A run that predicts with a forest has no record, which has the results of single models."""
+    validation; and the records of rows without a model. A run that predicts with a forest, too, has no record, which has the results of single models."""
     made = [
         Record.of(folder, name, row, column, commit, chosen(table, runs, row, column))
         for row, column, folder in _cells(runs, table)

@@ -128,9 +128,9 @@ def predict_mean(recipe: Recipe) -> Summary:
 
 
 def cell_of(table: PaperTable, row: str, column: str, summary: Summary) -> Cell:
-    """The number of a cell in the summary of its run, of models and forest together if it predicts with one, and the paper's."""
-    value, both = table.columns[column].value, summary.baseline.together if summary.baseline else {}
-    found = both.get(value) or summary.spread_of(value)
+    """The number of a cell in the summary of its run, of models and what predicts with them together if there is something, and the paper's."""
+    value = table.columns[column].value
+    found = summary.together.get(value) or summary.spread_of(value)
     assert found is not None
     theirs = table.rows[row].paper.get(column)
     mean, deviation = (None, None) if theirs is None else mean_and_std(theirs)

@@ -328,7 +328,7 @@ def tune_table(
             self.callback.member(f"trial {self.trial.number}", 0, 1)
 
     def run(trial: Any) -> float:
-        recipe = search.recipe_of(search.point(trial)).model_copy(update={"baseline": "none", "ensemble_with": None})
+        recipe = search.recipe_of(search.point(trial)).model_copy(update={"baseline": "none", "ensemble_with": []})
         summary = train(recipe, folder / f"trial-{trial.number}", fabric=fabric, callback=Watch(trial))
         return float(summary["val"]["mean"])
 

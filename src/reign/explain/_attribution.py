@@ -239,7 +239,7 @@ class Explanation:
         target: the target, or the class.
         prediction: the prediction of the run: a number, or the probability of a class.
         parts: the attribution, averaged over the models of the run; for classes, the attribution of the logit.
-        name: what the prediction is called: that of a run with a forest is "prediction of the models, without the forest".
+        name: what the prediction is called: that of a run with a forest, too, is "prediction of the models, without the forest".
     """
 
     target: str
@@ -251,7 +251,7 @@ class Explanation:
 def explain(
     predictor: Predictor, data: Data, target: str | None = None, steps: int = 32, level: Level | None = None
 ) -> Explanation:
-    """Explain the prediction of a run for a graph; that of the models alone for a run with a forest, which has no gradients.
+    """Explain the prediction of a run for a graph; that of the models alone for a run with a forest or a Gaussian process, too, which read no graph.
 
     Args:
         predictor: the run, as returned by ``reign.load``.
@@ -272,7 +272,7 @@ def explain(
         scale = trained.scale.deviation[index if trained.scale.deviation.numel() > 1 else 0].item()
         shift = trained.scale.mean[index if trained.scale.mean.numel() > 1 else 0].item()
         found.append(_scaled(part, scale, shift))
-    name = "prediction of the models, without the forest" if predictor.forests else "prediction"
+    name = f"prediction of the models, without {predictor.beside_words}" if predictor.partners else "prediction"
     return Explanation(names[index], float(as_values(outs, predictor.task).mean(0)[index]), mean_of(found), name)
 
 

@@ -176,13 +176,19 @@ def test_the_table_has_all_sets_and_quoted_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "recipe"), [("scratch", "molecules"), ("pretrained", "molecules-pretrained"), ("with-forest", "molecules-pretrained")]
+    ("row", "recipe", "partners"),
+    [
+        ("scratch", "molecules", []),
+        ("pretrained", "molecules-pretrained", []),
+        ("with-forest", "molecules-pretrained", ["forest"]),
+        ("with-both", "molecules-pretrained", ["forest", "gp"]),
+    ],
 )
-def test_rows_have_the_settings_of_reign_train(row: str, recipe: str) -> None:
+def test_rows_have_the_settings_of_reign_train(row: str, recipe: str, partners: list[str]) -> None:
     ours, default = find_table("moleculeace").recipe(row, "CHEMBL204_Ki"), find_table(recipe).rows["run"]
     assert default.settings == {}
     like = find_table(recipe).recipe("run", "test", {"data": {"path": "x.csv"}, "train": {"metric": "rmse"}})
-    assert (ours.model, ours.train, ours.ensemble_with) == (like.model, like.train, "forest" if row == "with-forest" else None)
+    assert (ours.model, ours.train, ours.ensemble_with) == (like.model, like.train, partners)
     assert DATASETS["moleculeace"].stereo == like.data.stereo == ours.data.stereo_of_graphs
 
 
@@ -204,8 +210,8 @@ def test_cliffs_of_a_run_are_those_of_its_predictions(row: str, tmp_path: Path, 
     files = record_table(tmp_path / "runs", "moleculeace", table, tmp_path / "results")
     if row == "with-forest":  # the numbers are those of both, and a record has those of single models
         summary = read_json(run / "summary.json")
-        assert summary["baseline"]["together"]["cliff"]["mean"] == found[1].ours
-        assert found[1].ours not in (summary["parts"]["cliff"]["mean"], summary["baseline"]["parts"]["cliff"]["mean"])
+        assert summary["together"]["cliff"]["mean"] == found[1].ours
+        assert found[1].ours not in (summary["parts"]["cliff"]["mean"], summary["baselines"][0]["parts"]["cliff"]["mean"])
         assert files == []
         return
     (file,) = files

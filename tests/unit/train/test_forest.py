@@ -13,7 +13,7 @@ from reign.smiles import Molecule
 from reign.train.engine.callbacks import Callback
 from reign.train.predict import forest
 from reign.train.predict.forest import Forest, Trees, describe
-from reign.train.runs.baseline import Beside, NotNeeded, wants_forest
+from reign.train.runs.baseline import Beside, NotNeeded, wanted
 from reign.train.settings.config import DataConfig, Recipe
 
 pytest.importorskip("rdkit")
@@ -28,14 +28,14 @@ def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_data_set_needs_its_smiles() -> None:
     recipe = Recipe.check({"data": {"name": "molhiv"}, "ensemble_with": "forest"})
-    plain = recipe.model_copy(update={"ensemble_with": None})
+    plain = recipe.model_copy(update={"ensemble_with": []})
     without, known = problem([0.0] * 51), problem([0.0] * 51, texts={"smiles": ["C"] * 51})
     for made in (without, known):
         made.splits.update(train=torch.arange(50), val=torch.tensor([50]))
-    assert [wants_forest(plain, made) for made in (without, known)] == [False, True]
-    assert wants_forest(recipe, known)
+    assert [wanted(plain, made) for made in (without, known)] == [[], ["forest", "gp"]]
+    assert wanted(recipe, known) == ["forest", "gp"]
     with pytest.raises(ValueError, match="--ensemble-with forest needs SMILES, but p has only graphs; leave it out"):
-        wants_forest(recipe, without)
+        wanted(recipe, without)
 
 
 def numbers(rows: int = 40, columns: int = 8) -> np.ndarray:
@@ -201,7 +201,7 @@ BAD: dict[str, Any] = {
 def test_a_damaged_file_is_refused(what: str, tmp_path: Path) -> None:
     x, file = numbers(), tmp_path / "forest.safetensors"
     fitted(x, problem(x[:, 0].astype(float))).save(file)
-    tensors, about = load_file(file), {"width": "8", "descriptors": forest._digest()}
+    tensors, about = load_file(file), {"width": "8", "descriptors": forest.digest()}
     save_file(tensors, file, about)
     Forest.load(file, 1)
     BAD[what](tensors)
@@ -229,7 +229,7 @@ def test_other_damage(tmp_path: Path) -> None:
     fitted(x, problem(x[:, 0].astype(float))).save(file)
     tensors = load_file(file)
     for width in ("", "-8", "1e3", "7", "9" * 5_000):
-        save_file(tensors, file, {"width": width, "descriptors": forest._digest()})
+        save_file(tensors, file, {"width": width, "descriptors": forest.digest()})
         with pytest.raises(ValueError, match="is damaged"):
             Forest.load(file, 1)
     save_file(tensors, file, {"width": "8", "descriptors": "other"})
@@ -265,7 +265,7 @@ def test_the_same_numbers_in_other_processes() -> None:
 def forest_numbers(molecule: Molecule) -> list[float]:
     from reign.smiles import FEATURIZERS
 
-    return [*FEATURIZERS["morgan_count"](molecule), *FEATURIZERS["rdkit_2d"](molecule)]
+    return [value for kind in ("morgan_count", "rdkit_2d", "atom_pair_count") for value in FEATURIZERS[kind](molecule)]
 
 
 def test_columns_of_smiles_lie_side_by_side() -> None:
@@ -291,7 +291,7 @@ def test_what_graphs_have_is_not_computed_again(names: list[str], monkeypatch: p
     monkeypatch.setattr(forest, "_numbers", lambda texts, kinds, *more: asked.extend(kinds) or before(texts, kinds, *more))
     found = describe(graphs, [texts], config(molecule_featurizers=names), Callback())
     np.testing.assert_array_equal(found, expected)
-    assert set(asked) == {"morgan_count", "rdkit_2d"} - set(names)
+    assert set(asked) == {"morgan_count", "rdkit_2d", "atom_pair_count"} - set(names)
 
 
 def test_molecules_that_cannot_be_described(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +302,7 @@ def test_molecules_that_cannot_be_described(monkeypatch: pytest.MonkeyPatch) -> 
             raise RuntimeError("no such luck")
         return [1.0] * 217
 
-    monkeypatch.setattr(forest, "_widths", lambda: {"morgan_count": 2048, "rdkit_2d": 217})
+    monkeypatch.setattr(forest, "_widths", lambda: {"morgan_count": 2048, "rdkit_2d": 217, "atom_pair_count": 2048})
     monkeypatch.setitem(FEATURIZERS, "rdkit_2d", fails)
     found = describe(pack(["CCO", "CN"]), [["CCO", "CN"]], config(), Callback())
     assert np.isnan(found).all(1).tolist() == [False, True]

@@ -362,10 +362,11 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
         ValueError, match="the run has the SMILES columns smiles, solvent, but an ONNX file can hold runs with one column only"
     ):
         export_onnx(tmp_path / "pair", tmp_path / "model.onnx")
-    settings = Recipe.load(run / "recipe.yaml").model_copy(update={"ensemble_with": "forest", "seeds": [0]})
+    settings = Recipe.load(run / "recipe.yaml").model_copy(update={"ensemble_with": ["forest", "gp"], "seeds": [0]})
     train(settings, tmp_path / "mixed")
     with pytest.raises(
-        ValueError, match="trained with --ensemble-with forest .* hold the network alone, .* train the network without"
+        ValueError,
+        match="trained with --ensemble-with .* alone, without the forest and the Gaussian process; .* train the network without",
     ):
         export_onnx(tmp_path / "mixed", tmp_path / "model.onnx")
     for most in (0, LARGE + 1):

@@ -1,6 +1,7 @@
 """Results over seeds and folds."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -26,9 +27,12 @@ def test_folds_report_the_epoch_with_the_best_mean_or_the_last(report: str, epoc
 def test_a_metric_that_is_not_defined_says_nothing() -> None:
     nan, about = Spread.over([math.nan]), {"name": "forest", "trees": 1, "columns": 1, "seconds": 1.0}
     summary = Summary.model_construct(
-        metric="roc_auc", val=nan, baseline=Baseline.model_construct(**about, val=nan), members=[None]
+        metric="roc_auc", val=nan, baselines=[Baseline.model_construct(**about, val=nan)], members=[None]
     )
-    assert summary.compare() == "roc_auc is not defined on these validation rows, so they do not say whether the forest is better."
+    assert (
+        summary.compare()
+        == "roc_auc is not defined on these validation rows, so they do not say whether the forest would be better."
+    )
 
 
 def test_the_spread_of_a_model_that_diverged() -> None:
@@ -42,9 +46,34 @@ def test_the_spread_of_a_model_that_diverged() -> None:
 @pytest.mark.parametrize(("rows", "folds", "few"), [(99, 0, True), (100, 0, False), (99, 5, False), (None, 0, False)])
 def test_few_validation_rows_hardly_decide(rows: int | None, folds: int, few: bool) -> None:
     about = Baseline.model_construct(name="forest", val=Spread.over([2.0]), val_rows=rows)
-    said = Summary.model_construct(metric="rmse", val=Spread.over([1.0]), baseline=about, members=[None], folds=folds).compare()
+    said = Summary.model_construct(metric="rmse", val=Spread.over([1.0]), baselines=[about], members=[None], folds=folds).compare()
     assert said is not None
     assert said.startswith(
         f"On the {'' if rows is None else f'{rows} '}validation rows the model is better: rmse 1 of the model, 2 of the"
     )
     assert ("; so few rows hardly decide, and --num-folds 5" in said) == few
+
+
+@pytest.mark.parametrize(
+    ("models", "values", "partners", "said"),
+    [
+        (1, (2.0, 3.0), [], "the model is best: rmse 1 of the model, 2 of the forest, 3 of the Gaussian process."),
+        (2, (2.0, 3.0), [], "the models are best: rmse 1 of the models, on average, 2 of the forest, 3 of the Gaussian process."),
+        (1, (2.0, 0.5), ["gp"], "the Gaussian process is best: {}, 0.25 of the model and the Gaussian process together."),
+        (1, (1.0, 1.0), ["forest", "gp"], "none of them is best: {}, 0.25 of all together."),
+        (1, (0.5,), ["forest"], "the forest is better: {}, 0.25 of both together."),
+        (1, (1.0,), [], "neither is better: {}."),
+    ],
+)
+def test_which_is_best(models: int, values: tuple[float, ...], partners: list[Any], said: str) -> None:
+    names = [("forest", "the forest"), ("gp", "the Gaussian process")][: len(values)]
+    baselines = [
+        Baseline.model_construct(name=name, val=Spread.over([value]), val_rows=1000)
+        for (name, _), value in zip(names, values, strict=True)
+    ]
+    together = {"val": Spread.over([0.25])} if partners else {}
+    summary = Summary.model_construct(metric="rmse", val=Spread.over([1.0]), baselines=baselines, members=[None] * models)
+    summary = summary.model_copy(update={"partners": partners, "together": together})
+    numbers = ", ".join(["1 of the model", *(f"{value:g} of {title}" for (_, title), value in zip(names, values, strict=True))])
+    assert summary.compare() == "On the 1,000 validation rows " + said.format(f"rmse {numbers}")
+    assert list(summary.beside) == [f"val, {title[4:]}" for _, title in names] + ["val, together"] * bool(partners)

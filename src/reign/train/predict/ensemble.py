@@ -20,11 +20,11 @@ from reign.train.engine.callbacks import Callback
 from reign.train.engine.inference import Inference
 from reign.train.predict.calibration import FEWEST, Calibration, Interval
 from reign.train.predict.forest import Forest, describe
-from reign.train.predict.inputs import without_targets
+from reign.train.predict.gaussian import GaussianProcess
 from reign.train.runs.run import ModelFiles, Run
 from reign.train.runs.scaler import Scale
 from reign.train.runs.share import unpack
-from reign.train.settings.config import Recipe, TrainingConfig
+from reign.train.settings.config import PARTNERS, DataConfig, Partner, Recipe, TrainingConfig
 from reign.train.settings.losses import LOSSES, as_values
 
 PAIRS = 65_536  # number of pairs (subgraph, node) of a batch: larger ones are hardly faster on a CPU
@@ -34,8 +34,17 @@ WHY_NOT = {
     "dropout": "The model has no dropout. Train it with --dropout 0.1.",
     "mve": "The model predicts no variance. Train it with --loss-function mve.",
 }
+KINDS: dict[Partner, type[Forest] | type[GaussianProcess]] = {"forest": Forest, "gp": GaussianProcess}
 PASSES = 10  # number of passes of each model with dropout
 CALIBRATIONS = ("temperature", "isotonic", "none")
+
+
+def without_targets(data: Data, trained_on: DataConfig) -> Data:
+    """The features of a graph alone; its edges get the type 0 if those of the training data did."""
+    attr = data.edge_attr
+    if trained_on.one_edge_type and attr is None:
+        attr = data.edge_index.new_zeros(data.edge_index.size(1))
+    return Data(x=data.x, edge_index=data.edge_index, edge_attr=attr)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +177,7 @@ class TrainedEnsemble:
     """The models of one or several runs, and what the runs say about them.
 
     A single run is calibrated on its validation rows; several runs together are not calibrated. A run that was trained with ``ensemble_with``
-    predicts with its forest, too, which counts as much as the models.
+    predicts with its forest and its Gaussian process, too, each of which counts as much as the models.
 
     Args:
         folders: the folders of the runs, or zips made by ``reign export``.
@@ -225,16 +234,16 @@ class TrainedEnsemble:
             )
         self.calibration = runs[0].calibration if len(runs) == 1 and not best else Calibration()
         self.models: list[TrainedModel] = []
-        self.forests: dict[Path, Forest] = {}  # by their files
-        self.partners: list[Path] = []  # for each model with a forest, the file of that
+        self.partners: dict[Path, Forest | GaussianProcess] = {}  # by their files
+        self.partner_files: list[Path] = []  # for each model, those of its partners
         for run in runs:
             self.metric: str = run.summary.metric
             for member in [run.best_member] if best else run.members:
                 outputs = len(problem.labels)
                 self.models.append(TrainedModel.load(member.folder, run.summary.report, run.recipe.train, outputs, device))
-                if run.recipe.ensemble_with:
-                    self.partners.append(file := run.forest_of(member.folder))
-                    self.forests[file] = self.forests.get(file) or Forest.load(file, outputs)
+                for name in run.recipe.ensemble_with:
+                    self.partner_files.append(file := run.partner_of(member.folder, name))
+                    self.partners[file] = self.partners.get(file) or KINDS[name].load(file, outputs)
 
     def files(self) -> list[Path]:
         """All files that predictions depend on."""
@@ -244,12 +253,19 @@ class TrainedEnsemble:
         for own in (ModelFiles(model.folder) for model in self.models):
             found.append(own.scale)
             found += [own.weights(kind) / name for kind in ("best", "last") for name in ("model.safetensors", "config.json")]
-        return [*found, *self.forests]
+        return [*found, *self.partners]
+
+    @property
+    def beside_words(self) -> str:
+        """What predicts beside the models, as "the forest and the Gaussian process"; empty for nothing."""
+        return " and ".join(
+            PARTNERS[name] for name in dict.fromkeys(name for run in self.runs for name in run.recipe.ensemble_with)
+        )
 
     def beside(
         self, graphs: GraphPack, columns: Sequence[Sequence[str]] | None, callback: Callback, num_workers: int | None = None
-    ) -> Float[Tensor, "models graphs outputs"] | None:
-        """The predictions of the forest of each model that has one, in the form of ``Forecast.values``; None if there are none.
+    ) -> Float[Tensor, "partners graphs outputs"] | None:
+        """The predictions of the partners of each model, in the form of ``Forecast.values``; None if there are none.
 
         Args:
             graphs: molecules.
@@ -257,13 +273,13 @@ class TrainedEnsemble:
             callback: receives progress events.
             num_workers: as in ``describe``.
         """
-        if not self.forests:
+        if not self.partners:
             return None
         if columns is None:
-            raise ValueError("the run predicts with a forest, too, which reads SMILES; predict for SMILES, not for graphs.")
+            raise ValueError(f"the run predicts with {self.beside_words}, too, from SMILES; predict for SMILES, not for graphs.")
         described = describe(graphs, columns, self.recipe.data, callback, num_workers)
-        values = {file: forest(described) for file, forest in self.forests.items()}
-        return torch.stack([values[file] for file in self.partners])
+        values = {file: partner(described) for file, partner in self.partners.items()}
+        return torch.stack([values[file] for file in self.partner_files])
 
     def outputs(
         self,
@@ -306,15 +322,15 @@ class Forecast:
     unsure: Float[Tensor, "graphs outputs"] | None
 
 
-def methods_of(models: Sequence[TrainedModel], forest: bool = False) -> list[str]:
-    """The methods that some models support: "mve" if they were trained with this loss, "ensemble" if there are several, or a forest, "dropout" if
+def methods_of(models: Sequence[TrainedModel], partners: bool = False) -> list[str]:
+    """The methods that some models support: "mve" if they were trained with this loss, "ensemble" if there are several, or partners, "dropout" if
     they have dropout.
 
     The first one is the default, except "dropout", which takes ten times as long and is used only on request.
     """
     can = {
         "mve": all(model.gives_variance for model in models),
-        "ensemble": forest or len(models) > 1,
+        "ensemble": partners or len(models) > 1,
         "dropout": all(has_dropout(model.model) for model in models),
     }
     return [method for method, possible in can.items() if possible]
@@ -333,9 +349,9 @@ def forecast(
     method: str | None,
     callback: Callback,
     failed: dict[int, str] | None = None,
-    beside: Float[Tensor, "forests every outputs"] | None = None,
+    beside: Float[Tensor, "partners every outputs"] | None = None,
 ) -> Forecast:
-    r"""The mean over models and forests, and its standard deviation by a method.
+    r"""The mean over models and partners, and its standard deviation by a method.
 
     With M models that give means and variances, the variance of the mixture is
 
@@ -349,7 +365,7 @@ def forecast(
         method: one of ``METHODS``; None for no deviation.
         callback: receives an event after every batch.
         failed: dictionary that receives the graphs that are too large for the memory, with the reasons. Without it, such graphs raise an error.
-        beside: the predictions of forests for all graphs, see ``TrainedEnsemble.beside``.
+        beside: the predictions of partners for all graphs, see ``TrainedEnsemble.beside``.
     """
     raw = [model.raw_outputs(graphs, ids, callback, failed) for model in models]  # some may have variances, and others not
     width = models[0].num_outputs
@@ -399,7 +415,7 @@ def make_plan(
         ensemble: the models and their calibration.
         uncertainty, calibration, alpha, warnings: as in ``Predictor.predict_file``.
     """
-    can = methods_of(ensemble.models, bool(ensemble.forests))
+    can = methods_of(ensemble.models, bool(ensemble.partners))
     method = next((m for m in can if m != "dropout"), None) if uncertainty is True else uncertainty or None
     if method is not None and method not in METHODS:
         raise ValueError(f"the method of uncertainty is {method!r}, expected {', '.join(METHODS)}, or none.")

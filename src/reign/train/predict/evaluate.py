@@ -13,7 +13,6 @@ from reign.disk import read_record
 from reign.train.engine.callbacks import Callback
 from reign.train.predict.calibration import Interval
 from reign.train.predict.ensemble import CALIBRATIONS, ForecastPlan, TrainedEnsemble, forecast
-from reign.train.predict.inputs import descriptors_like
 from reign.train.runs.build import make_problem
 from reign.train.runs.run import ModelFiles
 from reign.train.settings.losses import as_outputs, as_values, choose
@@ -45,7 +44,7 @@ class Evaluation(TypedDict, total=False):
         split: the split, or the name of the table.
         metric, models, targets: the main metric, its value for each model, and the targets.
         all_metrics: all metrics of each model, with a value for each target.
-        ensemble, ensemble_metrics: the same for the mean prediction of models and forests, if all models have the same graphs.
+        ensemble, ensemble_metrics: the same for the mean prediction of models and partners, if all models have the same graphs.
         uncertainty: the quality of uncertainties by target and method, where there are any.
         rows, left_out: of a table, the number of its rows, and those that could not be used, with the reasons.
     """
@@ -104,7 +103,7 @@ def evaluate_table(
         ensemble.task,
         "none",
         classes=ensemble.classes,
-        descriptors=descriptors_like(ensemble.recipe.data, descriptors_path),
+        descriptors=ensemble.recipe.data.descriptors_like(descriptors_path),
         progress=callback.track,
         stereo=ensemble.recipe.data.stereo_of_graphs,
     )
@@ -130,7 +129,7 @@ def evaluate_table(
 
 
 def _beside(ensemble: TrainedEnsemble, problem: Problem, ids: Sequence[Ids], callback: Callback) -> Outputs | None:
-    """The predictions of the forests for the graphs of all models, NaN for others; None without forests."""
+    """The predictions of the partners for the graphs of all models, NaN for others; None without partners."""
     chosen = torch.cat(list(ids)).unique()
     texts = [[column[g] for g in chosen.tolist()] for column in problem.texts.values()]
     if (found := ensemble.beside(problem.graphs.select(chosen), texts, callback)) is None:
@@ -175,7 +174,7 @@ def measure_models(
         problem: has the labels.
         outs: the outputs of each model.
         ids: the graphs of these outputs, for each model.
-        beside: the predictions of forests for all graphs, see ``TrainedEnsemble.beside``.
+        beside: the predictions of partners for all graphs, see ``TrainedEnsemble.beside``.
     """
     measure = METRICS[metrics[0]]
     values = [measure(out, problem.y[own]) for out, own in zip(outs, ids, strict=True)]

@@ -1,4 +1,4 @@
-"""A forest on Morgan counts and RDKit descriptors: the usual baseline for tables of molecules, which can also predict together with the models.
+"""A forest on counts of Morgan environments and atom pairs and on RDKit descriptors: the usual baseline for tables of molecules, which can also predict together with the models.
 
 For numbers, its trees are extremely randomised (Geurts et al. 2006). For classes, and where most labels are equal, these would take far longer, and it is a
 random forest. They are fitted with scikit-learn, bounded in time and size, and stored as plain arrays. One kind of tree serves all tasks: for classes, trees learn
@@ -31,7 +31,7 @@ DEEPEST = 300  # levels of a tree, which bound the time of a prediction
 PRESENT = 3  # training molecules that must differ from the usual value of a column, as by having a Morgan environment
 LARGEST = 20_000_000  # bytes of a file, which bound the leaves of a tree
 NODE = 16  # bytes of a node; a leaf has four more for each output
-KINDS = ("morgan_count", "rdkit_2d")
+KINDS = ("morgan_count", "rdkit_2d", "atom_pair_count")
 BLOCK, FEW = (
     32,
     300,
@@ -48,7 +48,7 @@ def describe(
     callback: Callback,
     num_workers: int | None = None,
 ) -> Float[np.ndarray, "graphs numbers"]:
-    """The Morgan counts and descriptors of molecules, for each column of SMILES; NaN where there is none.
+    """The counts and descriptors of molecules, for each column of SMILES; NaN where there is none.
 
     What the graphs have already, because the model gets it, too, is not computed again.
 
@@ -84,7 +84,7 @@ def describe(
 def _widths() -> dict[str, int]:
     from reign.data.molecules import BITS, descriptor_names
 
-    return {"morgan_count": BITS, "morgan_binary": BITS, "rdkit_2d": len(descriptor_names())}
+    return {"morgan_count": BITS, "morgan_binary": BITS, "atom_pair_count": BITS, "rdkit_2d": len(descriptor_names())}
 
 
 def _of_graphs(graphs: GraphPack, config: DataConfig) -> dict[str, np.ndarray]:
@@ -117,11 +117,17 @@ def _numbers(texts: list[str], kinds: list[str], config: DataConfig, callback: C
     return numbers
 
 
-def _digest() -> str:
-    """What a forest depends on besides its columns: the names of RDKit's descriptors, in order."""
+def kinds_of_columns(width: int) -> np.ndarray:
+    """The kind of each column of ``describe``."""
+    widths = _widths()
+    return np.resize(np.repeat(KINDS, [widths[kind] for kind in KINDS]), width)
+
+
+def digest() -> str:
+    """What a forest or a Gaussian process depends on besides its columns: the kinds of columns and the names of RDKit's descriptors, in order."""
     from reign.data.molecules import descriptor_names
 
-    return hashlib.sha256(" ".join(descriptor_names()).encode()).hexdigest()[:16]
+    return hashlib.sha256(" ".join([*KINDS, *descriptor_names()]).encode()).hexdigest()[:16]
 
 
 # -- trees and forests as arrays -------------------------------------------------------------------------------------------
@@ -273,9 +279,9 @@ class Forest:
         return np.where(np.isnan(chosen), usual, chosen).astype(np.float32)
 
     @property
-    def size(self) -> tuple[int, int]:
+    def size(self) -> dict[str, int]:
         """The number of trees and of columns."""
-        return sum(len(each.roots) for each in self.trees), len(self.columns)
+        return {"trees": sum(len(each.roots) for each in self.trees), "columns": len(self.columns)}
 
     @classmethod
     def fit(
@@ -335,7 +341,7 @@ class Forest:
         """Write as safetensors."""
         arrays = {name: getattr(self, name) for name in PLAIN}
         arrays |= {f"{t}.{name}": getattr(each, name) for t, each in enumerate(self.trees) for name in NODES}
-        about = {"width": str(self.width), "descriptors": _digest()}
+        about = {"width": str(self.width), "descriptors": digest()}
         write_tensors(file, {name: torch.from_numpy(array) for name, array in arrays.items()}, about)
 
     @classmethod
@@ -352,7 +358,7 @@ class Forest:
         names = [*PLAIN, *(f"{t}.{name}" for t in range(number) for name in NODES)]
         if number < 1 or set(arrays) != set(names) or set(tensors) != set(names):
             raise ValueError(f"{file} is damaged (it has {', '.join(sorted(tensors)):.80}, expected the arrays of a forest).")
-        if about.get("descriptors") != _digest():
+        if about.get("descriptors") != digest():
             raise ValueError(
                 f"the forest in {file} was fitted to descriptors of another version of RDKit; use that version, or train again."
             )

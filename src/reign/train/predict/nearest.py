@@ -24,7 +24,6 @@ from reign.data import GraphPack, Ids, Problem
 from reign.disk import read_record, write_csv, write_json
 from reign.train.engine.callbacks import Callback
 from reign.train.predict.ensemble import TrainedEnsemble, TrainedModel
-from reign.train.predict.inputs import descriptors_of
 from reign.train.runs.run import Run
 from reign.train.settings.config import DataConfig
 
@@ -248,7 +247,7 @@ class TrainingMolecules:
                 "--with-molecules keeps them), or was made by an older version of reign; leave --nearest out, or train again."
             )
         table, molecules, graphs = read_training(run.files.training, config, callback)
-        graphs, _ = descriptors_of(config).extend(graphs, molecules, {}, progress=callback.track)
+        graphs, _ = config.descriptors().extend(graphs, molecules, {}, progress=callback.track)
         self.rows = list(table["row"])
         self.texts = [".".join(texts) for texts in zip(*(table[column] for column in config.smiles_columns), strict=True)]
         self.neighbours = Neighbours(molecules, callback.track)

@@ -11,12 +11,12 @@ from torch_geometric.data import Data
 from reign._validate import check
 from reign.data import GraphPack
 from reign.train.engine.callbacks import Callback
-from reign.train.predict.ensemble import ForecastPlan, TrainedEnsemble, make_plan
+from reign.train.predict.ensemble import ForecastPlan, TrainedEnsemble, make_plan, without_targets
 from reign.train.predict.evaluate import Evaluation, evaluate_split, evaluate_table
-from reign.train.predict.inputs import read_inputs, without_targets
 from reign.train.predict.nearest import WARNING, Domain, find_domain, training_molecules
 from reign.train.predict.output import Fingerprint, Written, fingerprint, write_stream
 from reign.train.predict.tables import CHUNK, ForecastJob, Stream, column_names, open_stream
+from reign.train.settings.config import DataConfig
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,3 +243,26 @@ def load(*folders: str | Path, device: str | torch.device = "cpu", best: bool = 
     if not folders:
         raise ValueError("no run was given, expected a folder made by reign train, or a zip made by reign export.")
     return Predictor(*folders, device=device, best=best)
+
+
+def read_inputs(inputs: list[Any], trained_on: DataConfig) -> tuple[list[Data | None], dict[int, str], list[str] | None]:
+    """The graphs (None where a SMILES cannot be read), the reasons for these, and the texts if the inputs are SMILES."""
+    texts = [each for each in inputs if isinstance(each, str)]
+    if not texts:
+        if wrong := next(((i, each) for i, each in enumerate(inputs) if not isinstance(each, Data)), None):
+            raise ValueError(f"input {wrong[0]} is of type {type(wrong[1]).__name__}, expected SMILES or PyG graphs.")
+        return inputs, {}, None
+    if len(texts) != len(inputs):
+        raise ValueError(
+            f"got {len(texts)} SMILES and {len(inputs) - len(texts)} other inputs, expected only SMILES or only PyG graphs."
+        )
+    if not trained_on.reads_smiles:
+        raise ValueError(f"this run was trained on {trained_on.name}, not on SMILES; give it PyG graphs of the same kind.")
+    if trained_on.descriptors_path is not None:
+        raise ValueError("the model needs a table of descriptors; use predict_file with descriptors_path.")
+    from reign.data.molecules import graphs_of, read_many
+
+    molecules, wrong_texts = read_many(texts, trained_on.stereo_of_graphs)
+    graphs, wrong_texts = graphs_of(molecules, wrong_texts)
+    graphs, wrong_texts = trained_on.descriptors().extend(graphs, molecules, wrong_texts)
+    return graphs, wrong_texts, texts

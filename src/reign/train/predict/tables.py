@@ -22,7 +22,6 @@ from reign.kernels import keep_freed_memory, ragged
 from reign.train.engine.callbacks import Callback
 from reign.train.predict.calibration import Interval
 from reign.train.predict.ensemble import PASSES, Forecast, ForecastPlan, TrainedEnsemble, forecast
-from reign.train.predict.inputs import descriptors_like
 from reign.train.predict.nearest import NEAREST, WARNING, Domain, TrainingMolecules
 from reign.train.settings.config import DataConfig
 
@@ -141,7 +140,7 @@ class ForecastJob(TableJob):
         columns |= dict.fromkeys(NEAREST if nearest is not None else (), str)
         passes = len(ensemble.models) * (1 + PASSES * (plan.method == "dropout")) + (nearest is not None)
         super().__init__(columns | dict.fromkeys([WARNING] if plan.warnings else (), str), passes)
-        self.apart = bool(ensemble.forests) and len(ensemble.recipe.data.smiles_columns) > 1
+        self.apart = bool(ensemble.partners) and len(ensemble.recipe.data.smiles_columns) > 1
 
     def cells(self, graphs: GraphPack, smiles: Smiles, callback: Callback) -> tuple[list[Cells], dict[int, str]]:
         """The predictions of each graph, and the reasons for graphs that cannot be predicted."""
@@ -497,4 +496,4 @@ def open_stream(
             f"the columns of SMILES are {', '.join(columns)}, but the run was trained on {', '.join(config.smiles_columns)}; give as many columns, in the "
             "same order."
         )
-    return Stream(table, job, columns, descriptors_like(config, descriptors_path), num_workers, chunk_rows, config.stereo_of_graphs)
+    return Stream(table, job, columns, config.descriptors_like(descriptors_path), num_workers, chunk_rows, config.stereo_of_graphs)

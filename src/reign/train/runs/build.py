@@ -19,7 +19,6 @@ from reign.nn import Model, find_model, num_parameters
 from reign.train.engine.batches import TOO_LARGE, pairs_of, why_too_large
 from reign.train.engine.callbacks import Callback, need_tensorboard
 from reign.train.engine.execution import dtype_of
-from reign.train.predict.inputs import descriptors_of
 from reign.train.runs.encoders import Encoder, checksum
 from reign.train.runs.run import Run
 from reign.train.settings.config import DataConfig, ModelConfig, Recipe, TrainingConfig
@@ -64,9 +63,7 @@ def make_problem(
         assert config.path is not None
         same = {name: getattr(config, name) for name in inspect.signature(load_table).parameters.keys() & type(config).model_fields}
         known_targets = known_targets if config.targets is None else ()
-        problem, report = load_table(
-            **same, descriptors=descriptors_of(config), progress=callback.track, known_targets=known_targets
-        )
+        problem, report = load_table(**same, descriptors=config.descriptors(), progress=callback.track, known_targets=known_targets)
     else:
         key = json.dumps([config.name, config.options, config.one_edge_type], sort_keys=True, default=str)
         if key not in loaded:

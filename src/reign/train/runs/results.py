@@ -17,7 +17,7 @@ from torch import Tensor
 
 from reign.data import Ids, Problem
 from reign.disk import first_line, read_json, read_record, write_csv, write_json
-from reign.train.settings.config import Recipe, explain, name_in
+from reign.train.settings.config import PARTNERS, Partner, Recipe, explain, name_in
 from reign.train.settings.losses import as_outputs
 from reign.train.settings.metrics import METRICS
 
@@ -104,17 +104,17 @@ class Ensemble(Content):
 
 
 class Baseline(Content):
-    """The metric of a forest that learned from the same rows as the models, on the splits that it did not learn from, one value for each split of
-    the rows; and with ``ensemble_with`` that of the mean of models and forest.
+    """The metric of a forest or a Gaussian process that learned from the same rows as the models, on the splits that it did not learn from, one value
+    for each split of the rows.
     """
 
-    name: Literal["forest"]
+    name: Partner
     val: Spread = OPTIONAL
     test: Spread = OPTIONAL
     parts: dict[str, Spread] = {}  # further splits of a data set
     val_rows: int = OPTIONAL  # of all splits together
-    together: dict[str, Spread] = {}
     trees: int = OPTIONAL
+    molecules: int = OPTIONAL
     columns: int = OPTIONAL
     seconds: float = OPTIONAL
 
@@ -180,7 +180,9 @@ class Summary(Content):
     parts: dict[str, Spread] = {}  # further splits of a data set
     best_train: Spread = OPTIONAL
     ensemble: Ensemble = OPTIONAL
-    baseline: Baseline = OPTIONAL
+    baselines: list[Baseline] = []
+    partners: list[Partner] = []  # those of the baselines with which the models predict
+    together: dict[str, Spread] = {}  # the metric of the mean of models and partners
     metrics: dict[str, dict[str, MetricOfTargets]] = {}
     seconds: float
     members: list[MemberResult] = Field(min_length=1)
@@ -204,15 +206,14 @@ class Summary(Content):
 
     @property
     def beside(self) -> dict[str, Spread]:
-        """The metric of the baseline on each split, and that of models and baseline together, by what a table calls them."""
-        about = self.baseline
-        if not about:
-            return {}
-        alone = {
-            f"{split}, {about.name}": spread for split, spread in {"val": about.val, "test": about.test, **about.parts}.items()
+        """The metric of the baselines on each split, and that of models and partners together, by what a table calls them."""
+        found = {
+            f"{split}, {PARTNERS[about.name].removeprefix('the ')}": spread
+            for about in self.baselines
+            for split, spread in {"val": about.val, "test": about.test, **about.parts}.items()
+            if spread is not None
         }
-        both = {f"{split}, models and {about.name}": spread for split, spread in about.together.items()}
-        return {name: spread for name, spread in (alone | both).items() if spread is not None}
+        return found | {f"{split}, together": spread for split, spread in self.together.items()}
 
     def table(self) -> tuple[list[str], list[list[object]]]:
         """The columns and rows of the results: the metric on each split and what stands beside it, with several models also their deviation and number."""
@@ -224,27 +225,32 @@ class Summary(Content):
         return (["split", self.metric, "std", "models"] if several else ["split", self.metric]), rows
 
     def compare(self) -> str | None:
-        """A sentence on whether the models or the baseline are better on the validation rows; None without a baseline."""
-        about = self.baseline
-        if not about:
+        """A sentence on whether the models or the baselines are better on the validation rows; None without a baseline."""
+        if not self.baselines:
             return None
-        if not about.val or not self.val:
-            return f"There are no validation rows that could say whether the {about.name} is better."
-        ours, theirs, one = self.val.mean, about.val.mean, len(self.members) == 1
-        if math.isnan(ours) or math.isnan(theirs):
-            return f"{self.metric} is not defined on these validation rows, so they do not say whether the {about.name} is better."
+        who = " and ".join(PARTNERS[about.name] for about in self.baselines)
+        if not self.val or any(not about.val for about in self.baselines):
+            return (
+                f"There are no validation rows that could say whether {who} {'is' if len(self.baselines) == 1 else 'are'} better."
+            )
+        several, ours = len(self.members) > 1, "the models" if len(self.members) > 1 else "the model"
+        values = {ours: self.val.mean} | {PARTNERS[about.name]: about.val.mean for about in self.baselines if about.val}
+        if any(map(math.isnan, values.values())):
+            return f"{self.metric} is not defined on these validation rows, so they do not say whether {who} would be better."
         better = METRICS[self.metric].better
-        who = (
-            f"the model{'' if one else 's'}" if better(ours, theirs) else f"the {about.name}" if better(theirs, ours) else "neither"
-        )
-        verb = "are" if not one and better(ours, theirs) else "is"
-        numbers = f"{self.metric} {ours:.4g} of the model{'' if one else 's, on average'}, {theirs:.4g} of the {about.name}"
-        if "val" in about.together:
-            numbers += f", {about.together['val'].mean:.4g} of both together"
-        rows = about.val_rows
+        best = [name for name, value in values.items() if not any(better(other, value) for other in values.values())]
+        winner = best[0] if len(best) == 1 else "neither" if len(values) == 2 else "none of them"
+        verb = f"{'are' if several and winner == ours else 'is'} {'better' if len(values) == 2 else 'best'}"
+        values = {name + ", on average" * (several and name == ours): value for name, value in values.items()}
+        numbers = f"{self.metric} " + ", ".join(f"{value:.4g} of {name}" for name, value in values.items())
+        if "val" in self.together:
+            every = "both" if len(values) == 2 else "all"
+            some = every if len(self.partners) == len(self.baselines) else f"{ours} and {PARTNERS[self.partners[0]]}"
+            numbers += f", {self.together['val'].mean:.4g} of {some} together"
+        rows = self.baselines[0].val_rows
         few = rows is not None and rows < FEW_ROWS
         doubt = "; so few rows hardly decide, and --num-folds 5 compares on all rows" if few and not self.folds else ""
-        return f"On the {'' if rows is None else f'{rows:,} '}validation rows {who} {verb} better: {numbers}{doubt}."
+        return f"On the {'' if rows is None else f'{rows:,} '}validation rows {winner} {verb}: {numbers}{doubt}."
 
     def describe_weights(self) -> str:
         """Which weights the results belong to.
@@ -269,7 +275,7 @@ def summarise(
     results: Sequence[ModelResult],
     curves: Sequence[Sequence[float]],
     predicted: Float[Tensor, "models graphs outputs"] | None,
-    baseline: Baseline | None = None,
+    beside: dict[str, object] | None = None,
 ) -> Summary:
     """Summarise the results of all models of a run.
 
@@ -279,7 +285,7 @@ def summarise(
         results: the results of its models.
         curves: in cross-validation, the validation metric of each model for every epoch.
         predicted: the predictions of each model for the test graphs, if all have the same ones.
-        baseline: the results of the baseline, if there is one.
+        beside: the results of baselines and partners, the fields of the summary.
     """
     first = results[0]
     out: dict[str, object] = {
@@ -303,8 +309,7 @@ def summarise(
             mean_prediction = as_outputs(predicted.mean(0), problem.task)
             value = METRICS[first.metric](mean_prediction, problem.y[problem.splits["test"]])
             out["ensemble"] = Ensemble(size=len(results), test=value)
-    if baseline is not None:
-        out["baseline"] = baseline.to_dict()
+    out |= beside or {}
     out["metrics"] = _all_metrics(results, problem.targets)
     out["seconds"] = sum(r.seconds for r in results)
     out["members"] = [r.to_dict() for r in results]

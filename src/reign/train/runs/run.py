@@ -75,7 +75,6 @@ class RunFiles:
         self.calibration = folder / "calibration.json"
         self.domain = folder / "domain.json"
         self.training = folder / "training.csv"
-        self.forest = folder / "forest.safetensors"
         self.memory = folder / "memory.json"
         self.report = folder / "report.html"
         self.predictions = folder / "predictions.csv"
@@ -93,7 +92,6 @@ class ModelFiles:
         self.predictions = folder / "predictions.csv"
         self.checkpoint = folder / "checkpoint.pt"
         self.last_good = folder / "last_good"
-        self.forest = folder / "forest.safetensors"
 
     def weights(self, which: str) -> Path:
         """The folder of the weights of the "best" or the "last" epoch."""
@@ -365,10 +363,10 @@ class Run:
         """The folder of one of its models, trained or not."""
         return self.folder / f"seed-{seed}" / ("" if fold is None else f"fold-{fold}")
 
-    def forest_of(self, model_folder: Path) -> Path:
-        """The file of the forest that learns from the same rows as a model of the run."""
+    def partner_of(self, model_folder: Path, name: str) -> Path:
+        """The file of the forest or the Gaussian process ("gp") that learns from the same rows as a model of the run."""
         own = self.recipe.folds is not None or self.recipe.data.num_train is not None
-        return ModelFiles(model_folder).forest if own else self.files.forest
+        return (model_folder if own else self.folder) / f"{name}.safetensors"
 
     @property
     def best_member(self) -> SavedModel:

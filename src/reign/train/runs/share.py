@@ -7,7 +7,7 @@ summary.json         the results, and which models there are
 calibration.json     the calibration, if there is one
 domain.json          ranges of the training molecules, if there are some, for warnings
 training.csv         the training molecules, only if they were asked for
-forest.safetensors   the forest, if the run predicts with one; or one in the folder of each model
+forest.safetensors   the forest, if the run predicts with one; or one in the folder of each model; gp.safetensors the Gaussian process
 seed-0/scale.json    the scale of the targets
 seed-0/last/         weights and arguments of a model (or best/; seed-0/fold-1/ in cross-validation)
 """
@@ -27,7 +27,7 @@ from reign.disk import first_line, replaced
 from reign.tables import Table, number
 from reign.train.runs.results import MetricOfTargets, Spread, Summary
 from reign.train.runs.run import Run, RunFiles
-from reign.train.settings.config import DataConfig, Recipe
+from reign.train.settings.config import PARTNERS, DataConfig, Recipe
 from reign.train.settings.yaml import RawSettings
 
 # -- The model card of an exported run: data, splits, metrics, versions, and how to use it -----------------------------
@@ -61,7 +61,7 @@ def model_card(run: Run, files: list[str]) -> str:
         files: names of the files that are shared with the page.
     """
     recipe, problem, summary = run.recipe, run.problem, run.summary
-    data, train = recipe.data, recipe.train
+    data, train, beside = recipe.data, recipe.train, " and ".join(PARTNERS[name] for name in recipe.ensemble_with)
     made, number = run.environment.to_dict(), len(summary.members)
     command = predict_command(data, "model.zip", "molecules.csv", run.files.predictions.name)
     named = [*data.descriptors_columns, *data.molecule_featurizers, *(["a table of descriptors"] if data.descriptors_path else [])]
@@ -100,11 +100,7 @@ def model_card(run: Run, files: list[str]) -> str:
                 for what, key in (("Data of", "data"), ("Licence of", "licence"))
                 if (about := run.environment.start.get(key))
             ),
-            *(
-                [f"- The prediction is the mean of this and of a {recipe.ensemble_with} on Morgan counts and RDKit descriptors"]
-                if recipe.ensemble_with
-                else []
-            ),
+            *([f"- The prediction is the mean of this and of {beside}, on Morgan counts and RDKit descriptors"] if beside else []),
             f"- Calibrated on validation rows: {_calibrated(run)}",
         ],
         "Versions": [
@@ -114,8 +110,8 @@ def model_card(run: Run, files: list[str]) -> str:
         "What is in the file": [
             "Settings, results, calibration, ranges of the training molecules and labels, and weights. It does not hold splits, predictions or checkpoints"
             + (
-                ". The leaves of the forest hold labels of training molecules. "
-                if recipe.ensemble_with
+                f". It holds labels of training molecules, from which one sees what {beside} learned. "
+                if beside
                 else ", nor single labels. "
             )
             + (
@@ -171,8 +167,8 @@ def _calibrated(run: Run) -> str:
 
 
 NAMES = re.compile(
-    r"README\.md|(recipe|problem|summary|calibration|domain)\.json|training\.csv|forest\.safetensors"
-    r"|seed--?\d{1,10}/(fold-\d{1,6}/)?(scale\.json|forest\.safetensors|(best|last)/(config\.json|model\.safetensors))"
+    r"README\.md|(recipe|problem|summary|calibration|domain)\.json|training\.csv|(forest|gp)\.safetensors"
+    r"|seed--?\d{1,10}/(fold-\d{1,6}/)?(scale\.json|(forest|gp)\.safetensors|(best|last)/(config\.json|model\.safetensors))"
 )
 SETTINGS = "recipe.json"  # the recipe, which is JSON in a zip
 MOST_FILES = 4_000
@@ -212,10 +208,9 @@ def export(run: str | Path, output: str | Path, molecules: bool = False) -> list
         weights = member.files.weights(opened.summary.report)
         for file in (member.files.scale, weights / "config.json", weights / "model.safetensors"):
             content[f"{result.folder}/{file.relative_to(member.folder).as_posix()}"] = file.read_bytes()
-        if opened.recipe.ensemble_with:
-            forest = opened.forest_of(member.folder)
-            own = forest.parent == member.folder
-            content[f"{result.folder}/{forest.name}" if own else forest.name] = forest.read_bytes()
+        for partner in (opened.partner_of(member.folder, kind) for kind in opened.recipe.ensemble_with):
+            own = partner.parent == member.folder
+            content[f"{result.folder}/{partner.name}" if own else partner.name] = partner.read_bytes()
     content = {"README.md": model_card(opened, list(content)).encode(), **content}
     if unknown := [name for name in content if not NAMES.fullmatch(name)]:
         raise ValueError(f"{run} has a model in {unknown[0]}, expected folders such as seed-0 or seed-0/fold-1.")
@@ -293,7 +288,20 @@ def _without_folders(recipe: Recipe) -> RawSettings:
 def _results(run: Summary) -> dict[str, object]:
     """The results of a run, with what identifies each model."""
     summary = run.to_dict()
-    kept = ("metric", "report", "parameters", "train", "val", "test", "ensemble", "baseline", "metrics", "seconds")
+    kept = (
+        "metric",
+        "report",
+        "parameters",
+        "train",
+        "val",
+        "test",
+        "ensemble",
+        "baselines",
+        "partners",
+        "together",
+        "metrics",
+        "seconds",
+    )
     members = [{key: each[key] for key in ("seed", "fold", "folder", "best", "last") if key in each} for each in summary["members"]]
     return {**{key: summary[key] for key in kept if key in summary}, "members": members}
 

@@ -19,7 +19,7 @@ from reign.train.engine.loop import check_training
 from reign.train.predict.calibration import FEWEST, Calibration, Interval, Steps, fit_temperature
 from reign.train.predict.ensemble import TrainedModel, forecast, methods_of
 from reign.train.predict.nearest import Domain, keep_training
-from reign.train.runs.baseline import Beside, Forests, compare_forests, wants_forest
+from reign.train.runs.baseline import Baselines, Beside, compare_baselines, wanted
 from reign.train.runs.build import (
     check_stereo,
     find_too_large,
@@ -59,7 +59,7 @@ def replicates(recipe: Recipe, folder: Path, number: int) -> list[tuple[Recipe, 
 def calibrate(
     models: Sequence[TrainedModel], problem: Problem, callback: Callback | None = None, beside: Tensor | None = None
 ) -> Calibration:
-    """Calibrate the trained models of a run, and the forests beside them, on the validation rows of its table."""
+    """Calibrate the trained models of a run, and what predicts beside them, on the validation rows of its table."""
     ids, callback = problem.splits["val"], callback or Callback()
     y, found = problem.y[ids], Calibration()
     if problem.task == "regression":
@@ -132,8 +132,8 @@ def train_all(
             runs.append(_Started.begin(recipe, Run(folder), resume, fabric, callback, loaded))
         beside = held.enter_context(Beside())
         for run in runs:
-            if fabric.is_global_zero and run.problem is not None and wants_forest(run.recipe, run.problem):
-                run.forests = beside.start(run.recipe, run.run, run.problem, run.members)
+            if fabric.is_global_zero and run.problem is not None and wanted(run.recipe, run.problem):
+                run.baselines = beside.start(run.recipe, run.run, run.problem, run.members)
         work = [job for run in runs for job in run.jobs()]
         try:
             run_jobs(work, fabric, callback, jobs)
@@ -170,7 +170,7 @@ class _Started:
     problem: Problem | None
     members: list[Member]
     done: Summary | None = None
-    forests: Future[Forests] | None = None
+    baselines: Future[Baselines] | None = None
 
     @classmethod
     def begin(
@@ -198,7 +198,7 @@ class _Started:
         starting = any(not each.checkpoint.is_file() and (stretched or not each.result.is_file()) for each in places)
         origin = _origin(recipe, run) if starting and recipe.train.checkpoint is not None else {}
         check_training(recipe.train, members[0].problem, fabric.world_size)
-        wants_forest(recipe, problem)
+        wanted(recipe, problem)
         try_model(recipe, members[0].problem)
         if starting and (recipe.train.checkpoint is not None or recipe.train.frozen_epochs):
             first = members[0]
@@ -249,18 +249,17 @@ class _Started:
         curves = [SavedModel(m.folder, self.run).curve(f"val_{metric}") for m in self.members] if folds is not None else []
         if folds is None and "test" in problem.splits:
             predicted = torch.stack([_predicted(ModelFiles(m.folder).predictions, problem) for m in self.members])
-        baseline, beside = None, None
-        if self.forests is not None:
+        compared, beside = dict[str, object](), None
+        if self.baselines is not None:
             try:
-                (forests,) = (found.result() for found in callback.track([self.forests], "waiting for the forest"))
+                (baselines,) = (found.result() for found in callback.track([self.baselines], "waiting for the baselines"))
                 about = self.recipe, self.run, problem, self.members, metric, results[0].report
-                baseline, beside = compare_forests(forests, *about, callback)
+                compared, beside = compare_baselines(baselines, *about, callback)
             except Exception as error:  # what is only for comparison never ends a run
                 if self.recipe.ensemble_with:
                     raise
-                callback.note(f"There is no forest to compare with: {first_line(error)}")
-            beside = beside if self.recipe.ensemble_with else None
-        summary = summarise(self.recipe, problem, results, curves, predicted, baseline)
+                callback.note(f"There is no baseline to compare with: {first_line(error)}")
+        summary = summarise(self.recipe, problem, results, curves, predicted, compared)
         if fabric.is_global_zero:
             if predicted is not None:
                 predicted = predicted if beside is None else torch.cat([predicted, beside[:, problem.splits["test"]]])

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -19,6 +19,9 @@ from reign.train.settings.losses import LOSSES
 from reign.train.settings.metrics import METRICS
 from reign.train.settings.optim import OPTIMISERS, SCHEDULES, Schedule
 from reign.train.settings.yaml import read_yaml
+
+if TYPE_CHECKING:
+    from reign.data.molecules import Descriptors
 
 S = TypeVar("S", bound="Settings")
 
@@ -138,7 +141,7 @@ class DataConfig(Settings):
     )
     descriptors_path: str | None = Field(None, description="a CSV of such numbers, with a row for each row of the table")
     molecule_featurizers: list[str] = Field(
-        default_factory=list, description="such numbers by RDKit: rdkit_2d, morgan_count, morgan_binary"
+        default_factory=list, description="such numbers by RDKit: rdkit_2d, morgan_count, morgan_binary, atom_pair_count"
     )
     weight_column: str | None = Field(None, description="a column with the weight of each row in training")
     stereo: Stereo = Field(
@@ -202,6 +205,20 @@ class DataConfig(Settings):
     def has_descriptors(self) -> bool:
         """Whether the model gets descriptors besides the graphs."""
         return bool(self.descriptors_columns or self.descriptors_path or self.molecule_featurizers)
+
+    def descriptors(self) -> "Descriptors":
+        """The descriptors of this table."""
+        from reign.data.molecules import Descriptors
+
+        return Descriptors(self.descriptors_columns, self.descriptors_path, self.molecule_featurizers)
+
+    def descriptors_like(self, path: str | Path | None) -> "Descriptors":
+        """The same descriptors for another table, whose file of descriptors this is, if this one has such a file."""
+        if path is not None and self.descriptors_path is None:
+            raise ValueError("the run was trained without a file of descriptors; leave --descriptors-path out.")
+        if path is None and self.descriptors_path is not None:
+            raise ValueError("the run was trained with a file of descriptors; give that of this table with --descriptors-path.")
+        return self.model_copy(update={"descriptors_path": path}).descriptors()
 
     @property
     def inputs(self) -> dict[str, object]:
@@ -364,6 +381,10 @@ class TrainingConfig(Settings):
 # -- A recipe: all settings of one run. Error messages name the field --------------------------------------------------
 
 
+Partner = Literal["forest", "gp"]  # what can predict together with the models
+PARTNERS: dict[Partner, str] = {"forest": "the forest", "gp": "the Gaussian process"}
+
+
 class Recipe(Settings):
     """The settings of one run: data, model, training, and one or several seeds."""
 
@@ -375,10 +396,16 @@ class Recipe(Settings):
         None, description="number of cross-validation folds; the reported epoch has the best mean over folds"
     )
     baseline: Literal["auto", "none"] = Field(
-        "auto", description="auto: fit a forest to a table of molecules of at most 20,000 rows, too, for comparison; none: do not"
+        "auto",
+        description="auto: fit a forest to a table of molecules of at most 20,000 rows, too, for comparison, and a Gaussian process for numbers; none: do not",
     )
-    ensemble_with: Literal["forest"] | None = Field(None, description="forest: predict with this forest, too")
+    ensemble_with: list[Partner] = Field([], description="forest, gp: predict with the forest, and with the Gaussian process, too")
     format: int = Field(FORMAT, description="1: defaults of models are those of runs without a format; see reign.nn")
+
+    @field_validator("ensemble_with", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return [] if value is None else [value] if isinstance(value, str) else value
 
     @model_validator(mode="before")
     @classmethod
@@ -401,9 +428,11 @@ class Recipe(Settings):
             raise ValueError(f"seeds are {self.seeds}, expected distinct numbers")
         if self.folds is not None and (fixed := self.data.fixed_split) not in (None, "splits_column"):
             raise ValueError(f"folds are drawn at random, but data.{fixed} gives the splits; leave one of them out")
+        if len(set(self.ensemble_with)) != len(self.ensemble_with):
+            raise ValueError(f"ensemble_with is {self.ensemble_with}, expected each name once")
         if self.ensemble_with and (not self.data.reads_smiles or self.baseline == "none"):
             why = "the baseline is none" if self.data.reads_smiles else f"data.name is '{self.data.name}'"
-            raise ValueError(f"ensemble_with is '{self.ensemble_with}', which is the baseline of a table of molecules, but {why}")
+            raise ValueError(f"ensemble_with is {self.ensemble_with}, which are baselines of a table of molecules, but {why}")
         return self
 
     def save(self, file: Path) -> None:
