@@ -3,7 +3,7 @@
     python benchmarks/encoder.py --data FOLDER --encoder dss=ENCODER --encoder wide=OTHER --work WORK --processes 8
     python benchmarks/encoder.py --work WORK --table           # what the validation rows say
     python benchmarks/encoder.py --work WORK --table --test    # what the test rows say, after the choice
-    python benchmarks/encoder.py --data FOLDER --work WORK --forest    # forests for the same rows, alone and together with each model of these starts
+    python benchmarks/encoder.py --data FOLDER --work WORK --beside    # forests and Gaussian processes for the same rows, alone and together with each model
 
 The folder holds ``esol_splits.csv``, ``lipophilicity_splits.csv`` and ``moleculeace.csv.xz``. A tenth of the training rows of a set, drawn with a fixed
 seed, is the judge, and the model of the last epoch is taken. WORK/validation-*.jsonl has the errors on these rows, and WORK/test-*.jsonl those on test
@@ -231,9 +231,10 @@ def files_of(args: argparse.Namespace) -> list[Path]:
     return [file for file in files if not args.sets or file.stem in args.sets]
 
 
-def forests(args: argparse.Namespace) -> None:
-    """The errors of a forest on the same rows, and of the mean of each model and the forest, as ``--ensemble-with forest`` predicts."""
-    from reign.train.predict.forest import Forest, describe
+def partners(args: argparse.Namespace) -> None:
+    """The errors of a forest and a Gaussian process on the same rows, and of their means with each model, as ``--ensemble-with`` predicts."""
+    from reign.train.predict.ensemble import KINDS
+    from reign.train.predict.forest import describe
     from reign.train.settings.config import DataConfig
 
     rows = tables(args.data)
@@ -241,16 +242,17 @@ def forests(args: argparse.Namespace) -> None:
     for file in files_of(args):
         done = {(row["start"], row["seed"]): row for row in read(args.work, "test") if row["set"] == file.stem}
         problem, cliff = load(file)
-        if ("forest", 0) not in done:
+        if missing := [name for name in KINDS if (name, 0) not in done]:
             if len(rows[file.stem]) != len(problem.graphs):
                 raise ValueError(f"{file.stem} has {len(rows[file.stem])} rows and {len(problem.graphs)} graphs.")
-            began = time.monotonic()
             x = describe(problem.graphs, [[row[0] for row in rows[file.stem]]], config, Callback())
-            forest = Forest.fit(x[problem.splits["train"]], problem, problem.splits["train"])
-            out = {split: forest(x[problem.splits[split]]) for split in ("val", "test")}
-            about = {"set": file.stem, "start": "forest", "seed": 0, "seconds": round(time.monotonic() - began, 2)}
-            write_errors(args.work, 1000, about, problem, cliff, out)
-            print(about, flush=True)
+            for name in missing:
+                began = time.monotonic()
+                made = KINDS[name].fit(x[problem.splits["train"]], problem, problem.splits["train"])
+                out = {split: made(x[problem.splits[split]]) for split in ("val", "test")}
+                about = {"set": file.stem, "start": name, "seed": 0, "seconds": round(time.monotonic() - began, 2)}
+                write_errors(args.work, 1000, about, problem, cliff, out)
+                print(about, flush=True)
         values = {
             split: {
                 (row["start"], row["seed"]): torch.tensor(row["predicted"])
@@ -259,10 +261,11 @@ def forests(args: argparse.Namespace) -> None:
             }
             for what, split in (("validation", "val"), ("test", "test"))
         }
-        for start, seed in values["test"]:
-            if start != "forest" and "forest" not in start and (name := f"{start}+forest", seed) not in done:
-                out = {split: (found[start, seed] + found["forest", 0]) / 2 for split, found in values.items()}
-                write_errors(args.work, 1000, {"set": file.stem, "start": name, "seed": seed}, problem, cliff, out)
+        for start, seed in [place for place in values["test"] if place[0] not in KINDS and "+" not in place[0]]:
+            for beside in (["forest"], ["gp"], ["forest", "gp"]):
+                if (name := "+".join([start, *beside]), seed) not in done:
+                    means = {s: torch.stack([of[start, seed], *(of[b, 0] for b in beside)]).mean(0) for s, of in values.items()}
+                    write_errors(args.work, 1000, {"set": file.stem, "start": name, "seed": seed}, problem, cliff, means)
 
 
 def table(work: Path, test: bool) -> None:
@@ -314,12 +317,14 @@ def main() -> None:
     parser.add_argument("--no-scratch", action="store_true")
     parser.add_argument("--controls", action="store_true", help="train the models of the encoders from random weights, too")
     parser.add_argument("--epochs", type=int, help="epochs of all models, to try this program")
-    parser.add_argument("--forest", action="store_true", help="fit forests, and average them with the models that are there")
+    parser.add_argument(
+        "--beside", action="store_true", help="fit forests and Gaussian processes, and average them with the models that are there"
+    )
     parser.add_argument("--table", action="store_true", help="only print what was found")
     parser.add_argument("--test", action="store_true", help="with --table: print the errors on test rows")
     args = parser.parse_args()
-    if args.forest:
-        forests(args)
+    if args.beside:
+        partners(args)
     elif not args.table:
         if args.data is not None:
             prepare(args.data, args.work / "sets")

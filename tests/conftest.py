@@ -28,7 +28,7 @@ PARTS = [p.stem for p in SOURCE.iterdir() if not p.stem.startswith("__") and p.s
 PARTS += [f"kernels.{p.stem}" for p in (SOURCE / "kernels").iterdir() if not p.stem.startswith("__") and p.stem != "fused"]
 MUTANT = "REIGN_MUTANT" in os.environ  # a mutant is tried: that a test fails is enough, and that it fails soon
 COVERAGE = "COVERAGE_RUN" in os.environ  # set by `coverage run`: lines are counted, which takes far less time without the checks
-CHECKED_CALLS = 10  # of each function in each file of tests
+CHECKED_CALLS = 3  # of each function in each file of tests
 _calls: Counter[CodeType] = Counter()
 _check_all = jaxtyping.jaxtyped
 

@@ -69,6 +69,7 @@ def test_its_score_stands_next_to_that_of_the_model(monkeypatch: pytest.MonkeyPa
         f"{value:.4g} of {name}" for name, value in scores.items()
     )
     line += "; so few rows hardly decide, and --num-folds 5 compares on all rows."
+    line += "" if winner == "the model" else " A run with --ensemble-with forest gp predicts with them, too."
     assert line in done.stdout.splitlines()
     notes = [line for line in done.stderr.splitlines() if "forest" in line]
     assert len(notes) == 1
@@ -207,7 +208,8 @@ def test_predictions_of_models_with_a_forest_and_a_gaussian_process() -> None:
     assert said.predict(texts)["size_pred"].to_numpy() == pytest.approx(expected)
     with zipfile.ZipFile("run.zip") as file:
         card = file.read("README.md").decode()
-    assert "the mean of this and of the forest and the Gaussian process, on Morgan counts" in card
+    assert "the mean of this and of the forest and the Gaussian process, on counts" in card
+    assert "The leaves of the forest hold labels of training molecules. The Gaussian process holds fingerprints" in card
     summary = read_json(Path("run/summary.json"))
     assert summary["partners"] == ["forest", "gp"]
     done = works("evaluate", "run", "-q")

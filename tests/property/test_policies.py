@@ -45,7 +45,7 @@ def batches(max_nodes: int = 8) -> st.SearchStrategy[list[Data]]:
 
 @pytest.mark.parametrize("domain", ["all", "members"])
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(data=batches(max_nodes=6))
 def test_policy_equals_networkx(name: str, domain: str, data: list[Data]) -> None:
     bag = reign.policy(name).from_data(Batch.from_data_list(data), domain=domain)
@@ -73,7 +73,7 @@ def test_policy_equals_networkx(name: str, domain: str, data: list[Data]) -> Non
 
 @pytest.mark.parametrize("domain", ["all", "members"])
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(data=batches(max_nodes=6), seed=st.integers(0, 2**32))
 def test_bag_of_the_permuted_graph_is_the_permuted_bag(name: str, domain: str, data: list[Data], seed: int) -> None:
     policy = reign.policy(name)

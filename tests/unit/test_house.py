@@ -29,7 +29,7 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "sklearn": (2, 345, 8.7),
     "smiles": (8, 1087, 6.7),
     "theory": (15, 3666, 4.8),
-    "train": (41, 9860, 6.3),
+    "train": (41, 9862, 6.3),
 }
 
 WHOLE = {

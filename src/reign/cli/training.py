@@ -38,7 +38,7 @@ def train(
     descriptors_columns: Annotated[list[str] | None, rows_option(help="Columns of numbers that are additional inputs.")] = None,
     descriptors_path: Annotated[Path | None, rows_option(help="A CSV of additional inputs, row by row.")] = None,
     molecule_featurizers: Annotated[
-        list[str] | None, rows_option(help="From RDKit: rdkit_2d, morgan_count, morgan_binary, atom_pair_count.")
+        list[str] | None, rows_option(help="rdkit_2d, morgan_count, morgan_binary, atom_pairs.")
     ] = None,
     num_replicates: Annotated[int | None, rows_option(help="Number of splits, with different seeds, to train on.")] = None,
     num_folds: Annotated[int | None, rows_option(help="Number of folds for cross-validation.")] = None,

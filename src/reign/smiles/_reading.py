@@ -61,7 +61,7 @@ def morgan_binary(molecule: Molecule) -> list[float]:
     return [min(1.0, count) for count in morgan_count(molecule)]
 
 
-def atom_pair_count(molecule: Molecule) -> list[float]:
+def atom_pairs(molecule: Molecule) -> list[float]:
     """The number of occurrences of each of 2,048 pairs of atoms, with the number of bonds between them."""
     from rdkit.Chem import rdFingerprintGenerator
 
@@ -72,7 +72,7 @@ FEATURIZERS: dict[str, Callable[[Molecule], list[float]]] = {
     "rdkit_2d": rdkit_2d,
     "morgan_count": morgan_count,
     "morgan_binary": morgan_binary,
-    "atom_pair_count": atom_pair_count,
+    "atom_pairs": atom_pairs,
 }
 
 

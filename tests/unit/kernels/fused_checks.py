@@ -321,7 +321,7 @@ def test_models_in_bfloat16(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return real(self, h, *rest)
 
     monkeypatch.setattr(fused.PairStage, "__call__", stage)
-    batch = Batch.from_data_list(random_graphs(4, min_nodes=3, max_nodes=6, edge_prob=0.4)).to(DEVICE)
+    batch = Batch.from_data_list(random_graphs(2 if DEVICE == "cpu" else 4, min_nodes=3, max_nodes=6, edge_prob=0.4)).to(DEVICE)
     results = []
     for fast, mixed in ((True, True), (False, False), (True, True), (False, True)):
         torch.manual_seed(0)

@@ -265,7 +265,7 @@ def test_the_same_numbers_in_other_processes() -> None:
 def forest_numbers(molecule: Molecule) -> list[float]:
     from reign.smiles import FEATURIZERS
 
-    return [value for kind in ("morgan_count", "rdkit_2d", "atom_pair_count") for value in FEATURIZERS[kind](molecule)]
+    return [value for kind in ("morgan_count", "rdkit_2d", "atom_pairs") for value in FEATURIZERS[kind](molecule)]
 
 
 def test_columns_of_smiles_lie_side_by_side() -> None:
@@ -291,7 +291,7 @@ def test_what_graphs_have_is_not_computed_again(names: list[str], monkeypatch: p
     monkeypatch.setattr(forest, "_numbers", lambda texts, kinds, *more: asked.extend(kinds) or before(texts, kinds, *more))
     found = describe(graphs, [texts], config(molecule_featurizers=names), Callback())
     np.testing.assert_array_equal(found, expected)
-    assert set(asked) == {"morgan_count", "rdkit_2d", "atom_pair_count"} - set(names)
+    assert set(asked) == {"morgan_count", "rdkit_2d", "atom_pairs"} - set(names)
 
 
 def test_molecules_that_cannot_be_described(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +302,7 @@ def test_molecules_that_cannot_be_described(monkeypatch: pytest.MonkeyPatch) -> 
             raise RuntimeError("no such luck")
         return [1.0] * 217
 
-    monkeypatch.setattr(forest, "_widths", lambda: {"morgan_count": 2048, "rdkit_2d": 217, "atom_pair_count": 2048})
+    monkeypatch.setattr(forest, "_widths", lambda: {"morgan_count": 2048, "rdkit_2d": 217, "atom_pairs": 2048})
     monkeypatch.setitem(FEATURIZERS, "rdkit_2d", fails)
     found = describe(pack(["CCO", "CN"]), [["CCO", "CN"]], config(), Callback())
     assert np.isnan(found).all(1).tolist() == [False, True]

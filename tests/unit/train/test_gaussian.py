@@ -20,7 +20,7 @@ WIDTH, MORGAN, NUMBERS, PAIRS = 9, slice(0, 3), slice(3, 6), slice(6, 9)  # the 
 
 @pytest.fixture(autouse=True)
 def _few_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "_widths", lambda: {"morgan_count": 3, "rdkit_2d": 3, "atom_pair_count": 3})
+    monkeypatch.setattr(forest, "_widths", lambda: {"morgan_count": 3, "rdkit_2d": 3, "atom_pairs": 3})
 
 
 @pytest.fixture

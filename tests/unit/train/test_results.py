@@ -62,7 +62,8 @@ def test_few_validation_rows_hardly_decide(rows: int | None, folds: int, few: bo
         (1, (2.0, 0.5), ["gp"], "the Gaussian process is best: {}, 0.25 of the model and the Gaussian process together."),
         (1, (1.0, 1.0), ["forest", "gp"], "none of them is best: {}, 0.25 of all together."),
         (1, (0.5,), ["forest"], "the forest is better: {}, 0.25 of both together."),
-        (1, (1.0,), [], "neither is better: {}."),
+        (1, (1.0,), [], "neither is better: {}. A run with --ensemble-with forest predicts with it, too."),
+        (1, (2.0, 0.5), [], "the Gaussian process is best: {}. A run with --ensemble-with forest gp predicts with them, too."),
     ],
 )
 def test_which_is_best(models: int, values: tuple[float, ...], partners: list[Any], said: str) -> None:

@@ -31,7 +31,7 @@ DEEPEST = 300  # levels of a tree, which bound the time of a prediction
 PRESENT = 3  # training molecules that must differ from the usual value of a column, as by having a Morgan environment
 LARGEST = 20_000_000  # bytes of a file, which bound the leaves of a tree
 NODE = 16  # bytes of a node; a leaf has four more for each output
-KINDS = ("morgan_count", "rdkit_2d", "atom_pair_count")
+KINDS = ("morgan_count", "rdkit_2d", "atom_pairs")
 BLOCK, FEW = (
     32,
     300,
@@ -84,7 +84,7 @@ def describe(
 def _widths() -> dict[str, int]:
     from reign.data.molecules import BITS, descriptor_names
 
-    return {"morgan_count": BITS, "morgan_binary": BITS, "atom_pair_count": BITS, "rdkit_2d": len(descriptor_names())}
+    return {"morgan_count": BITS, "morgan_binary": BITS, "atom_pairs": BITS, "rdkit_2d": len(descriptor_names())}
 
 
 def _of_graphs(graphs: GraphPack, config: DataConfig) -> dict[str, np.ndarray]:

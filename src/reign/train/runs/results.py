@@ -243,14 +243,20 @@ class Summary(Content):
         verb = f"{'are' if several and winner == ours else 'is'} {'better' if len(values) == 2 else 'best'}"
         values = {name + ", on average" * (several and name == ours): value for name, value in values.items()}
         numbers = f"{self.metric} " + ", ".join(f"{value:.4g} of {name}" for name, value in values.items())
+        every = "both" if len(values) == 2 else "all"
         if "val" in self.together:
-            every = "both" if len(values) == 2 else "all"
             some = every if len(self.partners) == len(self.baselines) else f"{ours} and {PARTNERS[self.partners[0]]}"
             numbers += f", {self.together['val'].mean:.4g} of {some} together"
         rows = self.baselines[0].val_rows
         few = rows is not None and rows < FEW_ROWS
         doubt = "; so few rows hardly decide, and --num-folds 5 compares on all rows" if few and not self.folds else ""
-        return f"On the {'' if rows is None else f'{rows:,} '}validation rows {winner} {verb}: {numbers}{doubt}."
+        names = " ".join(about.name for about in self.baselines)
+        advice = (
+            ""
+            if self.partners or winner == ours
+            else f" A run with --ensemble-with {names} predicts with {'them' if len(values) > 2 else 'it'}, too."
+        )
+        return f"On the {'' if rows is None else f'{rows:,} '}validation rows {winner} {verb}: {numbers}{doubt}.{advice}"
 
     def describe_weights(self) -> str:
         """Which weights the results belong to.

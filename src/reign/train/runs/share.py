@@ -27,7 +27,7 @@ from reign.disk import first_line, replaced
 from reign.tables import Table, number
 from reign.train.runs.results import MetricOfTargets, Spread, Summary
 from reign.train.runs.run import Run, RunFiles
-from reign.train.settings.config import PARTNERS, DataConfig, Recipe
+from reign.train.settings.config import PARTNERS, DataConfig, Partner, Recipe
 from reign.train.settings.yaml import RawSettings
 
 # -- The model card of an exported run: data, splits, metrics, versions, and how to use it -----------------------------
@@ -100,7 +100,13 @@ def model_card(run: Run, files: list[str]) -> str:
                 for what, key in (("Data of", "data"), ("Licence of", "licence"))
                 if (about := run.environment.start.get(key))
             ),
-            *([f"- The prediction is the mean of this and of {beside}, on Morgan counts and RDKit descriptors"] if beside else []),
+            *(
+                [
+                    f"- The prediction is the mean of this and of {beside}, on counts of environments and atom pairs and RDKit descriptors"
+                ]
+                if beside
+                else []
+            ),
             f"- Calibrated on validation rows: {_calibrated(run)}",
         ],
         "Versions": [
@@ -109,11 +115,7 @@ def model_card(run: Run, files: list[str]) -> str:
         ],
         "What is in the file": [
             "Settings, results, calibration, ranges of the training molecules and labels, and weights. It does not hold splits, predictions or checkpoints"
-            + (
-                f". It holds labels of training molecules, from which one sees what {beside} learned. "
-                if beside
-                else ", nor single labels. "
-            )
+            + (". " + "".join(HOLDS[name] for name in recipe.ensemble_with) if beside else ", nor single labels. ")
             + (
                 "It holds the SMILES of the training molecules (`training.csv`), for `--nearest`."
                 if run.files.training.name in files
@@ -170,6 +172,10 @@ NAMES = re.compile(
     r"README\.md|(recipe|problem|summary|calibration|domain)\.json|training\.csv|(forest|gp)\.safetensors"
     r"|seed--?\d{1,10}/(fold-\d{1,6}/)?(scale\.json|(forest|gp)\.safetensors|(best|last)/(config\.json|model\.safetensors))"
 )
+HOLDS: dict[Partner, str] = {
+    "forest": "The leaves of the forest hold labels of training molecules. ",
+    "gp": "The Gaussian process holds fingerprints and descriptors of training molecules, from which these and their labels can be found out. ",
+}
 SETTINGS = "recipe.json"  # the recipe, which is JSON in a zip
 MOST_FILES = 4_000
 LARGEST = 2**31  # largest size of all files in bytes, unpacked

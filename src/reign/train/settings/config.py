@@ -141,7 +141,7 @@ class DataConfig(Settings):
     )
     descriptors_path: str | None = Field(None, description="a CSV of such numbers, with a row for each row of the table")
     molecule_featurizers: list[str] = Field(
-        default_factory=list, description="such numbers by RDKit: rdkit_2d, morgan_count, morgan_binary, atom_pair_count"
+        default_factory=list, description="such numbers by RDKit: rdkit_2d, morgan_count, morgan_binary, atom_pairs"
     )
     weight_column: str | None = Field(None, description="a column with the weight of each row in training")
     stereo: Stereo = Field(
