@@ -6,6 +6,7 @@ In every file of tests, the first calls of each function are checked: checking a
 """
 
 import functools
+import gc
 import inspect
 import os
 import random
@@ -63,15 +64,22 @@ os.environ.setdefault(
     "REIGN_REPORT", "0"
 )  # a report after each of the many trainings would take long; those that test it ask for it
 torch.set_num_threads(1)  # the tests run in several processes
+
 os.fsync = os.fstat  # nobody pulls the plug: files are not forced to the disk, but have to be open
 settings.register_profile("reign", deadline=None, print_blob=True, **({"phases": [Phase.generate]} if MUTANT else {}))
 settings.load_profile("reign")
 SEED = int(os.environ.get("REIGN_SEED", "0"))
+gc.disable()  # until all tests are collected
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--hypothesis-seed") is None:
         core.global_force_seed = SEED
+
+
+def pytest_collection_finish() -> None:
+    """What tests consist of is no garbage, so none was looked for until here."""
+    gc.enable()
 
 
 def pytest_report_header() -> str:

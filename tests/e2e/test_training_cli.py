@@ -390,7 +390,7 @@ def test_a_damaged_checkpoint(tmp_path: Path, content: bytes | None) -> None:
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     """Killed twice: at some moment, and before some change of its files. ``tests/attack/test_kill.py`` tries many more."""
     file = table(tmp_path)
-    settings = ["--epochs", "12", "-b", "8", "-q"]
+    settings = ["--epochs", "6", "-b", "8", "-q"]
     settings += [arg for part in ("hidden_channels=8", "num_layers=1", "dropout=0.2") for arg in ("--set", f"model.{part}")]
     seed = int(os.environ.get("REIGN_SEED", "0"))
     rng, nursery = random.Random(seed), Nursery(tmp_path / "errors")

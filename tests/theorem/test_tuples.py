@@ -37,7 +37,7 @@ def test_no_policy_of_one_node_goes_beyond_3_wl(model: str) -> None:
     assert {policy: told_apart(f"{model}:{policy}", equal(1)) for policy in TUPLE_POLICIES[1]} == {p: [] for p in TUPLE_POLICIES[1]}
 
 
-FAST = ("2-nm", "2-set-nd", "2-set-ego:1")
+FAST = ("2-nm", "2-set-nd")
 
 
 @pytest.mark.parametrize("model", TUPLE_MODELS)

@@ -311,7 +311,9 @@ def test_models(name: str, train: bool) -> None:
         assert torch.equal(value, same)
 
 
-@pytest.mark.parametrize("name", ["sun", "sswl", "gnnakctx", "dss with a residual connection", "sswlpublished"])
+@pytest.mark.parametrize(
+    "name", ["sun", "dss with a residual connection", "sswlpublished"] + (["sswl", "gnnakctx"] if DEVICE == "cuda" else [])
+)
 def test_models_in_bfloat16(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows in bfloat16 are as near to float32 as plain operations within autocast; sums and statistics are float32. The same twice, bit for bit."""
     seen, real = set[torch.dtype](), fused.PairStage.__call__

@@ -99,14 +99,15 @@ def test_stereoisomers_are_different_graphs(model: Model) -> None:
         assert len(set(BlockReader().read(Rows(family, stereo="none")).keys)) == 1
 
 
-def test_real_molecules_are_one_graph_each(model: Model, real_data: Path) -> None:
-    """200 molecules with chiral centres, 50 with E or Z, and 50 others."""
+@pytest.mark.parametrize("share", [0.2, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_real_molecules_are_one_graph_each(model: Model, real_data: Path, share: float) -> None:
+    """200 molecules with chiral centres, 50 with E or Z, and 50 others, or a share of them."""
     texts = list(dict.fromkeys(pd.read_csv(real_data / "moleculeace.csv.xz")["smiles"]))
     draw = random.Random(0)
     chiral = [text for text in texts if "@" in text]
     both = [text for text in texts if "/" in text or "\\" in text]
     plain = [text for text in texts if not set("@/\\") & set(text)]
-    chosen = draw.sample(chiral, 200) + draw.sample(both, 50) + draw.sample(plain, 50)
+    chosen = [t for kind, number in ((chiral, 200), (both, 50), (plain, 50)) for t in draw.sample(kind, int(share * number))]
     assert_one_graph_each(model, chosen, 20)
 
 

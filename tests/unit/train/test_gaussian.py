@@ -72,18 +72,18 @@ def test_its_formula() -> None:
 
 
 def test_the_kernel_under_which_the_labels_are_most_likely() -> None:
-    x = described(80)
+    x = described(40)
     by_numbers = np.sin(x[:, 4]) + x[:, 5]
     values, vectors = np.linalg.eigh(plain(x, x, x, 1.0, 1.0))  # labels drawn from the kernel of counts alone
-    by_counts = vectors @ (np.sqrt(np.maximum(values, 0)) * np.random.default_rng(1).normal(size=80))
+    by_counts = vectors @ (np.sqrt(np.maximum(values, 0)) * np.random.default_rng(1).normal(size=40))
     shares = [fitted(x, y).kernel[0, 0] for y in (by_counts, by_numbers)]
     assert shares == [max(gaussian.SHARES), min(gaussian.SHARES)]
 
     def likelihood(share: float, length: float, noise: float) -> float:
         z = (by_numbers - by_numbers.mean()) / by_numbers.std()
-        matrix = plain(x, x, x, share, length) + noise * np.eye(80)
-        size = z @ np.linalg.solve(matrix, z) / 80
-        return -0.5 * float(np.linalg.slogdet(matrix)[1] + 80 * np.log(size))
+        matrix = plain(x, x, x, share, length) + noise * np.eye(40)
+        size = z @ np.linalg.solve(matrix, z) / 40
+        return -0.5 * float(np.linalg.slogdet(matrix)[1] + 40 * np.log(size))
 
     share, length, _ = fitted(x, by_numbers).kernel[0]
     best = max(likelihood(share, length, noise) for noise in gaussian.NOISES)
