@@ -86,7 +86,7 @@ def main() -> None:
     programs, lines = commands(chemprop, given.epochs), []
     for name in given.tables:
         found: dict[str, list[tuple[float, float]]] = {program: [] for program in programs}
-        forest = float("nan")
+        beside: dict[str, float] = {}
         for r in range(given.rounds):
             for program in list(programs)[:: 1 if r % 2 == 0 else -1]:
                 with tempfile.TemporaryDirectory() as place:
@@ -94,10 +94,12 @@ def main() -> None:
                     command, file, column = programs[program]
                     found[program].append(measure(command, Path(file), column, test, Path(place), given.threads))
                     if program == "reign":
-                        forest = read_json(Path(place) / "run/summary.json").get("baseline", {}).get("test", {}).get("mean", forest)
+                        beside = {
+                            b["name"]: b["test"]["mean"] for b in read_json(Path(place) / "run/summary.json").get("baselines", [])
+                        }
         for program, runs in found.items():
             lines.append(f"| {name} | {program} | {', '.join(f'{s:.1f}' for s, _ in runs)} | {mean(e for _, e in runs):.4f} |")
-        lines.append(f"| {name} | forest of reign | in the above | {forest:.4f} |")
+        lines += [f"| {name} | {what} of reign | in the above | {value:.4f} |" for what, value in beside.items()]
     print("\n".join(["| table | program | seconds of each round | test RMSE |", "|---|---|---|---|", *lines]))
 
 

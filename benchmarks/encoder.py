@@ -263,9 +263,9 @@ def partners(args: argparse.Namespace) -> None:
         }
         for start, seed in [place for place in values["test"] if place[0] not in KINDS and "+" not in place[0]]:
             for beside in (["forest"], ["gp"], ["forest", "gp"]):
-                if (name := "+".join([start, *beside]), seed) not in done:
+                if (both := "+".join([start, *beside]), seed) not in done:
                     means = {s: torch.stack([of[start, seed], *(of[b, 0] for b in beside)]).mean(0) for s, of in values.items()}
-                    write_errors(args.work, 1000, {"set": file.stem, "start": name, "seed": seed}, problem, cliff, means)
+                    write_errors(args.work, 1000, {"set": file.stem, "start": both, "seed": seed}, problem, cliff, means)
 
 
 def table(work: Path, test: bool) -> None:

@@ -1,5 +1,6 @@
 """The forest and the Gaussian process next to the models of a table of molecules: how their scores are shown, and predictions with them."""
 
+import json
 import threading
 import zipfile
 from pathlib import Path
@@ -122,11 +123,41 @@ def test_a_forest_that_cannot_be_used_never_ends_a_run(monkeypatch: pytest.Monke
         monkeypatch.setattr(Forest, "fit", made)
         Path("run/summary.json").unlink()
         done = works("train", "--resume", "run", "--no-report")
-        assert ("There is no baseline to compare with: " in done.stderr) == (made is None)
-        after = read_json(Path("run/summary.json")).get("baselines", [None])[0]
-        assert (
-            after is None if made is None else [after[key] for key in ("val", "test")] == [before[key] for key in ("val", "test")]
-        )
+        assert ("There is no forest to compare with: " in done.stderr) == (made is None)
+        after = {each["name"]: each for each in read_json(Path("run/summary.json"))["baselines"]}
+        assert list(after) == (["gp"] if made is None else ["forest", "gp"])
+        assert made is None or [after["forest"][key] for key in ("val", "test")] == [before[key] for key in ("val", "test")]
+
+
+def test_molecules_that_cannot_be_described_never_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baseline, "describe", None)
+    done = train()
+    assert "There is no baseline to compare with: " in done.stderr
+    assert "baselines" not in read_json(Path("run/summary.json"))
+
+
+def test_one_that_fails_leaves_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails_to_fit(*given: Any, **more: Any) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(GaussianProcess, "fit", fails_to_fit)
+    done = train(*BOTH)
+    assert [each["name"] for each in read_json(Path("run/summary.json"))["baselines"]] == ["forest"]
+    assert "There is no Gaussian process to compare with: no room" in done.stderr
+    assert "together" in read_json(Path("run/summary.json"))
+    message = fails("train", "-i", table(), "--target-columns", "size", "-o", "other", *SMALL, "-q", "--ensemble-with", "gp")
+    assert "memory" in message
+
+
+def test_its_words_stand_where_a_recipe_may_stand() -> None:
+    train("--ensemble-with", "gp", "forest")
+    assert Run("run").recipe.ensemble_with == ["forest", "gp"]
+    Path("run/summary.json").unlink()
+    works("train", "--resume", "run", "--ensemble-with", "gp", "forest", "--no-report", "-q")
+    settings = {"data": {"path": str(Path("mols.csv").absolute()), "target_columns": ["size"]}, "ensemble_with": "gp"}
+    Path("rec.yaml").write_text(json.dumps({**settings, "model": {"hidden_channels": 4, "num_layers": 1}, "train": {"epochs": 1}}))
+    works("train", "--ensemble-with", "forest", "gp", "rec.yaml", "-o", "other", "-q", "--no-report")
+    assert Run("other").recipe.ensemble_with == ["forest", "gp"]
 
 
 def test_without_it() -> None:

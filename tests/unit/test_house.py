@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files of the package itself
     ".": (13, 1395, 7.6),
     "bags": (11, 2447, 4.2),
-    "cli": (13, 2309, 8.3),
+    "cli": (13, 2311, 8.3),
     "data": (22, 3971, 6.8),
     "draw": (3, 410, 7.3),
     "experiments": (13, 2475, 6.7),
@@ -29,7 +29,7 @@ FOLDERS = {  # files, lines, and lines of imports in percent; "." are the files 
     "sklearn": (2, 345, 8.7),
     "smiles": (8, 1087, 6.7),
     "theory": (15, 3666, 4.8),
-    "train": (41, 9862, 6.3),
+    "train": (41, 9912, 6.3),
 }
 
 WHOLE = {

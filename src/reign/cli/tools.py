@@ -15,6 +15,8 @@ from reign.cli.chemprop import is_number, translate
 if TYPE_CHECKING:
     from reign.train.settings.config import DataConfig
 
+WORDS = {"--ensemble-with": ("forest", "gp")}  # values of an option that may follow each other where a recipe may follow, too
+
 
 def fail(message: str) -> NoReturn:
     """Print an error message, and exit with code 2."""
@@ -156,7 +158,7 @@ class Command(TyperCommand):
                 name, taken = (arg if arg in several else None), 0
             elif name is not None:
                 taken += 1
-                if taken > 1 and (words_too or is_number(arg)):
+                if taken > 1 and (words_too or is_number(arg) or arg in WORDS.get(name, ())):
                     out.append(name)
                 elif taken > 1:
                     name = None

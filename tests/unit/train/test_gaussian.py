@@ -102,7 +102,7 @@ def test_a_row_of_weight_two_counts_like_two_rows(monkeypatch: pytest.MonkeyPatc
     assert fitted(x, y, weights=weights)(x)[:, 0].numpy() == assert_equal
     assert fitted(x, y)(x)[:, 0].numpy() != assert_equal
     weights[0] = 0
-    assert float(fitted(x, y, weights=weights).alpha[0, 0]) == 0.0
+    assert fitted(x, y, weights=weights).size["molecules"] == 19
 
 
 def test_targets_are_apart_and_may_miss_labels() -> None:
@@ -123,6 +123,15 @@ def test_it_learns_from_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch
     x = described(60)
     one, four = fitted(x, x[:, 0]), fitted(x, np.repeat(x[:, :1], 4, 1))
     assert (one.size["molecules"], four.size["molecules"]) == (20, 10)
+    apart = np.full((60, 4), NAN)
+    for t in range(4):
+        apart[t::4, t] = 100 + x[t::4, 0]  # each row has one label
+    apart[:, 3] = NAN
+    apart[59, 3] = 100.0
+    found = fitted(x, apart)
+    assert found.size["molecules"] <= 20
+    assert (found.kernel[:, 2] > 90).all()  # no target is without all of its labels
+    assert ((found.alpha != 0).sum(0)[:3] >= 5).all()
     at_once = one(x)
     monkeypatch.setattr(gaussian, "AT_ONCE", 60)
     assert at_once.numpy() == pytest.approx(one(x).numpy())
@@ -163,6 +172,12 @@ BAD: dict[str, Any] = {
     "one part less": lambda f: f.pop("alpha"),
     "one part more": lambda f: f.update(more=f["alpha"].clone()),
     "fewer molecules": lambda f: f.update(counts=f["counts"][1:]),
+    "another type of all": lambda f: f.update(alpha=f["alpha"].bfloat16()),
+    "no shape": lambda f: f.update(counts=f["counts"][0, 0]),
+    "more molecules than are learned from": lambda f: f.update(
+        {name: f[name][:1].expand(gaussian.MOST_ROWS + 1, -1) for name in ("counts", "numbers", "alpha")}
+    ),
+    "a share above 1": lambda f: f["kernel"].__setitem__((0, 0), 1e300),
     "no molecules": lambda f: f.update({name: f[name][:0] for name in ("counts", "numbers", "alpha")}),
     "a weight that is no number": lambda f: f["alpha"].__setitem__((0, 0), NAN),
     "another type": lambda f: f.update(alpha=f["alpha"].float()),

@@ -360,7 +360,7 @@ class Forest:
             raise ValueError(f"{file} is damaged (it has {', '.join(sorted(tensors)):.80}, expected the arrays of a forest).")
         if about.get("descriptors") != digest():
             raise ValueError(
-                f"the forest in {file} was fitted to descriptors of another version of RDKit; use that version, or train again."
+                f"the forest in {file} was fitted to other descriptors, as by another version of RDKit; use that version, or train again."
             )
         columns, usual, mean, deviation = (arrays[name] for name in PLAIN)
         trees = [Trees(*(arrays[f"{t}.{name}"] for name in NODES)) for t in range(number)]

@@ -9,6 +9,7 @@ The share w, the length l and the noise of the labels are those under which the 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,7 @@ class GaussianProcess:
         """The predictions for rows of ``describe``."""
         if x.shape[1] != self.width:
             raise ValueError(f"the Gaussian process was fitted to {self.width} columns of descriptors, and here are {x.shape[1]}.")
-        known, out = _Similar(self.counts, self.numbers, self._kinds()), np.empty((len(x), len(self.kernel)))
+        known, out = self._known, np.empty((len(x), len(self.kernel)))
         for at in range(0, len(x), AT_ONCE):
             counts, numbers = self._read(x[at : at + AT_ONCE])
             same, apart = known.to(counts, numbers)
@@ -74,6 +75,10 @@ class GaussianProcess:
         counts = np.nan_to_num(x[:, self.of_counts]).clip(0, HIGHEST).astype(np.uint8)
         z = (_finite(x[:, self.of_numbers], self.usual) - self.mean) / self.deviation
         return counts, z.clip(-FURTHEST, FURTHEST).astype(np.float32)
+
+    @cached_property
+    def _known(self) -> "_Similar":
+        return _Similar(self.counts, self.numbers, self._kinds())
 
     def _kinds(self) -> Matrix:
         """The kind of each column of counts."""
@@ -96,16 +101,18 @@ class GaussianProcess:
     ) -> "GaussianProcess":
         """Fit it to some graphs of a problem, with the weights that their rows have in training; see ``Forest.fit`` for the arguments.
 
-        Of more than ``MOST_ROWS`` graphs, it learns from so many that are drawn at random, and from fewer for several targets. For a target without labels it
-        predicts 0.
+        Of more than ``MOST_ROWS`` graphs, it learns from so many that are drawn at random among those with labels, and from fewer for each of several targets.
+        For a target without labels it predicts 0.
         """
         from threadpoolctl import threadpool_limits
 
         callback, draw = callback or Callback(), np.random.default_rng(0)
         y, weights = problem.y[ids].numpy(), label_weights(problem, class_balance)
         w = np.ones_like(y) if weights is None else weights[ids].numpy()
-        targets = y.shape[1]
-        rows = np.sort(draw.permutation(len(x))[: int(MOST_ROWS / targets**0.5)])
+        targets, y = y.shape[1], np.where(w > 0, y, np.nan)
+        y = _drawn(y, draw.permutation(len(y)))
+        rows = np.flatnonzero(~np.isnan(y).all(1))
+        rows = rows if len(rows) else np.arange(1)
         x, y, w = x[rows], y[rows], w[rows]
         among = kinds_of_columns(x.shape[1]) != "rdkit_2d"
         of_counts, of_numbers = np.flatnonzero(among & (np.nan_to_num(x) != 0).any(0)), np.flatnonzero(~among)
@@ -121,11 +128,10 @@ class GaussianProcess:
         alpha, kernel = np.zeros((len(x), targets)), np.tile([SHARES[0], LENGTHS[0], 0.0], (targets, 1))
         with threadpool_limits(threads, "blas"):
             for t in callback.track(range(targets), "fitting the Gaussian process"):
-                there = np.flatnonzero(~np.isnan(y[:, t]) & (w[:, t] > 0))
+                there = np.flatnonzero(~np.isnan(y[:, t]))
                 if len(there):
-                    alpha[there, t], kernel[t] = _learn(
-                        _Similar(counts[there], numbers[there], kinds), y[there, t], w[there, t], draw
-                    )
+                    molecules = _Similar(counts[there], numbers[there], kinds)
+                    alpha[there, t], kernel[t] = _learn(molecules, y[there, t], w[there, t], draw, callback)
         return cls(counts, numbers, alpha, kernel, *shape)
 
     def save(self, file: Path) -> None:
@@ -137,22 +143,29 @@ class GaussianProcess:
     def load(cls, file: Path, outputs: int) -> "GaussianProcess":
         """Read what ``save`` wrote. Everything is checked before it is used; see ``Forest.load``."""
         tensors, about = read_tensors(file)
-        if set(tensors) != set(ARRAYS | PLACES):
+        readable = {
+            name: each.numpy()
+            for name, each in tensors.items()
+            if each.dtype in (torch.uint8, torch.int32, torch.float32, torch.float64)
+        }
+        if set(tensors) != set(ARRAYS | PLACES) or set(readable) != set(tensors):
             raise ValueError(
                 f"{file} is damaged (it has {', '.join(sorted(tensors)):.80}, expected the arrays of a Gaussian process)."
             )
         if about.get("descriptors") != digest():
             raise ValueError(
-                f"the Gaussian process in {file} was fitted to descriptors of another version of RDKit; use that version, or train again."
+                f"the Gaussian process in {file} was fitted to other descriptors, as by another version of RDKit; use that version, or train again."
             )
-        arrays, width = {name: each.numpy() for name, each in tensors.items()}, about.get("width", "")
+        arrays, width = readable, about.get("width", "")
         made = cls(**arrays, width=int(width) if width.isdecimal() and len(width) < 8 else 0)
         if (why := made._why_wrong(outputs)) is not None:
             raise ValueError(f"{file} is damaged ({why}); do not use it, or train again.")
         return made
 
     def _why_wrong(self, outputs: int) -> str | None:
-        rows, numbers = len(self.counts), self.of_numbers.size
+        rows, numbers = self.counts.shape[0] if self.counts.ndim else 0, self.of_numbers.size
+        if not 1 <= rows <= MOST_ROWS:
+            return f"it has {rows:,} molecules, expected 1 to {MOST_ROWS:,}"
         shapes: dict[str, tuple[int, ...]] = {
             "counts": (rows, self.of_counts.size),
             "numbers": (rows, numbers),
@@ -169,9 +182,22 @@ class GaussianProcess:
         for columns in (self.of_counts, self.of_numbers):
             if columns.size and (columns[0] < 0 or columns[-1] >= self.width or (np.diff(columns) <= 0).any()):
                 return f"its columns are not different numbers from 0 to {self.width - 1} in order"
-        if (self.deviation <= 0).any() or (self.kernel[:, 1] <= 0).any():
-            return "a deviation or a length is not above 0"
-        return "it has no molecules" if not rows else None
+        share, length = self.kernel[:, 0], self.kernel[:, 1]
+        if (self.deviation <= 0).any() or (length <= 0).any() or (share < 0).any() or (share > 1).any():
+            return "a deviation or a length is not above 0, or a share not between 0 and 1"
+        return None
+
+
+def _drawn(y: Matrix, order: Matrix) -> Matrix:
+    """The labels to learn from: those of the first rows in an order for each target, so many that no more than ``MOST_ROWS`` rows have any; NaN for others."""
+    most = int(MOST_ROWS / y.shape[1] ** 0.5)
+    while True:
+        number = np.empty(y.shape, int)  # of a label, counted in this order
+        number[order] = (~np.isnan(y[order])).cumsum(0)
+        chosen = np.where(number <= most, y, np.nan)
+        if most <= 1 or (~np.isnan(chosen).all(1)).sum() <= MOST_ROWS:
+            return chosen
+        most = most * 3 // 4
 
 
 def _finite(x: Matrix, usual: Matrix) -> Matrix:
@@ -185,30 +211,31 @@ class _Similar:
     def __init__(self, counts: Matrix, numbers: Matrix, kinds: Matrix) -> None:
         self.counts, self.numbers = counts, numbers.astype(np.float64)
         self.groups = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
+        self.highest = counts.max(0, initial=0)
+        self.ones = [self._reached(counts, columns) for columns in self.groups]
+
+    def _reached(self, counts: Matrix, columns: Matrix) -> Matrix:
+        """A column of 0 and 1 for each count that is reached, so that a product of rows is a sum of minima."""
+        parts = [counts[:, columns[self.highest[columns] >= n]] >= n for n in range(1, HIGHEST + 1)]
+        return np.concatenate(parts, axis=1).astype(np.float32)
 
     def to(self, counts: Matrix, numbers: Matrix) -> tuple[Matrix, Matrix]:
         """The mean of Tanimoto's similarities to each of the molecules, and the mean squared distance of descriptors."""
         same = np.zeros((len(counts), len(self.counts)), np.float32)
-        for columns in self.groups:
-            same += _tanimoto(counts[:, columns], self.counts[:, columns]) / len(self.groups)
+        for columns, ones in zip(self.groups, self.ones, strict=True):
+            least = self._reached(counts, columns) @ ones.T
+            most = counts[:, columns].sum(1, dtype=np.float32)[:, None] + ones.sum(1) - least
+            same += least / np.maximum(most, 1) / len(self.groups)
         z = numbers.astype(np.float64)
         apart = np.square(z).sum(1)[:, None] + np.square(self.numbers).sum(1) - 2 * z @ self.numbers.T
         return same, apart.clip(0) / max(1, numbers.shape[1])
-
-
-def _tanimoto(a: Matrix, b: Matrix) -> Matrix:
-    """The sum of minima over the sum of maxima of each pair of rows. With a column for each count that is reached, a product of rows is a sum of minima."""
-    highest = b.max(0, initial=0)
-    ones = [np.concatenate([x[:, highest >= n] >= n for n in range(1, HIGHEST + 1)], 1).astype(np.float32) for x in (a, b)]
-    least = ones[0] @ ones[1].T
-    return least / np.maximum(a.sum(1, dtype=np.float32)[:, None] + b.sum(1, dtype=np.float32) - least, 1)
 
 
 def _kernel(same: Matrix, apart: Matrix, share: float, length: float) -> Matrix:
     return share * same.astype(np.float64) + (1 - share) * np.exp(-apart / (2 * length**2))
 
 
-def _learn(molecules: _Similar, y: Matrix, w: Matrix, draw: np.random.Generator) -> tuple[Matrix, Matrix]:
+def _learn(molecules: _Similar, y: Matrix, w: Matrix, draw: np.random.Generator, callback: Callback) -> tuple[Matrix, Matrix]:
     """The weights of molecules; and share, length and mean, chosen by some of them."""
     from scipy.linalg import cho_factor, cho_solve
 
@@ -228,8 +255,8 @@ def _learn(molecules: _Similar, y: Matrix, w: Matrix, draw: np.random.Generator)
         best = int(found.argmax())
         return float(found[best]), share, length, float(NOISES[best])
 
-    best = max(likelihood(share, LENGTHS[0]) for share in SHARES)
-    best = max([best, *(likelihood(best[1], length) for length in LENGTHS[1:])])
+    best = max(likelihood(share, LENGTHS[0]) for share in callback.track(SHARES, "kernels of the Gaussian process"))
+    best = max([best, *(likelihood(best[1], length) for length in callback.track(LENGTHS[1:], "kernels of the Gaussian process"))])
     _, share, length, noise = best
     matrix = root[:, None] * _kernel(same, apart, share, length) * root
     matrix[np.diag_indices_from(matrix)] += noise

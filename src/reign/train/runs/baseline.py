@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reign.data import Ids, Problem
+from reign.disk import first_line
 from reign.train.engine.callbacks import Callback
 from reign.train.predict.ensemble import KINDS, TrainedModel, forecast
 from reign.train.predict.forest import FEWEST, MOST, Forest, describe
@@ -86,9 +87,10 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Baselines:
-    """The baselines of a run, and how long the descriptors of molecules took, which all of them read."""
+    """The baselines of a run, why others failed, and how long the descriptors of molecules took, which all of them read."""
 
     fitted: dict[Partner, Predicted]
+    failed: dict[Partner, str]
     seconds: float
 
     @classmethod
@@ -117,8 +119,9 @@ class Baselines:
         place[ids] = torch.arange(ids.numel())
         texts = [[column[i] for i in ids.tolist()] for column in problem.texts.values()]
         x = describe(problem.graphs.select(ids), texts, recipe.data, callback, workers if spare else None)
-        read, fitted = time.monotonic(), dict[Partner, Predicted]()
-        for name, of in first.items():
+        read, fitted, failed = time.monotonic(), dict[Partner, Predicted](), dict[Partner, str]()
+
+        def fit(name: Partner, of: dict[Path, Member]) -> Predicted:
             values, start = dict[Path, Tensor](), time.monotonic()
             for file, member in of.items():
                 train = member.problem.splits["train"]
@@ -130,8 +133,18 @@ class Baselines:
                 for split, own in member.problem.splits.items():
                     if split != "train":
                         values[file][own] = made[file](x[place[own].numpy()])
-            fitted[name] = Predicted(made[next(iter(of))].size, values, time.monotonic() - start)
-        return cls(fitted, read - began)
+            return Predicted(made[next(iter(of))].size, values, time.monotonic() - start)
+
+        for name, of in first.items():
+            try:
+                fitted[name] = fit(name, of)
+            except NotNeeded:
+                raise
+            except Exception as error:  # what is only for comparison never ends a run
+                if name in recipe.ensemble_with:
+                    raise
+                failed[name] = first_line(error)
+        return cls(fitted, failed, read - began)
 
 
 def _first(run: Run, members: Sequence[Member], name: Partner) -> dict[Path, Member]:
@@ -207,6 +220,10 @@ def compare_baselines(
             out["val_rows"] = torch.cat([member.problem.splits["val"] for member in first.values()]).unique().numel()
         found.append(out | fitted.size | {"seconds": round(fitted.seconds, 2)})
         sizes.append(f"{PARTNERS[name].replace('the', 'a', 1)} ({', '.join(f'{n:,} {what}' for what, n in fitted.size.items())})")
+    for name, why in baselines.failed.items():
+        callback.note(f"There is no {PARTNERS[name].removeprefix('the ')} to compare with: {why}")
+    if not found:
+        return {}, None
     seconds = baselines.seconds + sum(fitted.seconds for fitted in baselines.fitted.values())
     callback.note(f"To compare with, {' and '.join(sizes)} took {seconds:.0f} s, descriptors included.")
     result: dict[str, object] = {"baselines": [Baseline.model_validate(out).to_dict() for out in found]}

@@ -53,7 +53,7 @@ def export_onnx(run: str | Path, output: str | Path, max_atoms: int = 200) -> Pa
         raise ValueError("the run has descriptors, but an ONNX file can hold runs on graphs alone; train one without descriptors.")
     if ensemble.partners:
         raise ValueError(
-            f"the run was trained with --ensemble-with (train.ensemble_with), but an ONNX file would hold the network alone, without {ensemble.beside_words}; "
+            f"the run was trained with --ensemble-with (ensemble_with), but an ONNX file would hold the network alone, without {ensemble.beside_words}; "
             "predict with reign predict, or train the network without --ensemble-with and export that run."
         )
     graph, made = OnnxGraph(), []

@@ -239,8 +239,9 @@ class Summary(Content):
             return f"{self.metric} is not defined on these validation rows, so they do not say whether {who} would be better."
         better = METRICS[self.metric].better
         best = [name for name, value in values.items() if not any(better(other, value) for other in values.values())]
-        winner = best[0] if len(best) == 1 else "neither" if len(values) == 2 else "none of them"
-        verb = f"{'are' if several and winner == ours else 'is'} {'better' if len(values) == 2 else 'best'}"
+        neither = len(best) == len(values) == 2
+        winner, plural = "neither" if neither else " and ".join(best), len(best) > 1 or (several and best == [ours])
+        verb = f"{'are' if plural and not neither else 'is'} {'better' if len(values) == 2 else 'best'}"
         values = {name + ", on average" * (several and name == ours): value for name, value in values.items()}
         numbers = f"{self.metric} " + ", ".join(f"{value:.4g} of {name}" for name, value in values.items())
         every = "both" if len(values) == 2 else "all"
@@ -253,7 +254,7 @@ class Summary(Content):
         names = " ".join(about.name for about in self.baselines)
         advice = (
             ""
-            if self.partners or winner == ours
+            if self.partners or best == [ours]
             else f" A run with --ensemble-with {names} predicts with {'them' if len(values) > 2 else 'it'}, too."
         )
         return f"On the {'' if rows is None else f'{rows:,} '}validation rows {winner} {verb}: {numbers}{doubt}.{advice}"

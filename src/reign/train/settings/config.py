@@ -407,6 +407,13 @@ class Recipe(Settings):
     def _several(cls, value: Any) -> Any:
         return [] if value is None else [value] if isinstance(value, str) else value
 
+    @field_validator("ensemble_with")
+    @classmethod
+    def _in_order(cls, value: list[Partner]) -> list[Partner]:
+        if len(set(value)) != len(value):
+            raise ValueError(f"ensemble_with is {value}, expected each name once")
+        return [name for name in PARTNERS if name in value]
+
     @model_validator(mode="before")
     @classmethod
     def _todays(cls, values: Any) -> Any:
@@ -428,8 +435,6 @@ class Recipe(Settings):
             raise ValueError(f"seeds are {self.seeds}, expected distinct numbers")
         if self.folds is not None and (fixed := self.data.fixed_split) not in (None, "splits_column"):
             raise ValueError(f"folds are drawn at random, but data.{fixed} gives the splits; leave one of them out")
-        if len(set(self.ensemble_with)) != len(self.ensemble_with):
-            raise ValueError(f"ensemble_with is {self.ensemble_with}, expected each name once")
         if self.ensemble_with and (not self.data.reads_smiles or self.baseline == "none"):
             why = "the baseline is none" if self.data.reads_smiles else f"data.name is '{self.data.name}'"
             raise ValueError(f"ensemble_with is {self.ensemble_with}, which are baselines of a table of molecules, but {why}")
