@@ -248,7 +248,7 @@ def spellings(rng: random.Random, trained: Path, place: Path, predictor: Predict
     if Chem.CanonSmiles(Chem.CanonSmiles(twin)) != Chem.CanonSmiles(Chem.CanonSmiles(text)):
         assert BlockReader().read(Rows([twin])).keys[0] != keys[0], (text, twin)
     values = predictor.predict(texts)["size_pred"]
-    assert values.max() - values.min() <= 1e-6 * max(1.0, abs(values.max())), texts
+    assert values.max() - values.min() <= 1e-6 * max(1.0, abs(values.max())), (texts, values.max() - values.min(), values.max())
     if rng.random() < 0.2:
         write_csv(place / "in.csv", ["smiles"], [[f" {each}" if rng.random() < 0.2 else each] for each in texts])
         out = predictor.predict_file(place / "in.csv", nearest=2)
