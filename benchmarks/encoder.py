@@ -16,6 +16,7 @@ import csv
 import json
 import lzma
 import math
+import random
 import time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -72,6 +73,9 @@ def tables(data: Path) -> dict[str, list[Row]]:
             rows = list(csv.DictReader(file))
         for s in range(splits):
             found[f"{name}-{s}"] = [(row["smiles"].strip(), row[target], row[f"split{s}"] != "test", 0) for row in rows]
+        for s in range(5):  # samples as small as FreeSolv
+            learned = set(random.Random(s).sample(range(len(rows)), 500))
+            found[f"{name}-small-{s}"] = [(row["smiles"].strip(), row[target], r in learned, 0) for r, row in enumerate(rows)]
     return found
 
 
@@ -228,7 +232,7 @@ def plan(args: argparse.Namespace) -> list[Trial]:
 def files_of(args: argparse.Namespace) -> list[Path]:
     """The files of the sets: those of MoleculeACE first, and the largest first."""
     files = sorted((args.work / "sets").glob("*.safetensors"), key=lambda f: (not f.stem.startswith("CHEMBL"), -f.stat().st_size))
-    return [file for file in files if not args.sets or file.stem in args.sets]
+    return [file for file in files if (file.stem in args.sets if args.sets else "-small-" not in file.stem)]
 
 
 def partners(args: argparse.Namespace) -> None:
@@ -275,7 +279,7 @@ def table(work: Path, test: bool) -> None:
     for key in ("rmse", "cliff") if test else ("rmse",):
         found: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
         for row in rows:
-            name = row["set"] if row["set"].startswith("CHEMBL") else row["set"].split("-")[0]
+            name = row["set"] if row["set"].startswith("CHEMBL") else row["set"].rsplit("-", 1)[0]
             if not math.isnan(row[key]):
                 found[name, row["start"]][row["seed"]].append(row[key])
         names = sorted({name for name, _ in found})
@@ -308,7 +312,9 @@ def main() -> None:
     parser.add_argument(
         "--how", nargs="*", choices=list(FROM_ENCODER), help="how models go on from an encoder; all ways if not given"
     )
-    parser.add_argument("--sets", nargs="*", help="some sets, as esol-0 CHEMBL1862_Ki")
+    parser.add_argument(
+        "--sets", nargs="*", help="some sets, as esol-0 CHEMBL1862_Ki, or esol-small-0, 500 rows of which are for learning"
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--threads", type=int, default=3, help="models that a process trains at once on a GPU")
