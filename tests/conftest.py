@@ -64,7 +64,6 @@ os.environ.setdefault(
     "REIGN_REPORT", "0"
 )  # a report after each of the many trainings would take long; those that test it ask for it
 torch.set_num_threads(1)  # the tests run in several processes
-
 os.fsync = os.fstat  # nobody pulls the plug: files are not forced to the disk, but have to be open
 settings.register_profile("reign", deadline=None, print_blob=True, **({"phases": [Phase.generate]} if MUTANT else {}))
 settings.load_profile("reign")

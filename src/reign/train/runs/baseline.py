@@ -46,12 +46,9 @@ def wanted(recipe: Recipe, problem: Problem) -> list[Partner]:
             f"--ensemble-with {' '.join(recipe.ensemble_with)} is for tables of at most {MOST:,} molecules, but {problem.name} has {rows:,}; leave it out."
         )
     enough = problem.splits["train"].numel() >= FEWEST and (recipe.folds is not None or len(problem.splits) > 1)
-    usual: list[Partner] = [] if not (known and recipe.baseline == "auto" and enough and rows <= MOST) else ["forest", "gp"]
-    return [
-        name
-        for name in PARTNERS
-        if name in recipe.ensemble_with or (name in usual and (name != "gp" or problem.task == "regression"))
-    ]
+    compared = ("forest", "gp") if problem.task == "regression" else ("forest",)
+    fits = known and recipe.baseline == "auto" and enough and rows <= MOST
+    return [name for name in PARTNERS if name in recipe.ensemble_with or (fits and name in compared)]
 
 
 def _kept(file: Path, name: Partner, recipe: Recipe, run: Run, problem: Problem) -> Forest | GaussianProcess | None:

@@ -10,6 +10,7 @@ RUN/recipe.yaml          all settings
     domain.json          ranges of the training molecules, for the warnings of reign predict
     training.csv         training molecules of a table, for reign predict --nearest
     forest.safetensors   the forest that the models of a table are compared with; in the folder of each model if these learn from other rows
+    gp.safetensors       the Gaussian process, likewise
     memory.json          peak memory
     report.html          a page about the results; its figures are in figures/
     predictions.csv      predictions for the test graphs: mean and spread over seeds
